@@ -1,7 +1,5 @@
 /** What a backend can do, each capability named by its meaning, so that no caller has to ask for the kind of device. */
 
-import type { DeviceInfo } from "../driver/index.js";
-
 export interface Capabilities {
   /** Independent calls run at the same time on several streams, so a step with fewer dependencies is shorter. */
   readonly hasStreams: boolean;
@@ -33,7 +31,7 @@ export interface Capabilities {
   readonly timesLaunchesInGraphs: boolean;
 }
 
-const cpu: Capabilities = {
+export const wasmCapabilities: Capabilities = {
   hasStreams: false,
   combinesKernels: false,
   sumsColumnsInRowKernels: false,
@@ -50,7 +48,7 @@ const cpu: Capabilities = {
   timesLaunchesInGraphs: false,
 };
 
-const cuda: Capabilities = {
+export const cudaCapabilities: Capabilities = {
   hasStreams: true,
   combinesKernels: true,
   sumsColumnsInRowKernels: true,
@@ -66,10 +64,3 @@ const cuda: Capabilities = {
   prefersMemoryOverRecompute: true,
   timesLaunchesInGraphs: true,
 };
-
-const byKind: Readonly<Record<DeviceInfo["kind"], Capabilities>> = { cpu, cuda };
-
-/** What the device of a runtime can do. */
-export function capabilitiesOf({ device }: { readonly device: DeviceInfo }): Capabilities {
-  return byKind[device.kind];
-}

@@ -1,7 +1,8 @@
 /** Where the gradient of a tensor arrives: one array, at one address for life, that gradients are added to. */
 
 import { type GuardedField, noteWrite, stateChanged, tracing } from "../autograd/index.js";
-import { add, copyArray, type DeviceArray, runInto } from "../ops/index.js";
+import { submit } from "../kernels/index.js";
+import { add, copyCalls, type DeviceArray, runInto } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { GradientHolder } from "./tensor.js";
 
@@ -56,7 +57,7 @@ export class LeafGradient implements GradientHolder {
   accumulate(gradient: DeviceArray): void {
     const place = this.takePlace();
     if (place) {
-      copyArray(this.#runtime, gradient, place);
+      submit(this.#runtime, copyCalls(gradient, place));
       return;
     }
     const own = this.#array;

@@ -1,6 +1,6 @@
 /**
- * Attention as a call of a program: what `attend` or `attendBackward` takes, with parts in the place of storages, so that a
- * pass can see what it reads and stores, and change that.
+ * Attention as a call of a program: an attention problem with slices in the place of storages, so that a pass can see what it
+ * reads and stores, and change that.
  */
 
 import {
@@ -10,10 +10,11 @@ import {
   type AttentionOperand,
   type AttentionProblem,
   type AttentionShape,
-  attend,
-  attendBackward,
+  attentionBackwardCalls,
+  attentionCalls,
+  type KernelCall,
 } from "../../kernels/index.js";
-import type { Runtime, Storage } from "../../runtime/index.js";
+import type { Storage } from "../../runtime/index.js";
 import type { BufferSlice } from "./program.js";
 
 type Problem = AttentionProblem | AttentionBackwardProblem;
@@ -37,7 +38,7 @@ const results: Readonly<Record<AttentionCall["direction"], readonly string[]>> =
 };
 const scores = { forward: "probabilities", backward: "scoreGradient" } as const;
 
-/** The call for `attend`, or for `attendBackward`, over the parts that a problem's storages are. */
+/** The call of an attention problem, over the slices that its storages are. */
 export function attentionCall(
   direction: AttentionCall["direction"],
   problem: Problem,
@@ -60,13 +61,12 @@ export function attentionCall(
   };
 }
 
-/** Runs it, on the storages that its parts are. */
-export function runAttention(
-  runtime: Runtime,
+/** The kernel calls of it, on the storages that its slices resolve to. */
+export function attentionOn(
   { direction, shape, operands, layouts }: AttentionCall,
   resolve: (slice: BufferSlice) => Storage,
   op: string,
-): void {
+): readonly KernelCall[] {
   const memory = Object.entries(operands).map(([name, slice]) => {
     const storage = resolve(slice);
     const layout = layouts[name];
@@ -74,8 +74,9 @@ export function runAttention(
   });
   // The names are those of the problem that it was made of.
   const problem = { ...shape, ...Object.fromEntries(memory) } as unknown;
-  if (direction === "forward") attend(runtime, problem as AttentionProblem, op);
-  else attendBackward(runtime, problem as AttentionBackwardProblem, op);
+  return direction === "forward"
+    ? attentionCalls(problem as AttentionProblem, op)
+    : attentionBackwardCalls(problem as AttentionBackwardProblem, op);
 }
 
 /** Does it write the operand of this name? All others are read. */

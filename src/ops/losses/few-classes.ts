@@ -11,7 +11,6 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { broadcastStrides, type DeviceArray, extentOf } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { type ClassRows, classStep, labelTerms } from "./class-rows.js";
@@ -70,7 +69,7 @@ function classesOf({ view }: Lowering, array: DeviceArray, rows: ClassRows): rea
 
 /** Runs a kernel with one element for each row; weights stand where they begin, and are read at a label. */
 function launchEach(
-  { runtime }: Lowering,
+  lowering: Lowering,
   { rows: { kept }, ignored }: FewClasses,
   kernel: RowKernel,
   inputs: readonly DeviceArray[],
@@ -78,7 +77,7 @@ function launchEach(
   outputs: readonly DeviceArray[],
 ): void {
   const along = (array: DeviceArray): readonly number[] => broadcastStrides(array, kept);
-  launchRows(runtime, {
+  lowering.row({
     kernel,
     iteration: iterateElements(kept, [
       ...inputs.map(along),
