@@ -381,7 +381,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const launch = (): void => launchWarpgroups(runtime, [problem], turned, "product");
       assert.throws(launch, {
         code: "BAD_ARGUMENT",
-        message: /takes it as a map of 1 × 136 × 72 elements of bf16/,
+        message: /takes it as a tensor map of 1 × 136 × 72 elements of bf16/,
       });
     });
   });
