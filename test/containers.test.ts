@@ -84,7 +84,7 @@ describe("in a control group that allows few tasks", { skip: groupsMissing("pids
       assert.deepEqual([code, stdout], [0, `${512 ** 3}\n`], stderr);
       // Other versions of Node need fewer tasks for this program than for the one that they were counted with.
       const isCounted = process.version.startsWith("v20.");
-      if (isCounted && more === 0) assert.match(stderr, /watchdog's thread can't be started .*pids\.max/);
+      if (isCounted && more === 0) assert.match(stderr, /watchdog's thread could not start .*pids\.max/);
       if (isCounted && more <= 1)
         assert.match(stderr, /HOLDFAST_FEWER_THREADS.*Kernels run on 1 of 2 threads/);
       assert.equal(readFileSync(join(folder, "cgroup.procs"), "utf8"), "", "no process is left");

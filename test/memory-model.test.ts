@@ -332,11 +332,11 @@ interface Fault {
 const faults: Readonly<Record<string, Fault>> = {
   "blocks are handed out one unit early": {
     inject: (run) => {
-      const { offsetOf } = TlsfAllocator.prototype;
+      const { slotOffset } = TlsfAllocator.prototype;
       const early = function (this: TlsfAllocator, slot: number): number {
-        return Math.max(0, offsetOf.call(this, slot) - 1);
+        return Math.max(0, slotOffset.call(this, slot) - 1);
       };
-      withMethods(TlsfAllocator.prototype, { offsetOf: early }, run);
+      withMethods(TlsfAllocator.prototype, { slotOffset: early }, run);
     },
     seenAs: /overlaps/,
   },

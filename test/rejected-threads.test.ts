@@ -64,6 +64,6 @@ test("a run goes on without the watchdog's thread, and says so on stderr", async
   t.mock.restoreAll();
   assert.match(
     told.join(""),
-    /^holdfast: The watchdog's thread can't be started \(EAGAIN\)\. The run continues/,
+    /^holdfast: The watchdog's thread could not start \(EAGAIN\)\. The run continues/,
   );
 });

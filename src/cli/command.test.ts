@@ -28,7 +28,7 @@ describe("holdfast tour", () => {
       /20001 tensors, .* went up in \d copies/,
       /Committed after every step: 8 MiB\./,
       /DEAD_STORAGE: read-back of storage "attention output", which is dead/,
-      /OUT_OF_BUDGET: The budget has no room for 1 GiB/,
+      /OUT_OF_BUDGET: The budget cannot provide 1 GiB/,
       /Captured as a graph; after three replays .* is 0\.125\./,
       /CAPTURE_REJECTED: allocation of 48 KiB by matmul inside capture "bad step"/,
       /holdfast: memory on demand/,

@@ -1,4 +1,6 @@
-/** runtime: who may own bytes. Budget, persistent memory, arena, staging, capture, watchdog, recorder, diagnostics. */
+/**
+ * runtime: ownership of memory. Budget, persistent memory, arena, staging, capture, watchdog, recorder, diagnostics.
+ */
 
 export type { CaptureState } from "./capture/capture-state.js";
 export type { ScratchMemory } from "./capture/checksum.js";

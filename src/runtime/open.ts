@@ -1,4 +1,4 @@
-/** Opens the parts of a runtime in order; if one can't be opened, those before it are closed again. */
+/** Opens a runtime's components in order; if one fails, closes the earlier ones again. */
 
 import {
   type Blas,
@@ -32,17 +32,17 @@ import { StagingRing } from "./transfer/staging.js";
 import { Transfer } from "./transfer/transfer.js";
 
 export interface OpenOptions extends SettingOptions {
-  /** "cpu" unless given. */
+  /** Default: "cpu". */
   readonly device?: "cpu" | "cuda";
-  /** Which of the machine's GPUs, counted from 0. */
+  /** Index of the GPU, from 0. */
   readonly index?: number;
-  /** A driver in the place of the device's own. It is not closed with the runtime. */
+  /** A driver to use instead of the device's. The runtime does not close it. */
   readonly driver?: Driver;
   readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Where `/proc` and `/sys` are looked for. */
+  /** Root of `/proc` and `/sys`. */
   readonly hostRoot?: string;
   readonly clock?: Clock;
-  /** How much the arena commits at a time; by device unless given. */
+  /** Bytes that the arena commits at a time. Default: depends on the device. */
   readonly chunk?: Bytes;
 }
 
@@ -61,16 +61,16 @@ export interface Parts {
   readonly arena: Arena;
   readonly transfer: Transfer;
   readonly work: Work;
-  /** Rejects a use of a storage that has died, whatever its kind. */
+  /** Rejects a use of a dead storage of any kind. */
   readonly requireLive: (storage: Storage, use: string) => void;
-  /** What closing has to do, in the order of opening. */
+  /** Close actions, in the order of opening. */
   readonly closing: (() => void)[];
 }
 
 export interface Listeners {
   readonly log: (line: string) => void;
-  readonly onPressure: (shortage?: OutOfMemory) => void;
-  /** Where long work is shown; nowhere unless given. */
+  readonly onPressure: (oom?: OutOfMemory) => void;
+  /** Displays long work. Default: none. */
   readonly progress?: ProgressLine | undefined;
 }
 
@@ -78,7 +78,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
   const {
     device: kind = "cpu",
     index = 0,
-    driver: given,
+    driver: suppliedDriver,
     environment,
     hostRoot,
     clock = systemClock,
@@ -99,12 +99,12 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
   const closing: (() => void)[] = [];
 
   function openAll(): Parts {
-    // The watchdog's thread knows the system's time only; on another clock everything would look like a stall.
+    // The watchdog's thread only knows the system's time; with another clock everything would look like a stall.
     if (clock === systemClock) openWatchdog(settings, sharedStatus, recorder, closing);
     const open = (): Driver =>
       kind === "cuda" ? openGpu(settings, index, environment) : openCpu(settings, hostRoot);
-    const opened = given ?? open();
-    if (!given) closing.push(() => opened.close());
+    const opened = suppliedDriver ?? open();
+    if (!suppliedDriver) closing.push(() => opened.close());
     const driver = watched(opened, sharedStatus, clock);
     const device = driver.describe();
     const blas = device.kind === "cpu" && settings.blas !== "off" ? openBlas(settings.blas) : undefined;
@@ -176,7 +176,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
   }
 }
 
-/** Starts the watchdog that the settings ask for, and adds its end to what closing has to do. */
+/** Starts the watchdog that the settings ask for, and adds its end to `closing`. */
 export function openWatchdog(
   settings: Pick<Settings, "stallAfter" | "reports" | "onStall">,
   sharedStatus: SharedStatus,
@@ -219,13 +219,13 @@ function openGpu(
 
 function arenaCapacity({ arena }: Settings, device: DeviceInfo, budget: Budget): Bytes {
   const half = Math.floor(device.addressSpace / 2);
-  // Where the arena is taken whole, what it does not use is lost to everything else: half is left for that.
+  // If the arena is allocated whole, its unused memory is lost to everything else, so half is left free.
   const share = device.canCommitInParts ? budget.limit : Math.floor(budget.left / 2);
   const capacity = arena === "auto" ? bytes(Math.min(share, half)) : arena;
   if (capacity > budget.limit) {
     throw new HoldfastError(
       "BAD_SETTING",
-      `An arena of ${formatBytes(capacity)} is larger than the whole budget of ${formatBytes(budget.limit)}. ` +
+      `An arena of ${formatBytes(capacity)} exceeds the whole budget of ${formatBytes(budget.limit)}. ` +
         "Lower HOLDFAST_ARENA or raise HOLDFAST_MEMORY.",
       { numbers: { capacity, limit: budget.limit } },
     );
@@ -233,7 +233,7 @@ function arenaCapacity({ arena }: Settings, device: DeviceInfo, budget: Budget):
   if (capacity < alignment) {
     throw new HoldfastError(
       "BAD_SETTING",
-      `An arena of ${formatBytes(capacity)} has no room for one storage, which takes ${formatBytes(alignment)} or more. ` +
+      `An arena of ${formatBytes(capacity)} is too small for one storage, which takes ${formatBytes(alignment)} or more. ` +
         "Raise HOLDFAST_ARENA.",
       { numbers: { capacity, alignment } },
     );
@@ -241,13 +241,13 @@ function arenaCapacity({ arena }: Settings, device: DeviceInfo, budget: Budget):
   return capacity;
 }
 
-/** A card commits 256 MiB in a tenth of a millisecond; on the CPU small chunks keep the figures close to the truth. */
-function chunkSize(asked: Bytes | undefined, { kind }: DeviceInfo): Bytes {
-  if (asked === undefined) return bytes((kind === "cuda" ? 64 : 4) * MiB);
-  if (Number.isSafeInteger(asked) && asked > 0) return asked;
+/** A GPU commits 256 MiB in 0.1 ms. On the CPU small chunks keep the figures accurate. */
+function chunkSize(requested: Bytes | undefined, { kind }: DeviceInfo): Bytes {
+  if (requested === undefined) return bytes((kind === "cuda" ? 64 : 4) * MiB);
+  if (Number.isSafeInteger(requested) && requested > 0) return requested;
   throw new HoldfastError(
     "BAD_SETTING",
-    `Option chunk can't be ${asked}; it takes a whole number of bytes above 0.`,
-    { numbers: { chunk: asked } },
+    `Option chunk is ${requested}; pass a whole number of bytes above 0.`,
+    { numbers: { chunk: requested } },
   );
 }

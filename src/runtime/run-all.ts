@@ -1,4 +1,4 @@
-/** Runs every step even where one fails, then throws the first failure: for closing and undoing. */
+/** Runs every action even if one fails, then throws the first failure: for closing and undoing. */
 export function runAll(steps: Iterable<() => void>): void {
   const failures: unknown[] = [];
   for (const step of steps) {

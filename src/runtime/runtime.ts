@@ -486,7 +486,7 @@ export class Runtime {
   #diagnose(shortage?: OutOfMemory): Diagnostics {
     const { device, budget, arena, transfer } = this.#parts;
     const { up, down } = transfer;
-    return diagnose({ device, step: this.#steps, budget, arena, up, down, shortage });
+    return diagnose({ device, step: this.#steps, budget, arena, up, down, oom: shortage });
   }
 
   #tellPressure(shortage?: OutOfMemory): void {

@@ -1,6 +1,7 @@
 /**
- * The settings: one table, from which options and environment are read, rejected and documented. An option given in
- * code comes first, then the environment, then the default. What is unknown or malformed is an error at the start.
+ * The settings: one table, from which options and environment variables are read, validated and documented. An option
+ * in code wins over the environment, which wins over the default. An unknown or malformed setting is an error at the
+ * start.
  */
 
 import { tmpdir } from "node:os";
@@ -8,7 +9,7 @@ import { defaultCacheFolder } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Bytes, formatDuration, parseBytes, parseDuration } from "../units/index.js";
 
-/** A row of the table: how a value is written, read and explained. */
+/** A row of the table: how a value is written, parsed and explained. */
 export interface Setting<T> {
   readonly variable: `HOLDFAST_${string}`;
   readonly kind: string;
@@ -16,9 +17,9 @@ export interface Setting<T> {
   readonly defaultText: string;
   readonly example: string;
   readonly fallback: () => T;
-  /** The unit of a number that is given in code: with it behind, the number can be read as a text is. */
+  /** The unit of a number passed in code, so that it can be parsed like a text. */
   readonly unit?: "B" | "ms";
-  /** Reads what a person wrote; throws a HoldfastError that says what would fit. */
+  /** Parses a text; throws a HoldfastError that says what is valid. */
   readonly parse: (text: string) => T;
 }
 
@@ -26,9 +27,9 @@ function choice<const T extends string>(...choices: readonly T[]): Pick<Setting<
   return {
     kind: choices.join(" | "),
     parse(text) {
-      const found = choices.find((one) => one === text);
-      if (found !== undefined) return found;
-      throw new HoldfastError("BAD_SETTING", `"${text}" is none of ${choices.join(", ")}.`);
+      const match = choices.find((choice) => choice === text);
+      if (match !== undefined) return match;
+      throw new HoldfastError("BAD_SETTING", `"${text}" is not one of ${choices.join(", ")}.`);
     },
   };
 }
@@ -49,9 +50,9 @@ export const settingsTable = {
     variable: "HOLDFAST_MEMORY",
     ...size,
     meaning:
-      "The budget: the most bytes Holdfast may hold on the device. auto leaves a discrete card a margin of max(512 MiB, " +
+      "The budget: the maximum bytes that Holdfast may use on the device. auto leaves a discrete card a margin of max(512 MiB, " +
       "2 %), a unified-memory machine max(8 GiB, 10 %) for the host, and a CPU machine max(512 MiB, 10 %). In a container the margin is " +
-      "max(512 MiB, 10 %) of the container's limit. The 512 MiB are never more than a quarter of the memory. A size that you give needs " +
+      "max(512 MiB, 10 %) of the container's limit. The 512 MiB are at most a quarter of the memory. A size that you set has " +
       "no margin, but must be free. On a unified-memory machine without a container limit, the margin stays.",
     defaultText: "auto",
     example: "64GiB",
@@ -62,7 +63,7 @@ export const settingsTable = {
     ...size,
     meaning:
       "The step arena's capacity: an address range, filled with memory only as it is used. auto takes the whole budget, " +
-      "or half of it where addresses are scarce (the CPU driver has 4 GiB of them) and where a GPU gives memory only whole.",
+      "or half of it if addresses are scarce (the CPU driver has 4 GiB) or if a GPU cannot commit memory in parts.",
     defaultText: "auto",
     example: "1.5GiB",
     fallback: () => "auto",
@@ -72,7 +73,7 @@ export const settingsTable = {
     kind: "size",
     unit: "B",
     parse: parseBytes,
-    meaning: "The staging ring: page-locked host memory through which every upload and read-back passes.",
+    meaning: "The staging ring: page-locked host memory for all uploads and read-backs.",
     defaultText: "32MiB",
     example: "128MiB",
     fallback: () => parseBytes("32MiB"),
@@ -81,7 +82,7 @@ export const settingsTable = {
     variable: "HOLDFAST_POISON",
     ...onOff,
     meaning:
-      "Fill step memory with NaN when it is committed and when it dies, so that a stale read can't look right.",
+      "Fill step memory with NaN when it is committed and when it is freed, so that a stale read shows.",
     defaultText: "off",
     example: "on",
     fallback: () => false,
@@ -90,7 +91,7 @@ export const settingsTable = {
     variable: "HOLDFAST_CAPTURE",
     ...choice("auto", "on", "off"),
     meaning:
-      "auto: capture, and run directly (said once) where a capture is rejected. on: a rejected capture is an error. " +
+      "auto: capture, and run directly (with one warning) if a capture is rejected. on: a rejected capture is an error. " +
       "off: always run directly.",
     defaultText: "auto",
     example: "off",
@@ -100,8 +101,8 @@ export const settingsTable = {
     variable: "HOLDFAST_ON_REJECTED_PLAN",
     ...choice("fallback", "error"),
     meaning:
-      "What to do if the verifier rejects a compiled step's plan, which is a fault of Holdfast. fallback: leave out passes until " +
-      "it agrees, print a warning and write a report. error: throw PLAN_REJECTED.",
+      "What to do if the verifier rejects a compiled step's plan, which is a bug of Holdfast. fallback: skip passes until " +
+      "it accepts the plan, print a warning and write a report. error: throw PLAN_REJECTED.",
     defaultText: "fallback",
     example: "error",
     fallback: () => "fallback" as const,
@@ -120,7 +121,7 @@ export const settingsTable = {
     unit: "ms",
     parse: (text: string) => (text === "off" ? ("off" as const) : parseDuration(text)),
     meaning:
-      "How long a phase, a driver call or a read or write of a file may show no progress before the watchdog reports a stall. Holdfast's own long " +
+      "How long a phase, a driver call or a file access may show no progress before the watchdog reports a stall. Holdfast's own long " +
       "work (tracing, planning, compiling, CPU kernels) shows progress as it goes. Time at a debugger's breakpoint, stopped by a " +
       "signal, asleep with the machine or waiting for a busy processor does not count. Your own code is reported if it " +
       "blocks the event loop for that long.",
@@ -132,7 +133,7 @@ export const settingsTable = {
     variable: "HOLDFAST_ON_STALL",
     ...choice("end", "report"),
     meaning:
-      "report: write the stall report to stderr and to a file, and let the run go on. end: write it and end the process with " +
+      "report: write the stall report to stderr and to a file, and let the run continue. end: write it and end the process with " +
       "exit code 86. A stall in your own code between two steps is reported, but never ends the process. The commands of holdfast " +
       "default to end; holdfast doctor always ends.",
     defaultText: "report",
@@ -143,7 +144,7 @@ export const settingsTable = {
     variable: "HOLDFAST_REPORTS",
     kind: "folder",
     parse: nonEmpty,
-    meaning: "Where reports are written: of stalls, and of plans that the verifier rejected.",
+    meaning: "The folder for reports of stalls and of plans that the verifier rejected.",
     defaultText: "the system's folder for temporary files",
     example: "runs/reports",
     fallback: tmpdir,
@@ -153,7 +154,7 @@ export const settingsTable = {
     ...choice("quiet", "phases"),
     meaning:
       "quiet: print only warnings and, on a terminal, the progress of long compilations. phases: also print the state of memory at " +
-      "the start, and a line as each phase begins and ends. Output goes to stderr.",
+      "the start, and a line at the start and end of each phase. Output goes to stderr.",
     defaultText: "quiet",
     example: "phases",
     fallback: () => "quiet" as const,
@@ -162,9 +163,9 @@ export const settingsTable = {
     variable: "HOLDFAST_PRECISION",
     ...choice("f32", "tf32", "bf16"),
     meaning:
-      "What a GPU may round the operands of f32 products to, on their way in: nothing (f32 is IEEE), TF32 or bf16. With bf16, a " +
-      "compiled step also rounds the results of products that only pass from one kernel to the next. Weights, their gradients, " +
-      "sums, statistics and everything else stay f32. The CPU computes f32 whatever this says.",
+      "The precision to which a GPU may round the operands of f32 GEMMs: f32 (IEEE, no rounding), TF32 or bf16. With bf16, a " +
+      "compiled step also rounds GEMM results that only pass from one kernel to the next. Weights, their gradients, " +
+      "accumulators, statistics and everything else stay f32. The CPU always computes in f32.",
     defaultText: "f32",
     example: "tf32",
     fallback: () => "f32" as const,
@@ -174,8 +175,8 @@ export const settingsTable = {
     kind: "folder | off",
     parse: nonEmpty,
     meaning:
-      "Where kernels that were compiled for a GPU are kept. Only files of this user's own that nobody else may write are " +
-      "loaded. off compiles them anew each time.",
+      "The folder for kernels compiled for a GPU. Only files that this user owns and that nobody else may write are " +
+      "loaded. off compiles them every time.",
     defaultText: "holdfast in the user's cache folder",
     example: "/var/tmp/kernels",
     fallback: () => defaultCacheFolder(process.env),
@@ -185,7 +186,7 @@ export const settingsTable = {
     kind: "folder | auto",
     parse: nonEmpty,
     meaning:
-      "Where CUDA's libraries are looked for first. auto looks in the system's, a toolkit's and pip's places.",
+      "The folder to search first for CUDA's libraries. auto searches the folders of the system, of toolkits and of pip packages.",
     defaultText: "auto",
     example: "/opt/cuda",
     fallback: () => "auto",
@@ -195,7 +196,7 @@ export const settingsTable = {
     kind: "count | auto",
     parse: threadCount,
     meaning:
-      "Threads of the CPU driver. auto takes what the machine offers, and no more than a container's limit has whole CPUs.",
+      "Threads of the CPU driver. auto uses all that the machine offers, limited to the whole CPUs of a container's quota.",
     defaultText: "auto",
     example: "2",
     fallback: () => "auto" as const,
@@ -205,8 +206,8 @@ export const settingsTable = {
     kind: "library | off",
     parse: nonEmpty,
     meaning:
-      "A BLAS library, by its path or soname, that multiplies large matrices instead of the CPU driver's own kernels, with as " +
-      "many threads. Whether the same seed then gives the same bits is the library's affair.",
+      "A BLAS library, by path or soname, for large GEMMs instead of the CPU driver's native kernels, with as " +
+      "many threads. Whether the same seed then gives the same bits depends on the library.",
     defaultText: "off",
     example: "libopenblas.so.0",
     fallback: () => "off",
@@ -218,7 +219,7 @@ export type SettingName = keyof typeof settingsTable;
 /** Every setting with its value. */
 export type Settings = { readonly [Name in SettingName]: ReturnType<(typeof settingsTable)[Name]["parse"]> };
 
-/** Settings as a caller gives them: parsed values, or the texts that the environment would hold. */
+/** Settings as a caller passes them: parsed values, or the texts of the environment. */
 export type SettingOptions = { readonly [Name in SettingName]?: Settings[Name] | string };
 
 const names = Object.keys(settingsTable) as SettingName[];
@@ -245,18 +246,18 @@ export function readSettings(
     "variable",
   );
   return Object.fromEntries(
-    names.map((name) => [name, readOne(name, options[name], environment)]),
+    names.map((name) => [name, readSetting(name, options[name], environment)]),
   ) as Settings;
 }
 
-function readOne(
+function readSetting(
   name: SettingName,
   option: unknown,
   environment: Readonly<Record<string, string | undefined>>,
 ): unknown {
   const row: Setting<unknown> = settingsTable[name];
   const text = environment[row.variable];
-  // Read also where an option wins: a malformed variable is an error and not a surprise for later.
+  // Parsed even if an option wins: a malformed variable is an error at once.
   const fromEnvironment = text === undefined ? row.fallback() : readText(row, text, row.variable);
   if (option === undefined) return fromEnvironment;
   return typeof option === "string"
@@ -273,10 +274,10 @@ function readText(row: Setting<unknown>, text: string, where: string): unknown {
   }
 }
 
-/** A value given in code must be of the type, and in the range, that the text form would give. */
+/** A value passed in code must have the type and range of the text form. */
 function requireParsed(name: SettingName, row: Setting<unknown>, value: unknown): unknown {
-  const isOfType = typeof value === typeof row.parse(row.example);
-  if (isOfType && (typeof value !== "number" || isReadable(row, value))) return value;
+  const hasType = typeof value === typeof row.parse(row.example);
+  if (hasType && (typeof value !== "number" || isReadable(row, value))) return value;
   throw new HoldfastError(
     "BAD_SETTING",
     `Option ${name} can't be ${String(value)}; it takes ${row.kind}: ${row.example}.`,
@@ -292,8 +293,8 @@ function isReadable({ parse, unit }: Setting<unknown>, value: number): boolean {
   }
 }
 
-function rejectUnknown(given: readonly string[], known: readonly string[], what: string): void {
-  for (const name of given) {
+function rejectUnknown(names: readonly string[], known: readonly string[], what: string): void {
+  for (const name of names) {
     if (known.includes(name)) continue;
     throw new HoldfastError(
       "BAD_SETTING",
@@ -302,7 +303,7 @@ function rejectUnknown(given: readonly string[], known: readonly string[], what:
   }
 }
 
-/** The known name that shares the most leading and trailing letters with what was written. */
+/** The known name that shares the most leading and trailing letters with the text. */
 function nearest(name: string, known: readonly string[]): string {
   const shared = (other: string): number => {
     let head = 0;
@@ -311,7 +312,7 @@ function nearest(name: string, known: readonly string[]): string {
     while (tail < name.length - head && name.at(-1 - tail) === other.at(-1 - tail)) tail++;
     return head + tail - Math.abs(name.length - other.length);
   };
-  return known.reduce((best, one) => (shared(one) > shared(best) ? one : best));
+  return known.reduce((best, candidate) => (shared(candidate) > shared(best) ? candidate : best));
 }
 
 function nonEmpty(text: string): string {

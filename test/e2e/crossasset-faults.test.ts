@@ -111,7 +111,7 @@ const ofWhatIsGiven: readonly Fault[] = [
     what: "a budget that holds nothing",
     args: () => ["--memory", "1MiB"],
     exit: 1,
-    says: /^OUT_OF_BUDGET: The budget has no room for .*1 MiB/,
+    says: /^OUT_OF_BUDGET: The budget cannot provide .*1 MiB/,
   },
   {
     what: "a time that is none",

@@ -52,7 +52,7 @@ function encode(given: Description): number {
   return cuTensorMapEncodeTiled(place, type, rank, memory, ...places, ...flags);
 }
 
-/** Brings one box to `tile` of launched memory, `shift` bytes behind a multiple of 1024, and copies it out. */
+/** Brings one box to `tile` of launched memory, `shift` bytes after a multiple of 1024, and copies it out. */
 function code(boxBytes: number, shift = 0): string {
   return `extern "C" __global__ void __launch_bounds__(64) hf(const __grid_constant__ TensorMap map, unsigned char* out,
                                                      int column, int row, int matrix) {

@@ -234,7 +234,7 @@ regressionRow<Release>({
           const [next] = placeRegion(runtime, "next").storages;
           requireDisjointMembers(runtime, { "our region": ours.storages[0]!, "the next one": next! });
           assert.equal(rejection?.code, "DOUBLE_FREE");
-          assert.match(rejection.message, /Region "theirs" .* another runtime placed it/);
+          assert.match(rejection.message, /Region "theirs" .* belongs to another runtime/);
         },
         wrap,
       );

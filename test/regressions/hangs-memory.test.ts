@@ -327,7 +327,7 @@ regressionRow<MemoryKind>({
     withMachine({ totalGiB: 120, availableGiB: 100, driverFreeGiB: 110 }, kind, ({ open, log }) => {
       const rejection = rejectionOf(() => open({ memory: "90GiB" }, () => undefined));
       assert.equal(rejection.code, "OUT_OF_BUDGET");
-      assert.match(rejection.message, /asks for 90 GiB, and at most 88 GiB are available/);
+      assert.match(rejection.message, /asks for 90 GiB, but at most 88 GiB is available/);
       assert.equal(log.count("reserve") + log.count("allocateHost"), 0);
     }),
 });
@@ -346,7 +346,7 @@ regressionRow<MemoryKind>({
           tell(8 * GiB + 1 * MiB);
           const rejection = rejectionOf(() => runtime.arena.allocate(32 * MiB, "attention scores"));
           assert.equal(rejection.code, "OUT_OF_BUDGET");
-          assert.match(rejection.message, /the machine has only 1 MiB to give/);
+          assert.match(rejection.message, /only 1 MiB is available on this machine/);
           assert.equal(log.count("commit"), commits);
           assert.ok(runtime.arena.isLive(first));
 

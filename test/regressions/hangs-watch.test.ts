@@ -178,7 +178,7 @@ regressionRow<string>({
     assert.deepEqual([what.phase, what.number, what.call], ["step", 3, null]);
     // A thread that has to act without its outside process says so in a note.
     assert.deepEqual([noticedBy, ending, notes], ["thread", "exit", []]);
-    assert.match(stderr, /^holdfast: stalled: step 3 .*has not moved for/);
+    assert.match(stderr, /^holdfast: stalled: step 3 .*has made no progress for/);
   },
 });
 

@@ -85,7 +85,7 @@ regressionRow<string>({
     const reports = makeFolder();
     const { code, stderr } = await runFixture("hung-step.js", [watcher, reports]);
     assert.equal(code, 0, stderr);
-    assert.match(stderr, /^holdfast: stalled: step 3 .*has not moved for/);
+    assert.match(stderr, /^holdfast: stalled: step 3 .*has made no progress for/);
     assert.equal(readdirSync(reports).length, 1);
   },
 });

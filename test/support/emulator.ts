@@ -116,7 +116,7 @@ const libraries: readonly LibraryPlan[] = [
 ];
 /** Compiled kernels, of all states of the emulator: test/emulator/kernel-folder.h knows it by this name. */
 const kernelFolder = "holdfast-emulator-kernels";
-/** What the compiler of kernels reads. */
+/** What the kernel compiler reads. */
 const headers = ["nvrtc/emulation.h", "kernel-table.h"];
 
 /** Why the emulator can't be had here, as a test's `skip` takes it. */

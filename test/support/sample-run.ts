@@ -211,7 +211,7 @@ export function sampleIncidents(time = Date.UTC(2026, 0, 5, 12, 1)): IncidentRec
   const kinds = [
     ["stall", "Nothing has moved for 30s in cuStreamSynchronize.", "stack of the call\nstep 12"],
     ["capture rejected", "The step can't be a graph: it looks at a value.", undefined],
-    ["over budget", "The budget has no room for 1 GiB.", "limit 512 MiB\nin use 63 MiB"],
+    ["over budget", "The budget cannot provide 1 GiB.", "limit 512 MiB\nin use 63 MiB"],
     ["steps not finite", "3 steps had a loss that is not finite.", undefined],
     ["failure", "The device is lost.", undefined],
   ] as const;

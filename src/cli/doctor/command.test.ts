@@ -20,7 +20,7 @@ function holdfast(...args: readonly string[]) {
 test("a GPU that is not there is an error that says why, with exit code 1, as text and as JSON", () => {
   const { status, stdout } = holdfast("--device", "cuda", "--index", "99");
   assert.equal(status, exitCodes.failed.code);
-  assert.match(stdout, /\n {2}open {10}FAILED .* NO_CUDA: (CUDA can't be used|GPU 99 was asked for)/);
+  assert.match(stdout, /\n {2}open {10}FAILED .* NO_CUDA: (CUDA is not available|GPU 99 does not exist)/);
   assert.match(stdout, /\nFAILED: open; 8 skipped, in /);
   const json = holdfast("--device", "cuda", "--index", "99", "--json");
   assert.equal(json.status, exitCodes.failed.code);

@@ -116,7 +116,7 @@ test("a side stream whose work was never joined is named, and both streams are f
   set(side, 0, 2);
   assert.throws(() => driver.endCapture(stream), {
     code: "CAPTURE_ORDER",
-    message: /1 commands of stream #2 that it never waited for/,
+    message: /1 commands of stream #2 were not joined to it/,
   });
   set(side, 0, 3);
   driver.synchronize(side);

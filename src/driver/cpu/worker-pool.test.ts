@@ -86,7 +86,7 @@ test("where the system starts no more threads, a launch is shared by those that 
   assert.equal(warnings.length, 1);
   assert.match(
     warnings[0] ?? "",
-    /rejected a thread of the CPU driver \(.*EAGAIN\)\. Kernels run on 2 of 3 threads\./,
+    /could not start a thread of the CPU driver \(.*EAGAIN\)\. Kernels run on 2 of 3 threads\./,
   );
 });
 

@@ -180,7 +180,7 @@ describe("a capture", { skip }, () => {
       driver.beginCapture(stream, "thread-local");
       assert.throws(
         () => driver.beginCapture(stream, "thread-local"),
-        rejected(/while the capture on stream #1/),
+        rejected(/failed: the capture on stream #1/),
       );
       assert.throws(() => driver.beginCapture(other, "thread-local"), rejected(/stream #2 while/));
       assert.throws(() => driver.endCapture(other), rejected(/began on stream #1/));
@@ -289,7 +289,7 @@ describe("what is illegal in a capture", { skip }, () => {
         const given = { driver, stream, other, inside, outside, host, kernel: kernels.add, memory };
         assert.throws(() => act(given), {
           code: "CAPTURE_REJECTED",
-          message: new RegExp(`${named.source}.*CUDA was not asked`),
+          message: new RegExp(`${named.source}.*CUDA was not called`),
         });
         // A second one does not take the first one's place.
         assert.throws(() => driver.allocateHost(bytes(7)), { code: "CAPTURE_REJECTED" });

@@ -396,9 +396,9 @@ describe("the arguments of a product", { skip }, () => {
       const rejected = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
       assert.throws(
         launch(4, 0),
-        rejected(/The bias of kernel "product_f32" lies 4 bytes behind a multiple of 16/),
+        rejected(/The bias of kernel "product_f32" lies 4 bytes after a multiple of 16/),
       );
-      assert.throws(launch(0, 128), rejected(/The workspace of .* 128 bytes behind a multiple of 256/));
+      assert.throws(launch(0, 128), rejected(/The workspace of .* 128 bytes after a multiple of 256/));
       const odd = { ...source, product: { ...source.product!, batch: 2, biasBatchStride: 3 } };
       assert.throws(() => driver.loadKernel(odd), rejected(/The bias of/));
       assert.equal(emulator.calls("cublasLtMatmul"), 0);

@@ -41,7 +41,7 @@ test("the message has the call, its arguments by name, the status by name and nu
   assert.equal(code, "OUT_OF_MEMORY");
   assert.equal(
     message,
-    "cuMemMap(range 0x7f1234000000, size 2097152, offset 0, handle 77, flags 0) failed: CUDA_ERROR_OUT_OF_MEMORY (2), its text. Something else uses the device's memory: `nvidia-smi` shows who. Lower HOLDFAST_MEMORY or free the device.",
+    "cuMemMap(range 0x7f1234000000, size 2097152, offset 0, handle 77, flags 0) failed: CUDA_ERROR_OUT_OF_MEMORY (2), its text. Another process uses the device's memory; `nvidia-smi` lists it. Lower HOLDFAST_MEMORY or free the device.",
   );
   assert.deepEqual(numbers, { call: "cuMemMap", status: 2, name: "CUDA_ERROR_OUT_OF_MEMORY" });
 });
@@ -92,7 +92,7 @@ test("after a failure that loses the context, every later one names it", () => {
       message,
       /cuStreamSynchronize\(stream 0x7f00\) failed first: CUDA_ERROR_ILLEGAL_ADDRESS \(700\)/,
     );
-    assert.match(message, /this process must be started anew\.$/);
+    assert.match(message, /Restart this process; run under the strict driver to find the access\.$/);
     assert.deepEqual(
       { ...numbers, call: "", status: 0, name: "" },
       {

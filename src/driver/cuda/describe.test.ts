@@ -34,7 +34,7 @@ test("a machine without CUDA is told what is missing, library by library, with t
     /^libnvrtc\.so\.13 or libnvrtc\.so\.12 was not found\. Install pip's nvidia-cuda-nvrtc/,
   );
   assert.match(cublasLt, /^libcublasLt\.so\.13 or .* Install pip's nvidia-cublas/);
-  assert.match(String(problems[1]?.[1]), /Looked by the system's loader/);
+  assert.match(String(problems[1]?.[1]), /Searched with the system's loader/);
 });
 
 test("where more is known than that a library is missing, the short form is the whole message", () => {

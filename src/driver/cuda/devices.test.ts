@@ -62,7 +62,7 @@ describe("a device that can't be had", { skip }, () => {
     for (const index of [2, 7, -1, 0.5, Number.NaN]) {
       assert.throws(() => openEmulatorDriver({ index }), {
         code: "NO_CUDA",
-        message: new RegExp(`GPU ${index} was asked for, and there are 2\\..*CUDA_VISIBLE_DEVICES`),
+        message: new RegExp(`GPU ${index} does not exist: there are 2\\..*CUDA_VISIBLE_DEVICES`),
         numbers: { index, count: 2 },
       });
     }

@@ -152,7 +152,7 @@ test("a library that is too new for the driver is told when there is no other", 
   const root = machineWith(t, "/usr/local/cuda-13.0/lib64/libcublasLt.so.13");
   assert.equal(
     look("cublasLt", root, { driverMajor: 12 }).message,
-    "CUDA can't be used: libcublasLt.so.12, the library of matrix products, was not found. /usr/local/cuda-13.0/lib64/libcublasLt.so.13 is for a later driver than this one, of CUDA 12. Looked by the system's loader and in /usr/local/cuda-13.0/lib64. Install pip's nvidia-cublas (for CUDA 12 nvidia-cublas-cu12) or Debian's libcublaslt12, or set HOLDFAST_CUDA_PATH to the folder that has it.",
+    "CUDA is not available: libcublasLt.so.12, the GEMM library, was not found. /usr/local/cuda-13.0/lib64/libcublasLt.so.13 needs a newer driver than this one (CUDA 12. Searched with the system's loader and in /usr/local/cuda-13.0/lib64. Install pip's nvidia-cublas (for CUDA 12 nvidia-cublas-cu12) or Debian's libcublaslt12, or set HOLDFAST_CUDA_PATH to the folder that contains it.",
   );
 });
 
@@ -160,21 +160,21 @@ test("a driver that is older than every library is told", (t) => {
   const root = machineWith(t, "/usr/local/cuda/lib64/libnvrtc.so.12");
   assert.match(
     look("nvrtc", root, { driverMajor: 11 }).message,
-    /libnvrtc\.so, the compiler of kernels, was not found\. .*The driver is of CUDA 11: one of CUDA 12 or later is needed\./,
+    /libnvrtc\.so, the kernel compiler, was not found\. .*The driver supports CUDA 11; Holdfast needs CUDA 12 or later\./,
   );
 });
 
 test("a missing driver is told with the packages that bring it", (t) => {
   assert.equal(
     look("cuda", machineWith(t)).message,
-    "CUDA can't be used: libcuda.so.1, the NVIDIA driver's library, was not found. Looked by the system's loader and in no folder: none of the usual ones exists. Install the NVIDIA driver (Debian's packages nvidia-driver and libcuda1), or set HOLDFAST_CUDA_PATH to the folder that has it.",
+    "CUDA is not available: libcuda.so.1, the NVIDIA driver's library, was not found. Searched with the system's loader and in no folder (none of the usual ones exists). Install the NVIDIA driver (Debian's packages nvidia-driver and libcuda1), or set HOLDFAST_CUDA_PATH to the folder that contains it.",
   );
 });
 
 test("a missing compiler is told with its packages, and with what did not load and why", (t) => {
   const root = machineWith(t, "/usr/local/cuda/lib64/libnvrtc.so.13");
   const { message } = look("nvrtc", root, { loads: never });
-  assert.match(message, /libnvrtc\.so\.13 or libnvrtc\.so\.12, the compiler of kernels, was not found\./);
+  assert.match(message, /libnvrtc\.so\.13 or libnvrtc\.so\.12, the kernel compiler, was not found\./);
   assert.match(message, /\/usr\/local\/cuda\/lib64\/libnvrtc\.so\.13 does not load: wrong ELF class\./);
   assert.match(message, /pip's nvidia-cuda-nvrtc .* Debian's libnvrtc12/);
 });

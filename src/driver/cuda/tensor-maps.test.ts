@@ -161,7 +161,11 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     withTma(({ launch }) => {
       const wrong: readonly (readonly [RegExp, number, readonly number[]])[] = [
         [/Argument 1 of kernel "box" \(in\) begins at 0x\w+4; .* multiple of 16/, 1, [8, 8, 8, 1, 0]],
-        [/Argument 3 of kernel "box" \(i32\) is 0; the map of argument 1 .* 1 or more/, 0, [0, 8, 8, 1, 0]],
+        [
+          /Argument 3 of kernel "box" \(i32\) is 0; the tensor map of argument 1 .* 1 or more/,
+          0,
+          [0, 8, 8, 1, 0],
+        ],
         [/Argument 4 .* is -1; .* 1 or more/, 0, [8, -1, 8, 1, 0]],
         [/Argument 5 .* is 9; .* multiple of 4 elements of f32, 16 bytes/, 0, [8, 8, 9, 1, 0]],
         [/Argument 5 .* is 0; .* multiple of 4/, 0, [8, 8, 0, 1, 0]],
@@ -230,11 +234,11 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
       [/65 columns of bf16, 130 bytes/, { dtype: "bf16", box: { columns: 65, rows: 16 } }],
       [/4 columns of f16, 8 bytes; .* multiple of 16/, { dtype: "f16", box: { columns: 4, rows: 16 } }],
       [/0 columns/, { box: { columns: 0, rows: 16 } }],
-      [/has boxes of 257 rows; a box has 1 to 256/, { box: { columns: 32, rows: 257 } }],
+      [/has boxes of 257 rows; a box needs 1 to 256/, { box: { columns: 32, rows: 257 } }],
       [/0 rows/, { box: { columns: 32, rows: 0 } }],
-      [/The map of argument 2 .* is of i32; a map is of a memory parameter/, { parameter: 2 }],
+      [/The map of argument 2 .* is for i32; a map needs a memory parameter/, { parameter: 2 }],
       [/is of nothing/, { parameter: 9 }],
-      [/takes its rows from argument 0, which is out; it has to be i32/, { rows: 0 }],
+      [/takes its rows from argument 0, which is out; it must be i32/, { rows: 0 }],
       [/takes its matrixStride from argument 9, which is missing/, { matrixStride: 9 }],
     ];
     withEmulatorDriver({}, (driver) => {
@@ -243,7 +247,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
       }
       const { cuda, ...rest } = boxKernel();
       const twice = { ...rest, cuda: { ...cuda!, maps: [...cuda!.maps!, ...cuda!.maps!] } };
-      assert.throws(() => driver.loadKernel(twice), /is one of several; a parameter has one map/);
+      assert.throws(() => driver.loadKernel(twice), /is a duplicate; a parameter has one map/);
       assert.equal(emulator.calls("nvrtcCreateProgram"), 0);
     });
   });

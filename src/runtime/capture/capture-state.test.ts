@@ -49,7 +49,7 @@ test("captures and passes don't nest, and a rejected call changes nothing", () =
   const gate = new CaptureStateMachine();
   assert.throws(() => gate.during("recording", () => undefined), hasCode("CAPTURE_ORDER"));
   gate.enter("outer");
-  assert.throws(() => gate.enter("inner"), /"inner" was begun inside capture "outer"/);
+  assert.throws(() => gate.enter("inner"), /"inner" inside capture "outer"/);
   gate.during("recording", () => {
     assert.throws(() => gate.during("running", () => undefined), hasCode("CAPTURE_ORDER"));
     assert.equal(gate.state, "recording");

@@ -1,10 +1,10 @@
 /**
- * The life cycle of a capture, in one place: what is going on, and what is therefore rejected by name before the driver
- * is asked. Only `capture.ts` moves it.
+ * The state machine of a capture. It decides which calls are rejected, by name, before the driver is called. Only
+ * `capture.ts` changes its state.
  *
- *   idle ──enter──▶ preparing ──during──▶ observing | running | recording ──▶ preparing ──leave──▶ idle
+ * idle ──enter──▶ preparing ──during──▶ observing | running | recording ──▶ preparing ──leave──▶ idle
  *
- * `leave` is legal from everywhere and harmless when repeated, so an exception at any point ends in `idle`.
+ * `leave` is legal in every state and idempotent, so an exception at any point ends in `idle`.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -12,13 +12,13 @@ import { formatBytes } from "../../units/index.js";
 
 /**
  * A pass of the captured function:
- * - observing: it shows what it touches; lazy resources are made, no work is sent.
- * - running: it runs directly, for the result that a replay must equal.
+ * - observing: collects its access set; lazy resources are created, no work is submitted.
+ * - running: runs it directly, for the result that a replay must equal.
  * - recording: its work becomes the graph.
  */
 export type CapturePass = "observing" | "running" | "recording";
 
-/** Between the passes, and while the graph is checked, a capture is `preparing`: the function is not at work. */
+/** Between passes, and while the graph is checked, a capture is `preparing`: the function is not running. */
 export type CaptureState = "idle" | "preparing" | CapturePass;
 
 export class CaptureStateMachine {
@@ -29,7 +29,7 @@ export class CaptureStateMachine {
     return this.#state;
   }
 
-  /** Is the captured function at work, in whichever pass? */
+  /** True while the captured function runs, in any pass. */
   get isInside(): boolean {
     return this.#state !== "idle" && this.#state !== "preparing";
   }
@@ -38,7 +38,7 @@ export class CaptureStateMachine {
     if (this.#state !== "idle") {
       throw new HoldfastError(
         "CAPTURE_ORDER",
-        `Capture "${name}" was begun inside capture "${this.#name}" (${this.#state}). End that one first.`,
+        `Cannot start capture "${name}" inside capture "${this.#name}" (${this.#state}). End that one first.`,
       );
     }
     this.#state = "preparing";
@@ -48,18 +48,18 @@ export class CaptureStateMachine {
   /** Runs one pass of the captured function. */
   during<T>(pass: CapturePass, body: () => T): T {
     if (this.#state !== "preparing") {
-      throw new HoldfastError("CAPTURE_ORDER", `A capture can't go from ${this.#state} to ${pass}.`);
+      throw new HoldfastError("CAPTURE_ORDER", `A capture cannot go from ${this.#state} to ${pass}.`);
     }
     this.#state = pass;
     try {
       return body();
     } finally {
-      // Unless the capture was left meanwhile: then it is over, and stays so.
+      // If the capture was left during the pass, it stays ended.
       if (this.#state === pass) this.#state = "preparing";
     }
   }
 
-  /** Ends the capture; tells whether there was one. */
+  /** Ends the capture; returns whether there was one. */
   leave(): boolean {
     const wasOpen = this.#state !== "idle";
     this.#state = "idle";
@@ -67,12 +67,14 @@ export class CaptureStateMachine {
     return wasOpen;
   }
 
-  /** Rejects what the function may do only the first time, as a lazy resource: allocations, placements, loads. */
+  /**
+   * Rejects what the function may do only in the first pass, for lazy resources: allocations, placements, kernel loads.
+   */
   reject(what: string, label: string, size?: number): void {
     if (this.#state === "running" || this.#state === "recording") throw this.#rejection(what, label, size);
   }
 
-  /** Rejects what the function may do in no pass: looking at values, synchronising, freeing, resetting, replaying. */
+  /** Rejects what the function may never do: read values, synchronize, free, reset, replay. */
   rejectInside(what: string, label: string, size?: number): void {
     if (this.isInside) throw this.#rejection(what, label, size);
   }
@@ -82,7 +84,7 @@ export class CaptureStateMachine {
     return new HoldfastError(
       "CAPTURE_REJECTED",
       `${what}${much} by ${label} inside capture "${this.#name}". A captured function may only launch kernels, fill and copy on ` +
-        "the device; the driver was not asked. Do this before the capture, or read values after a replay.",
+        "the device; the driver was not called. Do this before the capture, or read values after a replay.",
       { numbers: { what, label, capture: this.#name } },
     );
   }

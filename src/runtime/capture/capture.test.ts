@@ -222,7 +222,7 @@ test("memory and host nodes, or a missing node, are rejected", () => {
   for (const [injected, message] of [
     [{ memory: 1 }, /1 memory nodes/],
     [{ host: 2 }, /2 host nodes/],
-    [{ kernel: 0 }, /0 nodes of work for 1 recorded/],
+    [{ kernel: 0 }, /0 work nodes for 1 recorded commands/],
   ] as const) {
     open({ capture: "on" }, (driver) =>
       around(driver, (call, _args, proceed) => {
@@ -324,7 +324,11 @@ describe("branches", () => {
       }
       runtime.destroyEvent(early);
     };
-    rejects("CAPTURE_REJECTED", () => runtime.capture("half joined", body(false)), /does not wait for/);
+    rejects(
+      "CAPTURE_REJECTED",
+      () => runtime.capture("half joined", body(false)),
+      /was not joined to the captured stream/,
+    );
     assert.equal(first(), 3);
     runtime.capture("joined", body(true)).replay();
     assert.equal(first(), 24);
@@ -369,7 +373,11 @@ describe("branches", () => {
         runtime.orderStreams(runtime.stream, side);
         growOn(side);
       };
-      rejects("CAPTURE_REJECTED", () => runtime.capture("unjoined", body), /does not wait for/);
+      rejects(
+        "CAPTURE_REJECTED",
+        () => runtime.capture("unjoined", body),
+        /was not joined to the captured stream/,
+      );
       let isFirst = true;
       const restless = (): void => {
         if (!isFirst) body();

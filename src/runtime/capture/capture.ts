@@ -1,14 +1,13 @@
 /**
- * Capture: the one door through which work becomes a graph. A synchronous function is run three times and trusted only
- * then:
+ * Captures a synchronous function's work as a graph. The function runs three times:
  *
- *   1. observed: it shows what it touches and makes its lazy resources; no work is sent.
- *   2. run directly, for the result that counts.
- *   3. recorded: any allocation, synchronisation or look from the host is rejected by name before the driver is asked.
+ *   1. observing: collects its access set and creates its lazy resources; submits no work.
+ *   2. running: runs directly, for the reference result.
+ *   3. recording: any allocation, synchronization or host access is rejected by name before the driver is called.
  *
- * Then the graph's nodes are counted, and one replay is compared with the direct run, bit for bit. Whatever happens, the
- * memory that the function writes is left as it was found: the first `replay()` is the first time that it counts. Only a
- * rehearsal, whose results nobody reads, is spared the comparison and the putting back.
+ * Then the graph's nodes are counted, and one replay is compared with the direct run, bit for bit. In all cases the
+ * memory that the function writes is restored: only the first `replay()` has an effect. A capture for timing, whose
+ * results nobody reads, skips the comparison and the restore.
  */
 
 import type { Driver, Graph, Stream } from "../../driver/index.js";
@@ -28,7 +27,7 @@ import {
   type ScratchMemory,
   takeChecksums,
   takeSnapshot,
-  uncovered,
+  withoutCovered,
 } from "./checksum.js";
 import { type AccessSet, noAccess, placesOf, type Work } from "./work.js";
 
@@ -44,10 +43,10 @@ export interface CaptureOptions {
   readonly recorder: Recorder;
 }
 
-/** What a graph node costs the device, roughly; charged so that graphs stand among the holders. */
+/** Rough device cost of a graph node, charged to the budget so that graphs appear among the holders. */
 const bytesPerNode = 1024;
 
-/** A verified graph. It owns every buffer it touches: they stay pinned until it is closed. */
+/** A verified graph. It owns every buffer that it accesses: they stay pinned until it is closed. */
 export class CapturedGraph {
   readonly name: string;
   readonly graph: Graph;
@@ -62,7 +61,7 @@ export class CapturedGraph {
     this.#letGo = letGo;
   }
 
-  /** Runs the whole graph once: one launch. */
+  /** Runs the whole graph once, in one launch. */
   replay(): void {
     if (this.#isClosed) {
       throw new HoldfastError("CLOSED", `Graph "${this.name}" is closed; capture it again to replay it.`);
@@ -73,7 +72,7 @@ export class CapturedGraph {
     recorder.record("replay", this.name);
   }
 
-  /** Ends the graph, then lets go of what it owned. Harmless when repeated. */
+  /** Destroys the graph, then unpins its buffers. Idempotent. */
   close(): void {
     if (this.#isClosed) return;
     const { driver, stream, gate } = this.#options;
@@ -85,8 +84,8 @@ export class CapturedGraph {
 }
 
 /**
- * Captures `body`; a capture that fails has left no trace but the lazy resources that the function made for itself. In a
- * rehearsal everything that it writes is scratch memory, and not even compared.
+ * Captures `body`. A failed capture leaves no trace except the function's lazy resources. With purpose "rehearsal", all
+ * written memory is scratch and is not compared.
  */
 export function captureGraph(
   options: CaptureOptions,
@@ -98,49 +97,49 @@ export function captureGraph(
   const undo: (() => void)[] = [];
   gate.enter(name);
   try {
-    const touched = runPass(options, name, "observing", body);
-    // Owned from here on: a lazy resource made while observing must not die before it is recorded.
-    for (const storage of touched.all) {
+    const accesses = runPass(options, name, "observing", body);
+    // Pinned from here on: a lazy resource created while observing must live until it is recorded.
+    for (const storage of accesses.all) {
       const home = storage.kind === "step" ? arena : persistent;
       home.pin(storage, `graph "${name}"`);
       undo.push(() => home.unpin(storage));
     }
     const charge = budget.charge(
       "graph",
-      bytes(bytesPerNode * Math.max(1, touched.pieces)),
+      bytes(bytesPerNode * Math.max(1, accesses.pieces)),
       `graph "${name}"`,
     );
     undo.push(() => budget.release(charge));
 
-    // Scratch memory need not be put back: it may be most of what there is.
+    // Scratch memory is not restored: it may be most of the memory.
     const scratch = purpose === "rehearsal" ? undefined : purpose;
-    const results = purpose === "rehearsal" ? [] : uncovered(touched.written);
-    const left = results.filter((storage) => ownerOf(storage) !== scratch?.storage);
-    const compared = scratch ? [...left, scratch.storage] : left;
-    const before = takeSnapshot(transfer, left);
+    const results = purpose === "rehearsal" ? [] : withoutCovered(accesses.written);
+    const outputs = results.filter((storage) => ownerOf(storage) !== scratch?.storage);
+    const compared = scratch ? [...outputs, scratch.storage] : outputs;
+    const before = takeSnapshot(transfer, outputs);
     const putBack = () => restoreSnapshot(transfer, before);
     undo.push(putBack);
-    // Both runs find the same NaN there, so one that read what it has not written would show.
+    // Both runs start from NaN there, so a read of unwritten scratch shows up as a difference.
     const poisonScratch = (): void => {
       if (scratch) driver.fill(stream, scratch.storage.span, poisonByte);
     };
     poisonScratch();
-    requireSameWork(name, touched, runPass(options, name, "running", body, touched));
+    requireSameWork(name, accesses, runPass(options, name, "running", body, accesses));
     const expected = takeChecksums(transfer, compared);
     putBack();
 
     const graph = record(driver, stream, () =>
-      requireSameWork(name, touched, runPass(options, name, "recording", body, touched)),
+      requireSameWork(name, accesses, runPass(options, name, "recording", body, accesses)),
     );
     undo.push(() => driver.destroyGraph(graph));
-    requireNodes(name, graph, touched.pieces);
+    requireNodes(name, graph, accesses.pieces);
     driver.instantiate(graph);
     poisonScratch();
     driver.launchGraph(stream, graph);
     requireSameChecksums(name, expected, takeChecksums(transfer, compared), scratch);
     putBack();
 
-    recorder.record("capture", name, 0, touched.pieces);
+    recorder.record("capture", name, 0, accesses.pieces);
     undo.splice(undo.indexOf(putBack), 1);
     return new CapturedGraph(options, name, graph, () => runAll(undo.reverse()));
   } catch (error) {
@@ -151,7 +150,7 @@ export function captureGraph(
     } catch (failure) {
       throw new HoldfastError(
         "DRIVER_FAILED",
-        `Capture "${name}" failed and could not be undone: ${(failure as Error).message} The state of what it writes is ` +
+        `Capture "${name}" failed and could not be undone: ${(failure as Error).message} The contents of the memory that it writes are ` +
           "unknown; load a checkpoint.",
         { cause: error },
       );
@@ -162,7 +161,7 @@ export function captureGraph(
   }
 }
 
-/** Runs one pass of the function and tells what it touched. */
+/** Runs one pass of the function and returns its access set. */
 function runPass(
   { driver, work, gate }: CaptureOptions,
   name: string,
@@ -170,30 +169,30 @@ function runPass(
   body: () => unknown,
   observed?: AccessSet,
 ): AccessSet {
-  const touched = noAccess(observed);
-  work.touched = touched;
+  const accesses = noAccess(observed);
+  work.touched = accesses;
   try {
     const result = gate.during(pass, body);
     if (result instanceof Promise) {
       result.catch(() => undefined);
       throw new HoldfastError(
         "CAPTURE_REJECTED",
-        `The function of capture "${name}" is async: what it does after its first await would not be captured. ` +
+        `The function of capture "${name}" is async: work after its first await would not be captured. ` +
           "Await before the capture.",
       );
     }
-    requireJoined(name, touched);
-    return touched;
+    requireJoined(name, accesses);
+    return accesses;
   } catch (error) {
-    // Work on a branch that nobody waits for must be over before what it writes is put back.
-    for (const stream of pass === "running" ? touched.streams.keys() : []) driver.synchronize(stream);
+    // Work on side streams must complete before the memory it writes is restored.
+    for (const stream of pass === "running" ? accesses.streams.keys() : []) driver.synchronize(stream);
     throw error;
   } finally {
     work.touched = undefined;
   }
 }
 
-/** The driver's capture, ended in every case, so that the stream is usable after a rejection. */
+/** The driver's capture. It is always ended, so that the stream is usable after an error. */
 function record(driver: Driver, stream: Stream, body: () => void): Graph {
   driver.beginCapture(stream, "thread-local");
   try {
@@ -203,33 +202,33 @@ function record(driver: Driver, stream: Stream, body: () => void): Graph {
     try {
       driver.destroyGraph(driver.endCapture(stream));
     } catch {
-      // The driver has ended the capture by itself; the error that led here is the one to tell.
+      // The driver has already ended the capture; the original error is the one to report.
     }
     throw error;
   }
 }
 
 function requireJoined(name: string, { streams }: AccessSet): void {
-  const [owing] = [...streams].find(([, { given, joined }]) => joined < given) ?? [];
-  if (!owing) return;
+  const [unjoined] = [...streams].find(([, { given, joined }]) => joined < given) ?? [];
+  if (!unjoined) return;
   throw new HoldfastError(
     "CAPTURE_REJECTED",
-    `The function of capture "${name}" ended with work on stream ${owing.id} that its own stream does not wait for. ` +
+    `The function of capture "${name}" ended while work on stream ${unjoined.id} was not joined to the captured stream. ` +
       "Join it with orderStreams() before the end.",
-    { numbers: { capture: name, stream: owing.id } },
+    { numbers: { capture: name, stream: unjoined.id } },
   );
 }
 
-/** A graph is good for later only if the function does the same work on the same memory each time. */
+/** A graph is valid only if the function does the same work on the same memory every time. */
 function requireSameWork(name: string, observed: AccessSet, now: AccessSet): void {
-  const known = placesOf(observed.all);
-  const stranger = [...now.all].find(({ span }) => !known.has(formatSpan(span)));
-  if (!stranger && now.pieces === observed.pieces && placesOf(now.all).size === known.size) return;
+  const observedRanges = placesOf(observed.all);
+  const stranger = [...now.all].find(({ span }) => !observedRanges.has(formatSpan(span)));
+  if (!stranger && now.pieces === observed.pieces && placesOf(now.all).size === observedRanges.size) return;
   throw new HoldfastError(
     "CAPTURE_REJECTED",
-    `The function of capture "${name}" does other work each time: ${observed.pieces} pieces on ${observed.all.size} ` +
-      `storages at first, then ${now.pieces} on ${now.all.size}${stranger ? `, "${stranger.label}" among them` : ""}. ` +
-      "A captured function must repeat itself.",
+    `The function of capture "${name}" does different work each time: ${observed.pieces} commands on ${observed.all.size} ` +
+      `storages at first, then ${now.pieces} on ${now.all.size}${stranger ? `, including "${stranger.label}"` : ""}. ` +
+      "A captured function must do the same work every time.",
     { numbers: { capture: name, pieces: observed.pieces, piecesNow: now.pieces } },
   );
 }
@@ -239,8 +238,8 @@ function requireNodes(name: string, { nodes }: Graph, pieces: number): void {
   if (nodes.memory === 0 && nodes.host === 0 && counted === pieces) return;
   throw new HoldfastError(
     "CAPTURE_NODES",
-    `The graph of "${name}" has ${counted} nodes of work for ${pieces} recorded, ${nodes.memory} memory nodes and ` +
-      `${nodes.host} host nodes. It must have just the work: memory nodes make the second launch fail, host nodes block.`,
+    `The graph of "${name}" has ${counted} work nodes for ${pieces} recorded commands, ${nodes.memory} memory nodes and ` +
+      `${nodes.host} host nodes. Only work nodes are allowed: memory nodes make the second launch fail, host nodes block.`,
     { numbers: { ...nodes, pieces } },
   );
 }

@@ -1,4 +1,4 @@
-/** A host copy of some storages: to put them back as they were, and to compare two runs bit for bit. */
+/** Host copies and checksums of storages, to restore them and to compare two runs bit for bit. */
 
 import { createHash } from "node:crypto";
 import { HoldfastError } from "../../errors/index.js";
@@ -18,41 +18,41 @@ export function restoreSnapshot(transfer: Transfer, snapshot: Snapshot): void {
 /** Rejects a replay that differs from the direct run; names the first buffer and byte. */
 function requireEqual(name: string, direct: Snapshot, replayed: Snapshot): void {
   for (const [storage, expected] of direct) {
-    const found = replayed.get(storage);
-    if (found && Buffer.compare(expected, found) === 0) continue;
-    const at = expected.findIndex((byte, index) => byte !== found?.[index]);
+    const actual = replayed.get(storage);
+    if (actual && Buffer.compare(expected, actual) === 0) continue;
+    const at = expected.findIndex((byte, index) => byte !== actual?.[index]);
     throw new HoldfastError(
       "CAPTURE_MISMATCH",
       `The replay of "${name}" differs from the same work run directly: first in "${storage.label}" at byte ${at} of ` +
-        `${expected.length} (${expected[at]} directly, ${found?.[at]} replayed). The graph was not kept; the captured ` +
+        `${expected.length} (${expected[at]} directly, ${actual?.[at]} replayed). The graph was not kept; the captured ` +
         "function must do the same work on the same memory every time.",
       { numbers: { capture: name, storage: storage.label, byte: at } },
     );
   }
 }
 
-/** Storages whose bytes are not all those of another one: what is read of them is read once. */
-export function uncovered(storages: Iterable<Storage>): Storage[] {
+/** Drops storages whose bytes are all covered by another one, so that bytes are read only once. */
+export function withoutCovered(storages: Iterable<Storage>): Storage[] {
   const sorted = [...storages].sort((a, b) => a.span.address - b.span.address || b.span.size - a.span.size);
-  const kept: Storage[] = [];
+  const remaining: Storage[] = [];
   let end = 0;
   for (const storage of sorted) {
     const { address, size } = storage.span;
-    if (kept.length > 0 && address + size <= end) continue;
-    kept.push(storage);
+    if (remaining.length > 0 && address + size <= end) continue;
+    remaining.push(storage);
     end = Math.max(end, address + size);
   }
-  return kept;
+  return remaining;
 }
 
-/** Memory that a captured function uses and nobody reads before or after it. */
+/** Memory that a captured function uses and that is not read before or after it. */
 export interface ScratchMemory {
   readonly storage: Storage;
-  /** What lies at an offset at the function's end, for messages. */
+  /** Names the value at an offset when the function ends, for messages. */
   nameAt(offset: number): string;
 }
 
-/** What a run has left: small storages byte for byte, large ones as checksums of their parts. */
+/** The results of a run: small storages as bytes, large ones as checksums of chunks. */
 export interface Checksums {
   readonly bytes: Snapshot;
   readonly prints: ReadonlyMap<Storage, Print>;
@@ -75,10 +75,10 @@ export function takeChecksums(transfer: Transfer, storages: readonly Storage[]):
 
 function takePrint(transfer: Transfer, storage: Storage): Print {
   const print: { offset: number; checksum: string }[] = [];
-  transfer.readParts(storage, (part, start) => {
-    for (let at = 0; at < part.length; at += printedBytes) {
+  transfer.readChunks(storage, (chunk, start) => {
+    for (let at = 0; at < chunk.length; at += printedBytes) {
       const checksum = createHash("sha1")
-        .update(part.subarray(at, at + printedBytes))
+        .update(chunk.subarray(at, at + printedBytes))
         .digest("base64");
       print.push({ offset: start + at, checksum });
     }
@@ -86,7 +86,7 @@ function takePrint(transfer: Transfer, storage: Storage): Print {
   return print;
 }
 
-/** Rejects a replay that has left something else than the direct run; names what it is. */
+/** Rejects a replay whose results differ from those of the direct run, and names the first difference. */
 export function requireSameChecksums(
   name: string,
   direct: Checksums,
@@ -95,16 +95,16 @@ export function requireSameChecksums(
 ): void {
   requireEqual(name, direct.bytes, replayed.bytes);
   for (const [storage, print] of direct.prints) {
-    const found = replayed.prints.get(storage);
-    const part = print.find(({ checksum }, index) => checksum !== found?.[index]?.checksum);
-    if (!part) continue;
-    const label = storage === scratch?.storage ? scratch.nameAt(part.offset) : storage.label;
+    const actual = replayed.prints.get(storage);
+    const chunk = print.find(({ checksum }, index) => checksum !== actual?.[index]?.checksum);
+    if (!chunk) continue;
+    const label = storage === scratch?.storage ? scratch.nameAt(chunk.offset) : storage.label;
     throw new HoldfastError(
       "CAPTURE_MISMATCH",
-      `The replay of "${name}" differs from the same work run directly: first in "${label}", among bytes ${part.offset} to ` +
-        `${part.offset + printedBytes} of its memory. The graph was not kept; the captured function must do the same work on ` +
+      `The replay of "${name}" differs from the same work run directly: first in "${label}", in bytes ${chunk.offset} to ` +
+        `${chunk.offset + printedBytes} of its memory. The graph was not kept; the captured function must do the same work on ` +
         "the same memory every time.",
-      { numbers: { capture: name, storage: label, byte: part.offset } },
+      { numbers: { capture: name, storage: label, byte: chunk.offset } },
     );
   }
 }

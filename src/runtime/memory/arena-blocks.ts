@@ -1,27 +1,27 @@
-/** What the arena knows of its live blocks, and the sums that reports make of them. */
+/** The arena's live blocks, and the sums that reports make of them. */
 
 import type { Bytes, Span } from "../../units/index.js";
 import type { Storage } from "./storage.js";
 
 export interface StepStorage extends Storage {
   readonly kind: "step";
-  /** The step it was made in; 0 outside any step. */
+  /** The step that allocated it; 0 outside any step. */
   readonly step: number;
-  /** Counts the arena's allocations: tells a storage from a copy of it, and from a later one in its place. */
+  /** The allocation's serial number: distinguishes a storage from its copies and from a later one in the same slot. */
   readonly serial: number;
-  /** Its block in the arena. */
+  /** Index of its block in the arena. */
   readonly slot: number;
 }
 
 export interface Block {
   readonly storage: StepStorage;
-  /** The bytes it takes, alignment included. */
+  /** The bytes that it occupies, including alignment. */
   readonly extent: Span;
-  /** The views that are alive; most storages have none. */
+  /** The live views; most storages have none. */
   views: Set<Storage> | undefined;
-  /** Who pinned the storage or a view of it; most have no pins. */
+  /** The pins of the storage and its views; most have none. */
   pins: Pins | undefined;
-  /** A reset passed over it: only its pins keep it. */
+  /** A reset has passed: only its pins keep it alive. */
   isDue: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface Pin {
   readonly by: string;
 }
 
-/** Pins by what they are of: a compiled step pins thousands of views of one storage. */
+/** Pins by storage: a compiled step pins thousands of views of one storage. */
 export class Pins {
   readonly #names = new Map<Storage, string[]>();
   #count = 0;
@@ -43,8 +43,8 @@ export class Pins {
     return this.#names.has(storage);
   }
 
-  /** Who has pinned a storage; all of them where none is given. */
-  namesOf(storage?: Storage): readonly string[] {
+  /** The holders of a storage's pins; of all pins by default. */
+  listHolders(storage?: Storage): readonly string[] {
     return storage ? (this.#names.get(storage) ?? []) : [...this.#names.values()].flat();
   }
 
@@ -55,7 +55,7 @@ export class Pins {
     this.#count += 1;
   }
 
-  /** Takes the latest pin of a storage back. */
+  /** Removes the latest pin of a storage. */
   remove(storage: Storage): void {
     const names = this.#names.get(storage);
     if (!names) return;
@@ -71,19 +71,19 @@ export interface Holder {
   readonly size: number;
 }
 
-/** A pin keeps the block over a reset; of its views only the pinned ones go on. */
+/** A pin keeps the block across a reset; of its views only the pinned ones survive. */
 export function outlive(block: Block): void {
   block.isDue = true;
   for (const view of block.views ?? []) endView(block, view);
 }
 
-/** Ends a view made in a step that is over, unless a pin keeps it. */
+/** Ends a view whose step has ended, unless it is pinned. */
 export function endView(block: Block, view: Storage): void {
   if (!block.pins?.has(view)) block.views?.delete(view);
 }
 
-/** Bytes by the op that made them, largest first. */
-export function holdersOf(blocks: Iterable<Block>, count: number): Holder[] {
+/** Bytes by allocating op, largest first. */
+export function listHolders(blocks: Iterable<Block>, count: number): Holder[] {
   const byLabel = new Map<string, Holder>();
   for (const { storage, extent } of blocks) {
     const { label } = storage;
@@ -93,15 +93,15 @@ export function holdersOf(blocks: Iterable<Block>, count: number): Holder[] {
   return [...byLabel.values()].sort((a, b) => b.size - a.size).slice(0, count);
 }
 
-/** Bytes by what keeps them: a pin, the open step, or nothing but the missing reset. */
-export function keptBy(
+/** Live bytes by what keeps them alive: a pin, the open step, or only the missing reset. */
+export function sumByReason(
   blocks: Iterable<Block>,
   openStep: number,
-): Record<"pinned" | "madeThisStep" | "leftOver", Bytes> {
-  const kept = { pinned: 0, madeThisStep: 0, leftOver: 0 };
+): Record<"pinned" | "allocatedThisStep" | "leftOver", Bytes> {
+  const sums = { pinned: 0, allocatedThisStep: 0, leftOver: 0 };
   for (const { storage, extent, pins } of blocks) {
-    const isOfStep = openStep > 0 && storage.step === openStep;
-    kept[(pins?.count ?? 0) > 0 ? "pinned" : isOfStep ? "madeThisStep" : "leftOver"] += extent.size;
+    const isThisStep = openStep > 0 && storage.step === openStep;
+    sums[(pins?.count ?? 0) > 0 ? "pinned" : isThisStep ? "allocatedThisStep" : "leftOver"] += extent.size;
   }
-  return kept as Record<keyof typeof kept, Bytes>;
+  return sums as Record<keyof typeof sums, Bytes>;
 }

@@ -1,4 +1,4 @@
-/** What the arena says when it rejects: the subject, the figures, the verdict and the way out. */
+/** The arena's errors: the subject, the figures, the diagnosis and what to change. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { formatBytes } from "../../units/index.js";
@@ -11,8 +11,8 @@ export function describe(storage: Storage): string {
   return `storage "${storage.label}"`;
 }
 
-/** A request that found no room, or no memory to grow into (then with the cause). */
-export function noRoom(request: {
+/** The error of a request that does not fit, or whose growth failed (then with the cause). */
+export function outOfMemory(request: {
   readonly size: number;
   readonly label: string;
   readonly diagnosis: OomDiagnosis;
@@ -23,13 +23,13 @@ export function noRoom(request: {
   const { size, label, diagnosis, figures: now, holders, cause } = request;
   const resets = now.resetsByStep + now.resetsByCall;
   const lines = [
-    `${label} asked the arena for ${formatBytes(size)} and ${cause ? "it can't grow" : "it has no room"}. ` +
+    `${label} asked the arena for ${formatBytes(size)}, but ${cause ? "the arena cannot grow" : "the arena is full"}. ` +
       `Verdict: ${diagnosis.verdict}: ${diagnosis.why}.`,
     `  capacity ${formatBytes(now.capacity)}, committed ${formatBytes(now.committed)}, offset ${formatBytes(now.offset)}, ` +
       `pinned ${formatBytes(now.pinned)}`,
     `  this step: ${now.allocationsThisStep} allocations, ${formatBytes(now.bytesThisStep)}; ` +
-      `${resets} resets in all (${now.resetsByStep} by steps, ${now.resetsByCall} by calls)`,
-    ...holders.map((one) => `  · ${one.label} ${formatBytes(one.size)} in ${one.count}`),
+      `${resets} resets in total (${now.resetsByStep} by steps, ${now.resetsByCall} by calls)`,
+    ...holders.map((holder) => `  · ${holder.label} ${formatBytes(holder.size)} in ${holder.count}`),
     diagnosis.help,
     ...(cause ? [cause.message] : []),
   ];
@@ -42,7 +42,7 @@ export function noRoom(request: {
 export function badSize(size: number, label: string): HoldfastError {
   return new HoldfastError(
     "BAD_SIZE",
-    `${label} asked the arena for ${size} bytes. Ask for a whole number above 0; an empty tensor needs no memory.`,
+    `${label} asked the arena for ${size} bytes. Pass a whole number above 0; an empty tensor needs no memory.`,
     { numbers: { size, label } },
   );
 }
@@ -65,7 +65,7 @@ export function viewFreed(view: Storage): HoldfastError {
 export function pinnedFreed(storage: Storage, pinnedBy: readonly string[]): HoldfastError {
   return new HoldfastError(
     "PINNED",
-    `${describe(storage)} is pinned by ${pinnedBy.join(", ")} and can't be given up. Unpin it first.`,
+    `${describe(storage)} is pinned by ${pinnedBy.join(", ")} and cannot be freed. Unpin it first.`,
     { numbers: { pins: pinnedBy.length } },
   );
 }
@@ -73,32 +73,29 @@ export function pinnedFreed(storage: Storage, pinnedBy: readonly string[]): Hold
 export function viewedFreed(storage: Storage, views: number): HoldfastError {
   return new HoldfastError(
     "HAS_VIEWS",
-    `${describe(storage)} can't be freed: ${views} views of it are alive, and a view keeps its owner. Drop them first.`,
+    `${describe(storage)} cannot be freed: ${views} views of it are alive. Drop them first.`,
     { numbers: { views } },
   );
 }
 
 export function notPinned(storage: Storage): HoldfastError {
-  return new HoldfastError(
-    "NOT_PINNED",
-    `${describe(storage)} has no pin to take back. Unpin as often as you pinned.`,
-  );
+  return new HoldfastError("NOT_PINNED", `${describe(storage)} is not pinned. Call unpin once per pin.`);
 }
 
 export function notOwner(storage: Storage, use: string): HoldfastError {
   return new HoldfastError(
     "NOT_OWNER",
-    `${use} of ${describe(storage)}: this arena did not make it as it is (its owner, address or size is another's). ` +
-      "Use the very storage that allocate() returned.",
+    `${use} of ${describe(storage)}: this arena did not allocate it in this form (its owner, address or size differs). ` +
+      "Use the storage object that allocate() returned.",
   );
 }
 
 export function dead(storage: Storage, use: string, step: number, now: number): HoldfastError {
   return new HoldfastError(
     use === "free" ? "DOUBLE_FREE" : "DEAD_STORAGE",
-    `${use} of ${describe(storage)}, which is dead: it was made in generation ${storage.generation}` +
+    `${use} of ${describe(storage)}, which is dead: it was allocated in generation ${storage.generation}` +
       `${step > 0 ? ` (step ${step})` : ""}, and the arena is at generation ${now}. ` +
-      "Pin what must outlive its step, or use it inside.",
+      "Pin a storage that must outlive its step, or use it inside the step.",
     { numbers: { generation: storage.generation, now, step } },
   );
 }
@@ -106,18 +103,21 @@ export function dead(storage: Storage, use: string, step: number, now: number): 
 export function deadInside(storage: Storage, use: string): HoldfastError {
   return new HoldfastError(
     use === "free" ? "DOUBLE_FREE" : "DEAD_STORAGE",
-    `${use} of ${describe(storage)}, which is dead: it lay inside another storage, and ended with the function that was ` +
-      "enclosed there. Use it inside, or copy it to memory from outside.",
+    `${use} of ${describe(storage)}, which is dead: it was allocated in a sub-arena, and ended with the function that ran ` +
+      "in it. Use it inside that function, or copy it to memory outside the sub-arena.",
   );
 }
 
 export function nestedStep(step: number, open: number): HoldfastError {
-  return new HoldfastError("STEP_NESTED", `Step ${step} was opened inside step ${open}. End that one first.`);
-}
-
-export function resetInStep(open: number): HoldfastError {
   return new HoldfastError(
     "STEP_NESTED",
-    `The arena was to be reset inside step ${open}; what the step still needs would be lost. The step's end resets it.`,
+    `Cannot open step ${step} inside step ${open}. End that one first.`,
+  );
+}
+
+export function resetDuringStep(open: number): HoldfastError {
+  return new HoldfastError(
+    "STEP_NESTED",
+    `Cannot reset the arena inside step ${open}: the step still needs its memory. The end of the step resets the arena.`,
   );
 }

@@ -1,8 +1,8 @@
-/** The arena's figures, read and written by cell. They live on the board, where a watcher can see them. */
+/** The arena's figures, read and written by cell. They live in the shared status, where a watcher can read them. */
 
 import { type ArenaFigure, arenaFigures, type SharedStatus } from "../observe/shared-status.js";
 
-/** The cell of each figure: a number, because looking names up would cost an allocation a third of its time. */
+/** The cell index of each figure. Lookups by name would cost an allocation a third of its time. */
 export const cell = Object.fromEntries(arenaFigures.map((name, index) => [name, index])) as Readonly<
   Record<ArenaFigure, number>
 >;

@@ -151,7 +151,7 @@ describe("misuse", () => {
   test("a reset inside a step, and a step inside a step, are rejected", () => {
     runtime.step(() => {
       rejects("STEP_NESTED", () => runtime.arena.reset());
-      rejects("STEP_NESTED", () => runtime.step(() => undefined), /Step 2 was opened inside step 1/);
+      rejects("STEP_NESTED", () => runtime.step(() => undefined), /Step 2 inside step 1/);
     });
   });
 

@@ -1,9 +1,9 @@
 /**
- * The arena: step memory. One reserved address range; physical memory is committed into it in chunks as it grows, so
- * growing never moves a tensor and there is no overflow path. What is made inside a step dies at its end, all at once,
- * except what is pinned: what lies under a pin stays, what lies beside it is reused.
+ * The arena: step memory. One reserved address range, into which physical memory is committed in chunks as the arena
+ * grows. Growing never moves a tensor, and there is no overflow path. Everything allocated in a step dies at its end,
+ * except what is pinned; unpinned neighbours are reused.
  *
- * A call that is rejected has changed nothing.
+ * A rejected call has changed nothing.
  */
 
 import type { Driver, Stream } from "../../driver/index.js";
@@ -16,21 +16,21 @@ import {
   type Block,
   endView,
   type Holder,
-  holdersOf,
-  keptBy,
+  listHolders,
   outlive,
   Pins,
   type StepStorage,
+  sumByReason,
 } from "./arena-blocks.js";
 import * as rejection from "./arena-errors.js";
 import { ArenaFigures, cell } from "./arena-figures.js";
 import type { Budget } from "./budget.js";
 import { diagnoseOom, type OomDiagnosis, type OutOfMemory } from "./diagnose-oom.js";
-import { ownerOf, partOf, type Storage } from "./storage.js";
+import { ownerOf, type Storage, viewSpan } from "./storage.js";
 import { TlsfAllocator } from "./tlsf-allocator.js";
 import { VirtualRange } from "./virtual-range.js";
 
-/** Every storage starts and ends on this many bytes: what GPU loads and our vector kernels like best. */
+/** Alignment and size granularity of every storage, for vectorized loads. */
 export const alignment = 256;
 
 /** All ones is NaN in every float format, and -1 as an index. */
@@ -38,49 +38,49 @@ export const poisonByte = 0xff;
 
 export interface ArenaOptions {
   readonly driver: Driver;
-  /** Poison is filled on this stream, behind the work that used the memory. */
+  /** Poison is filled on this stream, after the work that used the memory. */
   readonly stream: Stream;
   readonly budget: Budget;
   readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
   readonly gate: CaptureStateMachine;
   readonly capacity: Bytes;
-  /** How much is committed at a time. */
+  /** Bytes committed at a time. */
   readonly chunk: Bytes;
-  /** Memory that is there already, in the place of a range of its own. */
+  /** Existing memory to use instead of a reserved range. */
   readonly memory?: ArenaMemory;
   readonly poison: boolean;
-  /** Called when a request finds no room. */
-  readonly onPressure: (shortage: OutOfMemory) => void;
+  /** Called when a request does not fit. */
+  readonly onPressure: (oom: OutOfMemory) => void;
 }
 
-/** The address range that an arena works in, and the way in which memory comes to be behind it. */
+/** The address range of an arena, and how memory is committed to it. */
 export type ArenaMemory = Pick<VirtualRange, "range" | "committed" | "grow" | "release">;
 
-/** One storage whose bytes are handed out in turn, for a function that must find the same addresses each time. */
+/** A sub-arena: allocations come from one storage, for a function that needs the same addresses every time. */
 interface SubArena {
-  /** Nothing where the memory is only imagined. */
+  /** Undefined for fake memory, used while tracing. */
   readonly storage: Storage | undefined;
   readonly arena: Arena;
-  /** Views of real memory that were made in the midst of imagined work: they end with it. */
+  /** Views of real memory created while tracing: they end with the trace. */
   readonly views?: Storage[];
 }
 
-/** Imagined memory lies where no device's does: behind every address that a pointer can have on today's machines. */
+/** Fake memory is above every address that a device pointer can have. */
 const fakeAddress = 2 ** 48;
-/** As much as the arena can count in its units. */
+/** The maximum that the arena can count in its units. */
 const fakeBytes = 2 ** 38;
 
-/** Step memory: allocate, free, view, pin; steps and resets end what no pin keeps. */
+/** Step memory: allocate, free, view, pin. Steps and resets end everything that is not pinned. */
 export class Arena {
   readonly #options: ArenaOptions;
   readonly #memory: ArenaMemory;
   readonly #space: TlsfAllocator;
   readonly #figures: ArenaFigures;
   readonly #blocks: (Block | undefined)[] = [];
-  /** Slots taken in the open step, in order; a slot given back inside it may stand here twice. */
+  /** Slots allocated in the open step, in order. A slot freed and reused in the step appears twice. */
   #stepSlots: number[] = [];
-  /** Views made in the open step of what was made before it: they end with the step, and their owners don't. */
+  /** Views created in the open step of older storages: they end with the step, their owners do not. */
   #stepViews: Storage[] = [];
   #openStep = 0;
   #subArena: SubArena | undefined;
@@ -108,16 +108,17 @@ export class Arena {
   }
 
   /**
-   * Runs a function whose allocations all come out of one storage: no memory is asked for, and the same allocations get
-   * the same addresses each time. What it made dies at its end. So a step can be captured: the graph owns that storage.
+   * Runs a function whose allocations all come from one storage. No memory is requested, and the same allocations get
+   * the same addresses every time. Its allocations die at its end. A captured step uses this: the graph owns the
+   * storage.
    */
-  inside<T>(storage: Storage, body: () => T): T {
+  withSubArena<T>(storage: Storage, body: () => T): T {
     this.#find(storage, "enclosing");
     this.#requireNoSubArena(storage.label);
     const address = alignUp(storage.span.address, alignment);
     const size = Math.max(0, storage.span.size - (address - storage.span.address)) as Bytes;
     const arena = this.#openOver({ address: address as number as Address, size }, storage.label);
-    this.pin(storage, "what it encloses");
+    this.pin(storage, "its sub-arena");
     this.#subArena = { storage, arena };
     try {
       return body();
@@ -129,14 +130,14 @@ export class Arena {
   }
 
   /**
-   * Runs a function whose allocations all come out of memory that is not there: nobody is asked for any, and nothing may
-   * be sent to a device that reads or writes it. So a step's needs are known before there is memory for them.
+   * Runs a function whose allocations are all fake: no memory is requested, and no work on it may be submitted. A
+   * step's memory needs are thus known before its memory exists.
    */
   traceWith<T>(step: number, body: () => T): T {
     this.#requireOpen();
-    this.#requireNoSubArena("imagined memory");
+    this.#requireNoSubArena("fake memory");
     const range = { address: fakeAddress as Address, size: fakeBytes as Bytes };
-    const arena = this.#openOver(range, "imagined memory");
+    const arena = this.#openOver(range, "fake memory");
     arena.beginStep(step);
     const views: Storage[] = [];
     this.#subArena = { storage: undefined, arena, views };
@@ -152,7 +153,7 @@ export class Arena {
     }
   }
 
-  /** Runs a function on real memory, in the midst of one that is enclosed or imagined. */
+  /** Runs a function on real memory while a sub-arena or a trace is active. */
   withoutSubArena<T>(body: () => T): T {
     const subArena = this.#subArena;
     this.#subArena = undefined;
@@ -163,18 +164,18 @@ export class Arena {
     }
   }
 
-  /** Is it a storage in imagined memory? */
+  /** True if the storage is in fake memory. */
   isTraced({ home }: Storage): boolean {
     return this.#subArena !== undefined && !this.#subArena.storage && home === this.#subArena.arena;
   }
 
-  /** Who keeps a storage's bytes: itself, or the storage that encloses it. */
+  /** Returns the storage that keeps the bytes alive: the storage itself, or the one that contains its sub-arena. */
   arenaOwnerOf(storage: Storage): Storage {
     const subArena = this.#subArena;
     return subArena?.storage && storage.home === subArena.arena ? subArena.storage : storage;
   }
 
-  /** Takes memory for the op named. */
+  /** Allocates memory for the op `label`. */
   allocate(size: number, label: string): StepStorage {
     if (this.#subArena) return this.#subArena.arena.allocate(size, label);
     this.#requireOpen();
@@ -183,10 +184,10 @@ export class Arena {
     gate.reject("allocation", label, size);
     const topBefore = this.#space.top;
     const units = Math.ceil(size / alignment);
-    const slot = units > this.#space.size ? -1 : this.#space.take(units);
-    if (slot < 0) throw this.#noRoom(size, label);
-    const extent = this.#extentOf(slot);
-    const end = this.#space.offsetOf(slot) + units;
+    const slot = units > this.#space.size ? -1 : this.#space.allocate(units);
+    if (slot < 0) throw this.#outOfMemory(size, label);
+    const extent = this.#extent(slot);
+    const end = this.#space.slotOffset(slot) + units;
     const isMiss = end * alignment > this.#memory.committed;
     if (isMiss) this.#growFor(slot, size, label);
     const span: Span = { address: extent.address, size: size as Bytes };
@@ -209,7 +210,7 @@ export class Arena {
     return storage;
   }
 
-  /** Gives one storage back before its step ends. */
+  /** Frees a storage before its step ends. */
   free(storage: Storage): void {
     const inner = this.#innerOf(storage);
     if (inner) {
@@ -219,18 +220,18 @@ export class Arena {
     const block = this.#find(storage, "free");
     this.#options.gate.rejectInside("free", storage.label);
     if (storage.owner) throw rejection.viewFreed(storage);
-    if (block.pins?.count) throw rejection.pinnedFreed(storage, block.pins.namesOf());
+    if (block.pins?.count) throw rejection.pinnedFreed(storage, block.pins.listHolders());
     if (block.views && block.views.size > 0) throw rejection.viewedFreed(storage, block.views.size);
     this.#options.recorder.record("free", storage.label, storage.span.address, storage.span.size);
     this.#end(block);
   }
 
-  /** A storage over a part of another's bytes. A view of a view is a view of the owner. */
+  /** Returns a view of some of a storage's bytes. A view of a view is a view of the owner. */
   view(storage: Storage, offset: number, size: number, label = storage.label): StepStorage {
     const inner = this.#innerOf(storage);
     if (inner) return inner.view(storage, offset, size, label);
     const block = this.#find(storage, "view");
-    const span = partOf(storage, offset, size);
+    const span = viewSpan(storage, offset, size);
     if (!span) throw rejection.badView(storage, offset, size);
     const { generation } = this;
     const view = { ...block.storage, span, generation, label, owner: block.storage, step: this.#openStep };
@@ -242,7 +243,7 @@ export class Arena {
     return view;
   }
 
-  /** Ends a view; its owner lives on. */
+  /** Ends a view; its owner stays alive. */
   dropView(view: Storage): void {
     const inner = this.#innerOf(view);
     if (inner) {
@@ -253,14 +254,16 @@ export class Arena {
     if (!view.owner) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `${rejection.describe(view)} is no view, so it can't be dropped. Free it instead.`,
+        `${rejection.describe(view)} is not a view and cannot be dropped. Free it instead.`,
       );
     }
-    if (block.pins?.has(view)) throw rejection.pinnedFreed(view, block.pins.namesOf(view));
+    if (block.pins?.has(view)) throw rejection.pinnedFreed(view, block.pins.listHolders(view));
     block.views?.delete(view);
   }
 
-  /** Keeps a storage, or a view and with it its owner, alive over steps and resets until unpinned as often. */
+  /**
+   * Keeps a storage alive across steps and resets until it is unpinned as often. Pinning a view also keeps its owner.
+   */
   pin(storage: Storage, by: string): void {
     const inner = this.#innerOf(storage);
     if (inner) {
@@ -275,7 +278,7 @@ export class Arena {
     this.#options.recorder.record("pin", storage.label, storage.span.address, storage.span.size);
   }
 
-  /** Takes one pin back. A storage or a view whose step has ended meanwhile dies with its last pin. */
+  /** Removes one pin. A storage or view whose step has ended dies with its last pin. */
   unpin(storage: Storage): void {
     const inner = this.#innerOf(storage);
     if (inner) {
@@ -303,7 +306,7 @@ export class Arena {
     return ((this.#innerOf(storage) ?? this).#lookUp(storage)?.pins?.count ?? 0) > 0;
   }
 
-  /** Rejects a use of a storage that has died. */
+  /** Rejects a use of a dead storage. */
   requireLive(storage: Storage, use: string): void {
     (this.#innerOf(storage) ?? this).#find(storage, use);
   }
@@ -317,11 +320,11 @@ export class Arena {
     this.#figures.set(cell.bytesThisStep, 0);
   }
 
-  /** Ends everything made in the open step that no pin keeps. Harmless where none is open. */
+  /** Ends everything allocated in the open step that is not pinned. Does nothing if no step is open. */
   endStep(): void {
     const step = this.#openStep;
     if (step === 0) return;
-    const made = this.#stepSlots.map((slot) => this.#blocks[slot]);
+    const allocated = this.#stepSlots.map((slot) => this.#blocks[slot]);
     const views = this.#stepViews;
     this.#stepSlots = [];
     this.#stepViews = [];
@@ -331,34 +334,34 @@ export class Arena {
       if (block) endView(block, view);
     }
     this.#expire(
-      made.filter((block) => block?.storage.step === step),
+      allocated.filter((block) => block?.storage.step === step),
       "resetsByStep",
-      // Without the number: events carry their step, and each new text would stay in the label table.
+      // Without the step number: events carry their step, and each new text would stay in the label table.
       "step",
     );
   }
 
-  /** Ends everything that no pin keeps, made inside a step or not. */
+  /** Ends everything that is not pinned, allocated in a step or not. */
   reset(): void {
     this.#requireOpen();
     this.#options.gate.rejectInside("reset", "arena");
-    if (this.#openStep > 0) throw rejection.resetInStep(this.#openStep);
+    if (this.#openStep > 0) throw rejection.resetDuringStep(this.#openStep);
     this.#expire([...this.#liveBlocks()], "resetsByCall", "reset()");
   }
 
-  /** Live bytes by the op that made them, largest first. */
+  /** Live bytes by allocating op, largest first. */
   holders(count = 10): Holder[] {
-    return holdersOf(this.#liveBlocks(), count);
+    return listHolders(this.#liveBlocks(), count);
   }
 
-  /** Why a request does not fit, or would not. */
-  diagnoseOom(shortage: OutOfMemory): OomDiagnosis {
+  /** Explains why a request does not fit, or would not. */
+  diagnoseOom(oom: OutOfMemory): OomDiagnosis {
     const { capacity, resetsByStep, resetsByCall } = this.figures;
     const { left: budgetLeft, limit } = this.#options.budget;
-    const kept = keptBy(this.#liveBlocks(), this.#openStep);
+    const sums = sumByReason(this.#liveBlocks(), this.#openStep);
     return diagnoseOom({
-      ...shortage,
-      ...kept,
+      ...oom,
+      ...sums,
       capacity,
       limit,
       budgetLeft,
@@ -380,7 +383,7 @@ export class Arena {
     return subArena && storage.home === subArena.arena ? subArena.arena : undefined;
   }
 
-  /** An arena over memory that others answer for. It asks the driver for nothing. */
+  /** Opens an arena over memory that is already committed. It requests nothing from the driver. */
   #openOver(range: Span, name: string): Arena {
     const { annotate: _, ...driver } = this.#options.driver;
     const { size } = range;
@@ -388,7 +391,7 @@ export class Arena {
       range,
       committed: size,
       grow(_end, label): never {
-        throw new HoldfastError("OUT_OF_MEMORY", `"${name}" can't grow for ${label}.`);
+        throw new HoldfastError("OUT_OF_MEMORY", `"${name}" cannot grow for ${label}.`);
       },
       release: () => undefined,
     };
@@ -399,7 +402,10 @@ export class Arena {
 
   #requireNoSubArena(label: string): void {
     if (!this.#subArena) return;
-    throw new HoldfastError("BAD_ARGUMENT", `"${label}" can't enclose a function that is enclosed already.`);
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `Cannot open a sub-arena in "${label}": another sub-arena is active.`,
+    );
   }
 
   #isOver({ step }: StepStorage): boolean {
@@ -410,7 +416,7 @@ export class Arena {
     for (const block of this.#blocks) if (block) yield block;
   }
 
-  /** A reset: ends these blocks, all of them even where the device fails at one, and begins a new generation. */
+  /** A reset: ends these blocks, even if the device fails at one, and starts a new generation. */
   #expire(
     blocks: readonly (Block | undefined)[],
     cause: "resetsByStep" | "resetsByCall",
@@ -442,40 +448,40 @@ export class Arena {
     } finally {
       driver.annotate?.(storage.span, "dead");
       this.#blocks[storage.slot] = undefined;
-      this.#space.give(storage.slot);
+      this.#space.free(storage.slot);
       this.#figures.add(cell.live, -extent.size);
       this.#figures.set(cell.offset, this.#space.top * alignment);
     }
   }
 
-  /** Commits memory up to a block just taken, or gives the block back and says why not. */
+  /** Commits memory up to a new block, or frees the block and throws the reason. */
   #growFor(slot: number, size: number, label: string): void {
     const { driver, stream, poison, recorder } = this.#options;
     try {
-      const end = (this.#space.offsetOf(slot) + this.#space.sizeOf(slot)) * alignment;
-      const part = this.#memory.grow(end, label);
+      const end = (this.#space.slotOffset(slot) + this.#space.slotSize(slot)) * alignment;
+      const committed = this.#memory.grow(end, label);
       this.#figures.set(cell.committed, this.#memory.committed);
-      recorder.record("commit", label, part.address, part.size);
+      recorder.record("commit", label, committed.address, committed.size);
       if (!poison) return;
-      driver.annotate?.(part, "live");
+      driver.annotate?.(committed, "live");
       try {
-        driver.fill(stream, part, poisonByte);
+        driver.fill(stream, committed, poisonByte);
       } finally {
-        driver.annotate?.(part, "dead");
+        driver.annotate?.(committed, "dead");
       }
     } catch (error) {
-      this.#space.give(slot);
-      throw isOutOfMemory(error) ? this.#noRoom(size, label, error) : error;
+      this.#space.free(slot);
+      throw isOutOfMemory(error) ? this.#outOfMemory(size, label, error) : error;
     }
   }
 
-  #noRoom(size: number, label: string, cause?: HoldfastError): HoldfastError {
+  #outOfMemory(size: number, label: string, cause?: HoldfastError): HoldfastError {
     this.#options.recorder.record("reject", label, 0, size);
-    const shortage: OutOfMemory = { asked: size, obstacle: cause ? "memory" : "arena" };
-    this.#options.onPressure(shortage);
-    const diagnosis = this.diagnoseOom(shortage);
+    const oom: OutOfMemory = { requested: size, obstacle: cause ? "memory" : "arena" };
+    this.#options.onPressure(oom);
+    const diagnosis = this.diagnoseOom(oom);
     const { figures } = this;
-    return rejection.noRoom({
+    return rejection.outOfMemory({
       size,
       label,
       diagnosis,
@@ -498,11 +504,11 @@ export class Arena {
     if (offset > figures.get(cell.highWater)) figures.set(cell.highWater, offset);
   }
 
-  #extentOf(slot: number): Span {
+  #extent(slot: number): Span {
     const { range } = this.#memory;
     return {
-      address: (range.address + this.#space.offsetOf(slot) * alignment) as Address,
-      size: (this.#space.sizeOf(slot) * alignment) as Bytes,
+      address: (range.address + this.#space.slotOffset(slot) * alignment) as Address,
+      size: (this.#space.slotSize(slot) * alignment) as Bytes,
     };
   }
 
@@ -513,7 +519,7 @@ export class Arena {
     return storage.owner === undefined || block.views?.has(storage) ? block : undefined;
   }
 
-  /** The live block of a storage, or the error that says what became of it. */
+  /** Returns the live block of a storage, or throws what happened to it. */
   #find(storage: Storage, use: string): Block {
     this.#requireOpen();
     const block = this.#lookUp(storage);
@@ -522,8 +528,8 @@ export class Arena {
     if (home instanceof Arena && home.#isInSubArena && home.#isClosed)
       throw rejection.deadInside(storage, use);
     const { serial, slot } = ownerOf(storage) as StepStorage;
-    const isCopyOfALiveOne = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
-    if (home !== this || isCopyOfALiveOne) throw rejection.notOwner(storage, use);
+    const isCopyOfLiveStorage = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
+    if (home !== this || isCopyOfLiveStorage) throw rejection.notOwner(storage, use);
     throw rejection.dead(storage, use, step, this.generation);
   }
 
@@ -532,7 +538,7 @@ export class Arena {
   }
 }
 
-/** Memory was asked for and rejected; any other failure of the device is told as it is. */
+/** True if a memory request was rejected; other device failures are rethrown unchanged. */
 function isOutOfMemory(error: unknown): error is HoldfastError {
   return error instanceof HoldfastError && (error.code === "OUT_OF_BUDGET" || error.code === "OUT_OF_MEMORY");
 }

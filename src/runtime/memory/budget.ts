@@ -1,6 +1,6 @@
 /**
- * The budget: every byte is charged here, under a label, before the driver is asked for it. What does not fit is
- * rejected with the table of holders, so that "out of memory" always says whose.
+ * The budget: every byte is charged here, under a label, before the driver is asked for it. A charge that does not fit
+ * is rejected with the table of holders, so that "out of memory" names them.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -9,30 +9,30 @@ import type { Recorder } from "../observe/recorder.js";
 import { type BudgetLabel, budgetLabels, type SharedStatus } from "../observe/shared-status.js";
 import type { OutOfMemory } from "./diagnose-oom.js";
 
-/** A rejectable, returnable hold on bytes. */
+/** A charge of bytes to the budget; return it once. */
 export interface Charge {
   readonly label: BudgetLabel;
   readonly size: Bytes;
-  /** What the bytes are for: a region's name, an op. */
+  /** The holder: a region's name or an op. */
   readonly holder: string;
 }
 
-/** From here on the budget is said to be under pressure. */
+/** From this share on, the budget reports pressure. */
 const pressureShare = 0.9;
 
 export interface BudgetOptions {
   readonly limit: Bytes;
-  /** Where the limit comes from, for the rejection: `HOLDFAST_MEMORY` or a default's reason. */
+  /** Where the limit comes from, for errors: `HOLDFAST_MEMORY` or the reason of the default. */
   readonly reason: string;
   readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
-  /** The bytes that may be taken right now, whatever the limit says; asked at every charge. */
+  /** The bytes available right now, whatever the limit; called at every charge. */
   readonly available: () => Bytes;
-  /** Called when the budget comes under pressure, and when it rejects: then with what was asked. */
-  readonly onPressure: (shortage?: OutOfMemory) => void;
+  /** Called when the budget comes under pressure, and when it rejects a charge, with the request. */
+  readonly onPressure: (oom?: OutOfMemory) => void;
 }
 
-/** The bytes that may be held, and who holds them. */
+/** The budget's limit, and the holders of its bytes. */
 export class Budget {
   readonly limit: Bytes;
   readonly reason: string;
@@ -49,7 +49,7 @@ export class Budget {
   }
 
   get used(): Bytes {
-    return this.#used.reduce((sum, one) => sum + one, 0) as Bytes;
+    return this.#used.reduce((sum, bytes) => sum + bytes, 0) as Bytes;
   }
 
   get left(): Bytes {
@@ -60,14 +60,14 @@ export class Budget {
     return (this.#used[budgetLabels.indexOf(label)] ?? 0) as Bytes;
   }
 
-  /** Takes bytes out of the budget, or rejects and changes nothing. */
+  /** Charges bytes to the budget, or throws and changes nothing. */
   charge(label: BudgetLabel, size: Bytes, holder: string): Charge {
     const charge: Charge = { label, size: bytes(size), holder };
     const available = this.#options.available();
     if (size > this.left || size > available) {
       this.#options.recorder.record("reject", holder, 0, size);
       const isGrowth = label === "step arena";
-      this.#options.onPressure({ asked: size, obstacle: isGrowth ? "memory" : "budget" });
+      this.#options.onPressure({ requested: size, obstacle: isGrowth ? "memory" : "budget" });
       throw this.#rejection(charge, available);
     }
     this.#charges.add(charge);
@@ -81,14 +81,14 @@ export class Budget {
     if (!this.#charges.delete(charge)) {
       throw new HoldfastError(
         "DOUBLE_FREE",
-        `The charge of ${formatBytes(charge.size)} for ${charge.holder} (${charge.label}) was returned before, or is not ` +
-          "of this budget. Return a charge once.",
+        `Cannot return the charge of ${formatBytes(charge.size)} for ${charge.holder} (${charge.label}): it was already returned, or is not ` +
+          "a charge of this budget. Return a charge once.",
       );
     }
     this.#add(charge.label, -charge.size);
   }
 
-  /** The largest holders, largest first, charges of one holder under one label added up. */
+  /** The largest holders, largest first. Charges of one holder under one label are summed. */
   holders(count = 10): Charge[] {
     const merged = new Map<string, Charge>();
     for (const { label, holder, size } of this.#charges) {
@@ -98,7 +98,7 @@ export class Budget {
     return [...merged.values()].sort((a, b) => b.size - a.size).slice(0, count);
   }
 
-  /** The table that rejections and diagnostics print. */
+  /** The table in errors and diagnostics. */
   table(): string {
     const row = (name: string, size: number, note = ""): string =>
       `  ${name.padEnd(18)}${formatBytes(size).padStart(12)}${note && `   ${note}`}`;
@@ -110,22 +110,22 @@ export class Budget {
     return rows.join("\n");
   }
 
-  #rejection(asked: Charge, available: Bytes): HoldfastError {
-    const { label, size, holder } = asked;
+  #rejection(request: Charge, available: Bytes): HoldfastError {
+    const { label, size, holder } = request;
     const largest = this.holders(5)
-      .map((one) => `  · ${one.holder} (${one.label}) ${formatBytes(one.size)}`)
+      .map((charge) => `  · ${charge.holder} (${charge.label}) ${formatBytes(charge.size)}`)
       .join("\n");
     const isLimit = size > this.left;
     return new HoldfastError(
       "OUT_OF_BUDGET",
-      `The budget has no room for ${formatBytes(size)} (${label}: ${holder}); ` +
+      `The budget cannot provide ${formatBytes(size)} (${label}: ${holder}); ` +
         (isLimit
           ? `${formatBytes(this.left)} is left of ${formatBytes(this.limit)}.\n`
-          : `the limit would allow it, but the machine has only ${formatBytes(available)} to give.\n`) +
+          : `the limit would allow it, but only ${formatBytes(available)} is available on this machine.\n`) +
         `${this.table()}\n${largest ? `The largest holders:\n${largest}\n` : ""}` +
         (isLimit
-          ? "What to change: raise HOLDFAST_MEMORY if the machine has more, use a smaller batch, or hold less."
-          : "What to change: end what else uses this machine's memory, or use a smaller batch."),
+          ? "What to change: raise HOLDFAST_MEMORY if the machine has more memory, use a smaller batch, or keep fewer tensors."
+          : "What to change: end other programs that use this machine's memory, or use a smaller batch."),
       {
         numbers: {
           asked: size,

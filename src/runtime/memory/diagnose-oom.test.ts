@@ -6,19 +6,19 @@ import { GiB, MiB } from "../../units/index.js";
 import { diagnoseOom, type Pressure } from "./diagnose-oom.js";
 
 const calm: Pressure = {
-  asked: MiB,
+  requested: MiB,
   obstacle: "arena",
   capacity: GiB,
   limit: 2 * GiB,
   pinned: 0,
-  madeThisStep: 0,
+  allocatedThisStep: 0,
   leftOver: 0,
   resets: 5,
   budgetLeft: 0,
 };
 
 test("a request larger than the whole arena is mis-sized, whatever else holds memory", () => {
-  assert.equal(diagnoseOom({ ...calm, asked: 2 * GiB, leftOver: GiB }).verdict, "mis-sized");
+  assert.equal(diagnoseOom({ ...calm, requested: 2 * GiB, leftOver: GiB }).verdict, "mis-sized");
 });
 
 test("memory made outside any step and never ended is called never reset", () => {
@@ -28,36 +28,36 @@ test("memory made outside any step and never ended is called never reset", () =>
 });
 
 test("a step that outgrows the arena while the budget has room is mis-sized", () => {
-  assert.equal(diagnoseOom({ ...calm, madeThisStep: GiB, budgetLeft: GiB }).verdict, "mis-sized");
+  assert.equal(diagnoseOom({ ...calm, allocatedThisStep: GiB, budgetLeft: GiB }).verdict, "mis-sized");
 });
 
 test("a placement larger than the whole budget is mis-sized, and the budget is what to raise", () => {
-  const { verdict, why, help } = diagnoseOom({ ...calm, asked: 3 * GiB, obstacle: "budget" });
+  const { verdict, why, help } = diagnoseOom({ ...calm, requested: 3 * GiB, obstacle: "budget" });
   assert.equal(verdict, "mis-sized");
-  assert.match(why, /larger than the whole budget: 3 GiB of 2 GiB/);
+  assert.match(why, /exceeds the whole budget: 3 GiB of 2 GiB/);
   assert.match(help, /HOLDFAST_MEMORY/);
 });
 
 test("a budget that persistent memory fills is truly full, and the holders are what to look at", () => {
-  const { verdict, why, help } = diagnoseOom({ ...calm, obstacle: "budget", madeThisStep: MiB });
+  const { verdict, why, help } = diagnoseOom({ ...calm, obstacle: "budget", allocatedThisStep: MiB });
   assert.equal(verdict, "truly full");
-  assert.match(why, /what is held outside the step takes 2 GiB/);
+  assert.match(why, /memory held outside the step takes 2 GiB/);
   assert.match(help, /See the holders/);
 });
 
 test("a step that outgrows the budget is truly full", () => {
-  assert.equal(diagnoseOom({ ...calm, madeThisStep: GiB }).verdict, "truly full");
+  assert.equal(diagnoseOom({ ...calm, allocatedThisStep: GiB }).verdict, "truly full");
 });
 
 test("a device that rejects what the budget allows is truly full, and the budget is not to blame", () => {
   const { verdict, why, help } = diagnoseOom({
     ...calm,
-    madeThisStep: GiB,
+    allocatedThisStep: GiB,
     budgetLeft: GiB,
     obstacle: "memory",
   });
   assert.equal(verdict, "truly full");
-  assert.match(why, /the device has no more to give, although the budget still has 1 GiB/);
+  assert.match(why, /the device has no more memory, although the budget still has 1 GiB/);
   assert.match(help, /lower HOLDFAST_MEMORY/);
 });
 

@@ -56,7 +56,7 @@ test("in a container the margin is a share of the limit that binds, and not of t
   const host = { total: 24 * GiB, available: 1900 * MiB, binding: 2 * GiB };
   const free = freeOn("host", told, host);
   assert.equal(free.available, 1900 * MiB - 512 * MiB);
-  assert.match(free.reason, /^what the control group's limit of 2 GiB leaves, 1\.86 GiB, less 512 MiB$/);
+  assert.match(free.reason, /^what remains of the cgroup limit of 2 GiB leaves, 1\.86 GiB, less 512 MiB$/);
   const small = freeOn("host", told, { ...host, available: 400 * MiB, binding: 512 * MiB });
   assert.equal(small.available, 400 * MiB - 128 * MiB);
 });
@@ -68,7 +68,7 @@ test("a size that was asked for is taken at its word, without a margin", () => {
   assert.deepEqual(chooseLimit(bytes(256 * MiB), free), { limit: 256 * MiB, reason: "HOLDFAST_MEMORY" });
   assert.throws(
     () => chooseLimit(bytes(512 * MiB), free),
-    /asks for 512 MiB, and at most 300 MiB are available/,
+    /asks for 512 MiB, but at most 300 MiB is available/,
   );
 });
 
@@ -80,7 +80,7 @@ test("a budget that the machine can't give is rejected at the start, with both n
     (error) =>
       error instanceof HoldfastError &&
       error.code === "OUT_OF_BUDGET" &&
-      /asks for 24 GiB, and at most 12 GiB are available\. The default would be 12 GiB \(the host's MemAvailable, 20 GiB, less 8 GiB\)/.test(
+      /asks for 24 GiB, but at most 12 GiB is available\. The default would be 12 GiB \(the host's MemAvailable, 20 GiB, less 8 GiB\)/.test(
         error.message,
       ),
   );
@@ -90,6 +90,6 @@ test("a machine with nothing to give is rejected at the start", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 7 * GiB });
   assert.throws(
     () => chooseLimit("auto", free),
-    /No memory is left for the budget: .* are free, and the margin is /,
+    /No memory is left for the budget: .* is free, and the margin is /,
   );
 });

@@ -1,6 +1,6 @@
 /**
- * Persistent memory: weights, gradients, moments, scalars, the data set. Placed once, contiguous by region, at an
- * address that is constant for life. An in-place op writes there; nothing ever moves a persistent tensor.
+ * Persistent memory: weights, gradients, moments, scalars, the data set. Each region is placed once, contiguously, at a
+ * constant address. In-place ops write there; a persistent tensor never moves.
  */
 
 import type { Driver } from "../../driver/index.js";
@@ -14,23 +14,23 @@ import { alignment } from "./arena.js";
 import type { Pin } from "./arena-blocks.js";
 import { badView } from "./arena-errors.js";
 import type { Budget, Charge } from "./budget.js";
-import { ownerOf, partOf, type Storage } from "./storage.js";
+import { ownerOf, type Storage, viewSpan } from "./storage.js";
 
 export interface PersistentStorage extends Storage {
   readonly kind: "persistent";
   readonly home: Region;
-  /** Its place in the region. */
+  /** Its index in the region. */
   readonly index: number;
 }
 
-/** One placement: tensors of a kind, side by side, each on 256 bytes. */
+/** A region: tensors of one kind, adjacent, each aligned to 256 bytes. */
 export interface Region {
   readonly label: BudgetLabel;
   readonly name: string;
   readonly span: Span;
-  /** In the order in which they were asked for. */
+  /** In request order. */
   readonly storages: readonly PersistentStorage[];
-  /** All of it, padding included: for work that passes over every tensor at once. */
+  /** All bytes, including padding, for work that covers every tensor at once. */
   readonly whole: PersistentStorage;
 }
 
@@ -39,10 +39,10 @@ export interface Placement {
   readonly size: number;
 }
 
-interface Held {
+interface RegionState {
   readonly charge: Charge;
   readonly reservation: Span;
-  /** Who needs the region to stay. */
+  /** Holders that need the region. */
   readonly pins: Pin[];
 }
 
@@ -53,12 +53,12 @@ export interface PersistentOptions {
   readonly gate: CaptureStateMachine;
 }
 
-/** The place of a region's whole among its storages. */
+/** Index of the storage that covers the whole region. */
 const wholeIndex = -1;
 
 export class PersistentMemory {
   readonly #options: PersistentOptions;
-  readonly #regions = new Map<Region, Held>();
+  readonly #regions = new Map<Region, RegionState>();
 
   constructor(options: PersistentOptions) {
     this.#options = options;
@@ -68,10 +68,10 @@ export class PersistentMemory {
     return [...this.#regions.keys()];
   }
 
-  /** Places tensors in one new region, or rejects and leaves nothing behind. */
+  /** Places tensors in a new region, or throws and leaves nothing behind. */
   place(label: BudgetLabel, name: string, tensors: readonly Placement[]): Region {
     const { driver, budget, recorder, gate } = this.#options;
-    const size = totalOf(name, tensors);
+    const size = paddedSize(name, tensors);
     gate.reject("placement", name, size);
     const whole = alignUp(size, driver.describe().granularity);
     const charge = budget.charge(label, whole, name);
@@ -107,10 +107,10 @@ export class PersistentMemory {
     let offset = 0;
     for (const tensor of tensors) {
       const address = (span.address + offset) as Address;
-      const own: Span = { address, size: tensor.size as Bytes };
+      const tensorSpan: Span = { address, size: tensor.size as Bytes };
       storages.push({
         kind: "persistent",
-        span: own,
+        span: tensorSpan,
         generation: 0,
         label: tensor.name,
         home: region,
@@ -125,42 +125,42 @@ export class PersistentMemory {
     return region;
   }
 
-  /** Gives a whole region back. Its storages are dead from here on. */
+  /** Releases a whole region. Its storages are dead afterwards. */
   release(region: Region): void {
-    const held = this.#regions.get(region);
-    if (!held) {
+    const state = this.#regions.get(region);
+    if (!state) {
       throw new HoldfastError(
         "DOUBLE_FREE",
-        `Region "${region.name}" was released before, or another runtime placed it. Release a region once.`,
+        `Region "${region.name}" was already released, or belongs to another runtime. Release a region once.`,
       );
     }
     this.#options.gate.rejectInside("release of a region", region.name);
-    if (held.pins.length > 0) {
-      const holders = [...new Set(held.pins.map(({ by }) => by))].join(", ");
+    if (state.pins.length > 0) {
+      const holders = [...new Set(state.pins.map(({ by }) => by))].join(", ");
       throw new HoldfastError(
         "PINNED",
-        `Region "${region.name}" is pinned by ${holders} and can't be released. Close that first.`,
-        { numbers: { pins: held.pins.length } },
+        `Region "${region.name}" is pinned by ${holders} and cannot be released. Close the holder first.`,
+        { numbers: { pins: state.pins.length } },
       );
     }
-    this.#giveBack(region, held);
+    this.#releaseRegion(region, state);
   }
 
-  /** Keeps a storage's region from being released until unpinned as often. */
+  /** Keeps a storage's region until it is unpinned as often. */
   pin(storage: Storage, by: string): void {
     this.requireLive(storage, "pin");
-    this.#pinsOf(storage).push({ storage, by });
+    this.#listPins(storage).push({ storage, by });
   }
 
-  /** Takes one pin back. */
+  /** Removes one pin. */
   unpin(storage: Storage): void {
     this.requireLive(storage, "unpin");
-    const pins = this.#pinsOf(storage);
+    const pins = this.#listPins(storage);
     const index = pins.findLastIndex((pin) => pin.storage === storage);
     if (index < 0) {
       throw new HoldfastError(
         "NOT_PINNED",
-        `Persistent storage "${storage.label}" has no pin to take back. Unpin as often as you pinned.`,
+        `Persistent storage "${storage.label}" is not pinned. Call unpin once per pin.`,
       );
     }
     pins.splice(index, 1);
@@ -168,18 +168,18 @@ export class PersistentMemory {
 
   view(storage: Storage, offset: number, size: number, label = storage.label): PersistentStorage {
     this.requireLive(storage, "view");
-    const span = partOf(storage, offset, size);
+    const span = viewSpan(storage, offset, size);
     if (!span) throw badView(storage, offset, size);
     const owner = ownerOf(storage) as PersistentStorage;
     return { ...owner, span, label, owner };
   }
 
-  /** Another handle to the same bytes. The storage itself, and every view of it, is dead from here on. */
+  /** Returns a new handle to the same bytes. The old storage and all its views are dead afterwards. */
   renew(storage: Storage): PersistentStorage {
     this.requireLive(storage, "renewal");
-    const own = ownerOf(storage) as PersistentStorage;
-    const renewed: PersistentStorage = { ...own, generation: own.generation + 1 };
-    (own.home.storages as PersistentStorage[])[own.index] = renewed;
+    const owner = ownerOf(storage) as PersistentStorage;
+    const renewed: PersistentStorage = { ...owner, generation: owner.generation + 1 };
+    (owner.home.storages as PersistentStorage[])[owner.index] = renewed;
     return renewed;
   }
 
@@ -196,48 +196,48 @@ export class PersistentMemory {
       isPlaced ? "NOT_OWNER" : "DEAD_STORAGE",
       `${use} of persistent storage "${storage.label}": ` +
         (isPlaced
-          ? "it is a changed copy of the one that was placed. Use the very storage that place() returned."
-          : "its region was released, or another runtime placed it."),
+          ? "it is a modified copy. Use the storage object that place() returned."
+          : "its region was released, or belongs to another runtime."),
     );
   }
 
-  /** Releases everything, pinned or not; for the runtime's close. */
+  /** Releases everything, pinned or not, when the runtime closes. */
   close(): void {
     runAll(
       [...this.#regions].map(
-        ([region, held]) =>
+        ([region, state]) =>
           () =>
-            this.#giveBack(region, held),
+            this.#releaseRegion(region, state),
       ),
     );
   }
 
-  #giveBack(region: Region, held: Held): void {
+  #releaseRegion(region: Region, state: RegionState): void {
     const { driver, budget, recorder } = this.#options;
     driver.annotate?.(region.span, "dead");
-    driver.release(held.reservation);
-    budget.release(held.charge);
+    driver.release(state.reservation);
+    budget.release(state.charge);
     this.#regions.delete(region);
     recorder.record("free", region.name, region.span.address, region.span.size);
   }
 
-  #pinsOf(storage: Storage): Pin[] {
+  #listPins(storage: Storage): Pin[] {
     return this.#regions.get((storage as PersistentStorage).home)?.pins ?? [];
   }
 }
 
-function totalOf(name: string, tensors: readonly Placement[]): Bytes {
+function paddedSize(name: string, tensors: readonly Placement[]): Bytes {
   let total = 0;
   for (const tensor of tensors) {
     if (!Number.isSafeInteger(tensor.size) || tensor.size <= 0) {
       throw new HoldfastError(
         "BAD_SIZE",
-        `Tensor "${tensor.name}" of region "${name}" has ${tensor.size} bytes. A placed tensor needs at least one.`,
+        `Tensor "${tensor.name}" of region "${name}" has ${tensor.size} bytes. A tensor needs at least one.`,
         { numbers: { size: tensor.size } },
       );
     }
     total += alignUp(tensor.size, alignment);
   }
   if (total > 0) return total as Bytes;
-  throw new HoldfastError("BAD_ARGUMENT", `Region "${name}" has no tensors. Place at least one.`);
+  throw new HoldfastError("BAD_ARGUMENT", `Region "${name}" has no tensors. Pass at least one.`);
 }

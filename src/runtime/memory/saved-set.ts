@@ -1,21 +1,21 @@
-/** What one backward pass still needs: storages pinned together while it is owed, and let go together after it. */
+/** The storages that one backward pass needs: pinned together until it has run, then released together. */
 
 import { runAll } from "../run-all.js";
 import type { Arena } from "./arena.js";
 import type { Storage } from "./storage.js";
 
 /**
- * Pins what a backward pass needs, and lets go of all of it at once.
+ * Pins the storages that a backward pass needs, and releases them all at once.
  *
  * @example
  * ```ts
- * import { openRuntime, SavedSet } from "holdfast";
+ * import { openRuntime, SavedSet } from "holdfast/internals";
  * const runtime = openRuntime({ memory: "64MiB", print: () => {} });
  * const saved = new SavedSet(runtime.arena, "backward");
  * const x = runtime.step(() => {
- *   const made = runtime.arena.allocate(8, "input");
- *   saved.save(made);
- *   return made;
+ *   const input = runtime.arena.allocate(8, "input");
+ *   saved.save(input);
+ *   return input;
  * });
  * console.log(runtime.arena.isLive(x), saved.size); // → true 1
  * saved.release();
@@ -32,19 +32,19 @@ export class SavedSet {
     this.#by = by;
   }
 
-  /** How many storages are pinned. */
+  /** Number of pinned storages. */
   get size(): number {
     return this.#saved.length;
   }
 
-  /** Pins a storage until `release()`. Persistent memory needs no pin: it never dies by a step. */
+  /** Pins a storage until `release()`. Persistent memory needs no pin: no step ends it. */
   save(storage: Storage): void {
     if (storage.kind === "persistent") return;
     this.#arena.pin(storage, this.#by);
     this.#saved.push(storage);
   }
 
-  /** Lets go of everything; harmless when repeated. */
+  /** Unpins everything. Idempotent. */
   release(): void {
     const saved = this.#saved;
     this.#saved = [];

@@ -1,6 +1,6 @@
 /**
- * A storage: the small record that stands for bytes on the device. It owns nothing by itself and no finalizer ever
- * looks at it: memory lives and dies by regions, steps, pins and frees, never by garbage collection.
+ * A storage: a small record that names bytes on the device. It owns nothing, and no finalizer looks at it: memory lives
+ * and dies by regions, steps, pins and frees, never by garbage collection.
  */
 
 import type { Bytes, Span } from "../../units/index.js";
@@ -8,23 +8,23 @@ import type { Bytes, Span } from "../../units/index.js";
 export interface Storage {
   readonly kind: "persistent" | "step";
   readonly span: Span;
-  /** The arena's generation at birth. Of persistent memory: how often its handle was renewed. */
+  /** The arena's generation at allocation; for persistent memory, the number of times its handle was renewed. */
   readonly generation: number;
-  /** The op that made it, or the tensor's name. */
+  /** The op that allocated it, or the tensor's name. */
   readonly label: string;
-  /** The region or arena that made it. Storages of one home may be crossed by one copy; others only look adjacent. */
+  /** The region or arena that allocated it. One copy may cross adjacent storages only if they have the same home. */
   readonly home: object;
-  /** For a view: the storage whose bytes these are. A view keeps its owner. */
+  /** For a view: the storage that owns the bytes. A view keeps its owner alive. */
   readonly owner: Storage | undefined;
 }
 
-/** The storage that owns the bytes: the owner of a view, or itself. */
+/** The storage that owns the bytes: the owner of a view, or the storage itself. */
 export function ownerOf(storage: Storage): Storage {
   return storage.owner ?? storage;
 }
 
-/** The part of a storage that a view of it covers, checked. */
-export function partOf(storage: Storage, offset: number, size: number): Span | undefined {
+/** The span of a view of a storage; undefined if it does not fit. */
+export function viewSpan(storage: Storage, offset: number, size: number): Span | undefined {
   const fits =
     Number.isSafeInteger(offset) &&
     Number.isSafeInteger(size) &&

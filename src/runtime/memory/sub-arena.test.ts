@@ -23,7 +23,7 @@ describe("memory inside", () => {
   test("lies in the storage, aligned and apart, and at the same addresses each time", () => {
     withEnclosing(kib(64), ({ runtime: { arena }, enclosing }) => {
       const run = () =>
-        arena.inside(enclosing, () => {
+        arena.withSubArena(enclosing, () => {
           const made = [1, 255, 256, 257, 4000].map((size) => arena.allocate(size, "made"));
           arena.free(made[1]!);
           made.push(arena.allocate(100, "in the gap"));
@@ -49,7 +49,7 @@ describe("memory inside", () => {
         const { arena } = runtime;
         const enclosing = arena.allocate(kib(64), "enclosing");
         const [calls, live] = [log.calls.length, arena.figures.live];
-        arena.inside(enclosing, () => {
+        arena.withSubArena(enclosing, () => {
           arena.free(arena.allocate(kib(1), "short"));
           arena.allocate(kib(2), "made");
           assert.equal(arena.figures.live, live);
@@ -70,7 +70,7 @@ describe("memory inside", () => {
       const { arena } = runtime;
       const outside = arena.allocate(16, "outside");
       writeF32(runtime, outside, [1, 2, 3, 4]);
-      arena.inside(enclosing, () => {
+      arena.withSubArena(enclosing, () => {
         const made = arena.allocate(16, "made");
         runtime.copy(made, outside);
         const view = runtime.view(made, 4, 8, "middle");
@@ -86,7 +86,7 @@ describe("memory inside", () => {
     withEnclosing(4096, ({ runtime: { arena }, enclosing }) => {
       const part = arena.view(enclosing, 4, 1024);
       const made: Span[] = [];
-      arena.inside(part, () => {
+      arena.withSubArena(part, () => {
         rejects("ARENA_FULL", () => {
           for (;;) made.push(arena.allocate(1, "made").span);
         });
@@ -95,14 +95,14 @@ describe("memory inside", () => {
       for (const span of made) assert.ok(span.address % 256 === 0 && contains(part.span, span));
       // Too short for one storage.
       const shortest = arena.view(enclosing, 300, 100);
-      arena.inside(shortest, () => rejects("ARENA_FULL", () => arena.allocate(1, "made")));
+      arena.withSubArena(shortest, () => rejects("ARENA_FULL", () => arena.allocate(1, "made")));
     });
   });
 
   test("ends with the function, pinned or not, and each use of it afterwards is rejected by name", () => {
     withEnclosing(kib(64), ({ runtime, enclosing }) => {
       const { arena } = runtime;
-      const [made, pinned, view] = arena.inside(enclosing, () => {
+      const [made, pinned, view] = arena.withSubArena(enclosing, () => {
         const one = arena.allocate(64, "attention");
         const other = arena.allocate(64, "softmax");
         arena.pin(other, "backward");
@@ -110,7 +110,7 @@ describe("memory inside", () => {
         return [one, other, runtime.view(one, 0, 32, "head")];
       });
       for (const storage of [made!, pinned!, view!]) assert.equal(arena.isLive(storage), false);
-      const dead = /storage "attention", which is dead: it lay inside another storage/;
+      const dead = /storage "attention", which is dead: it was allocated in a sub-arena/;
       rejects("DEAD_STORAGE", () => runtime.read(made!), dead);
       rejects("DEAD_STORAGE", () => runtime.fill(made!, 0), dead);
       rejects("DEAD_STORAGE", () => runtime.view(made!, 0, 4), dead);
@@ -119,7 +119,7 @@ describe("memory inside", () => {
       rejects("DEAD_STORAGE", () => arena.unpin(pinned!), /"softmax"/);
       rejects("DEAD_STORAGE", () => arena.dropView(view!), /"head"/);
       // Nor does the next one's memory revive it, though it lies at the same address.
-      arena.inside(enclosing, () => {
+      arena.withSubArena(enclosing, () => {
         assert.equal(arena.allocate(64, "next").span.address, made!.span.address);
         rejects("DEAD_STORAGE", () => runtime.read(made!), dead);
       });
@@ -130,7 +130,7 @@ describe("memory inside", () => {
 
   test("that is freed inside is handed out again, and misuse is rejected as ever", () => {
     withEnclosing(kib(2), ({ runtime: { arena }, enclosing }) =>
-      arena.inside(enclosing, () => {
+      arena.withSubArena(enclosing, () => {
         for (let turn = 0; turn < 100; turn++) arena.free(arena.allocate(kib(2), "all of it"));
         const made = arena.allocate(256, "made");
         arena.free(made);
@@ -151,7 +151,7 @@ describe("memory inside", () => {
   test("that does not suffice is rejected with its own figures, and nothing outside is touched", () => {
     withEnclosing(kib(4), ({ runtime: { arena }, enclosing }) => {
       const before = arena.figures;
-      arena.inside(enclosing, () => {
+      arena.withSubArena(enclosing, () => {
         arena.allocate(kib(3), "attention");
         rejects(
           "ARENA_FULL",
@@ -170,13 +170,13 @@ describe("enclosing", () => {
   test("can't be nested, and a rejected attempt leaves the open one as it was", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       const other = arena.allocate(kib(8), "other");
-      arena.inside(enclosing, () => {
+      arena.withSubArena(enclosing, () => {
         const made = arena.allocate(256, "made");
         for (const storage of [other, enclosing])
-          rejects("BAD_ARGUMENT", () => arena.inside(storage, () => undefined), /enclosed already/);
+          rejects("BAD_ARGUMENT", () => arena.withSubArena(storage, () => undefined), /enclosed already/);
         assert.ok(arena.isLive(made) && contains(enclosing.span, arena.allocate(256, "next").span));
       });
-      arena.inside(other, () => assert.ok(contains(other.span, arena.allocate(256, "made").span)));
+      arena.withSubArena(other, () => assert.ok(contains(other.span, arena.allocate(256, "made").span)));
     });
   });
 
@@ -184,7 +184,7 @@ describe("enclosing", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       let escaped: Storage | undefined;
       const act = () =>
-        arena.inside(enclosing, () => {
+        arena.withSubArena(enclosing, () => {
           escaped = arena.allocate(256, "made");
           throw new Error("of the function");
         });
@@ -197,21 +197,21 @@ describe("enclosing", () => {
 
   test("keeps its storage from being freed under the function", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
-      arena.inside(enclosing, () => {
+      arena.withSubArena(enclosing, () => {
         arena.allocate(256, "made");
         rejects("PINNED", () => arena.free(enclosing), /pinned by what it encloses/);
       });
       arena.free(enclosing);
-      rejects("DEAD_STORAGE", () => arena.inside(enclosing, () => undefined), /enclosing/);
+      rejects("DEAD_STORAGE", () => arena.withSubArena(enclosing, () => undefined), /enclosing/);
     });
   });
 
   test("needs a storage of this arena", () => {
     withEnclosing(kib(8), ({ runtime }) => {
       const [weight] = runtime.persistent.place("weights", "weights", [{ name: "w", size: 4096 }]).storages;
-      rejects("NOT_OWNER", () => runtime.arena.inside(weight!, () => undefined), /"w"/);
+      rejects("NOT_OWNER", () => runtime.arena.withSubArena(weight!, () => undefined), /"w"/);
       withEnclosing(kib(8), ({ enclosing: foreign }) => {
-        rejects("NOT_OWNER", () => runtime.arena.inside(foreign, () => undefined));
+        rejects("NOT_OWNER", () => runtime.arena.withSubArena(foreign, () => undefined));
       });
     });
   });
@@ -219,7 +219,7 @@ describe("enclosing", () => {
   test("lets memory from outside be used, pinned, viewed and freed inside", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       const [kept, freed] = [arena.allocate(512, "kept"), arena.allocate(512, "freed")];
-      const view = arena.inside(enclosing, () => {
+      const view = arena.withSubArena(enclosing, () => {
         arena.pin(kept, "somebody");
         arena.free(freed);
         return arena.view(kept, 256, 128);
@@ -234,7 +234,7 @@ describe("enclosing", () => {
   test("tells who keeps a storage's bytes", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       const outside = arena.allocate(256, "outside");
-      const made = arena.inside(enclosing, () => {
+      const made = arena.withSubArena(enclosing, () => {
         const inner = arena.allocate(256, "inner");
         assert.equal(arena.arenaOwnerOf(inner), enclosing);
         assert.equal(arena.arenaOwnerOf(arena.view(inner, 0, 4)), enclosing);
@@ -263,7 +263,7 @@ test("however memory is taken and given inside, it never overlaps, never leaves 
   withEnclosing(kib(16), ({ runtime: { arena }, enclosing }) => {
     const before = arena.figures.live;
     const run = (sequence: readonly Act[]): (Span | "rejected")[] =>
-      arena.inside(enclosing, () => {
+      arena.withSubArena(enclosing, () => {
         const live: Storage[] = [];
         return sequence.map((act): Span | "rejected" => {
           if (act.kind === "give") {

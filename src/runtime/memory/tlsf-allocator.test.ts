@@ -16,16 +16,16 @@ test("taken blocks never overlap, are never lost, and free neighbours always mer
       for (const { give, pick, units } of actions) {
         if (give && taken.length > 0) {
           const [block] = taken.splice(pick % taken.length, 1);
-          space.give(block!.slot);
+          space.free(block!.slot);
         } else {
-          const slot = space.take(units);
+          const slot = space.allocate(units);
           const gaps = gapsBetween(taken);
           if (slot < 0) {
             assert.ok(Math.max(...gaps) < units, `rejected ${units} with gaps ${gaps}`);
             continue;
           }
-          const offset = space.offsetOf(slot);
-          assert.equal(space.sizeOf(slot), units);
+          const offset = space.slotOffset(slot);
+          assert.equal(space.slotSize(slot), units);
           for (const other of taken) {
             assert.ok(offset + units <= other.offset || other.offset + other.units <= offset);
           }
@@ -42,9 +42,9 @@ test("taken blocks never overlap, are never lost, and free neighbours always mer
 
 test("after everything is given back the whole range is one block again", () => {
   const space = new TlsfAllocator(size);
-  const slots = Array.from({ length: 50 }, (_, index) => space.take(1 + (index % 7)));
-  for (const slot of slots.filter((_, index) => index % 2 === 0)) space.give(slot);
-  for (const slot of slots.filter((_, index) => index % 2 === 1)) space.give(slot);
+  const slots = Array.from({ length: 50 }, (_, index) => space.allocate(1 + (index % 7)));
+  for (const slot of slots.filter((_, index) => index % 2 === 0)) space.free(slot);
+  for (const slot of slots.filter((_, index) => index % 2 === 1)) space.free(slot);
   assert.equal(space.largestFree, size);
   assert.equal(space.top, 0);
 });
@@ -52,9 +52,9 @@ test("after everything is given back the whole range is one block again", () => 
 test("the same requests after a full release get the same places", () => {
   const space = new TlsfAllocator(size);
   const run = (): number[] => {
-    const slots = Array.from({ length: 60 }, (_, index) => space.take(1 + ((index * 13) % 40)));
-    const offsets = slots.map((slot) => space.offsetOf(slot));
-    for (const slot of slots) space.give(slot);
+    const slots = Array.from({ length: 60 }, (_, index) => space.allocate(1 + ((index * 13) % 40)));
+    const offsets = slots.map((slot) => space.slotOffset(slot));
+    for (const slot of slots) space.free(slot);
     return offsets;
   };
   assert.deepEqual(run(), run());

@@ -1,7 +1,7 @@
 /**
- * Finds room in a range of units: a two-level segregated fit. Free blocks hang in lists by size class, neighbours know
- * each other, so taking and giving back cost the same however many blocks there are, and free neighbours always merge.
- * It knows nothing of memory, tensors or bytes; block numbers ("slots") are its handles.
+ * A two-level segregated fit (TLSF) allocator over a range of units. Free blocks are in lists by size class and blocks
+ * know their neighbours. Allocating and freeing take constant time, and adjacent free blocks always merge. It knows
+ * nothing of memory, tensors or bytes; its handles are block indices ("slots").
  */
 
 /** A class spans 1/16 of a power of two; sizes below 16 units have a class each. */
@@ -9,8 +9,8 @@ const subclassBits = 4;
 const subclasses = 1 << subclassBits;
 const levels = 32 - subclassBits;
 
-/** How many blocks of the request's own class are tried before a larger class, where the first always fits. */
-const tries = 8;
+/** Number of blocks of the request's class to try before a larger class, where the first block always fits. */
+const maxTries = 8;
 
 const none = -1;
 
@@ -30,7 +30,7 @@ export class TlsfAllocator {
   readonly size: number;
   readonly #blocks: Block[] = [];
   readonly #unusedSlots: number[] = [];
-  /** Bit l: some class of level l has a free block. */
+  /** Bit l is set if some class of level l has a free block. */
   #levelBits = 0;
   readonly #classBits = new Int32Array(levels);
   readonly #heads = new Int32Array(levels * subclasses).fill(none);
@@ -42,8 +42,8 @@ export class TlsfAllocator {
     this.#insert(this.#last);
   }
 
-  /** Takes `size` units and tells the slot, or -1 if no free block is large enough. */
-  take(size: number): number {
+  /** Allocates `size` units and returns the slot, or -1 if no free block is large enough. */
+  allocate(size: number): number {
     const slot = this.#find(size);
     if (slot === none) return none;
     const block = this.#at(slot);
@@ -59,8 +59,8 @@ export class TlsfAllocator {
     return slot;
   }
 
-  /** Gives a taken block back and merges it with free neighbours. */
-  give(slot: number): void {
+  /** Frees a block and merges it with free neighbours. */
+  free(slot: number): void {
     let merged = slot;
     const block = this.#at(slot);
     if (block.before !== none && this.#at(block.before).isFree) {
@@ -76,21 +76,21 @@ export class TlsfAllocator {
     this.#insert(merged);
   }
 
-  offsetOf(slot: number): number {
+  slotOffset(slot: number): number {
     return this.#at(slot).offset;
   }
 
-  sizeOf(slot: number): number {
+  slotSize(slot: number): number {
     return this.#at(slot).size;
   }
 
-  /** The end of the highest taken block. */
+  /** The end of the highest allocated block. */
   get top(): number {
     const last = this.#at(this.#last);
     return last.isFree ? last.offset : this.size;
   }
 
-  /** The largest size that `take` would surely serve. */
+  /** The largest size that `allocate` is sure to provide. */
   get largestFree(): number {
     if (this.#levelBits === 0) return 0;
     const level = 31 - Math.clz32(this.#levelBits);
@@ -107,21 +107,21 @@ export class TlsfAllocator {
   }
 
   #find(size: number): number {
-    const own = classOf(size);
-    let slot = this.#heads[own] ?? none;
-    for (let tried = 0; slot !== none && tried < tries; tried++) {
+    const sizeClass = findClass(size);
+    let slot = this.#heads[sizeClass] ?? none;
+    for (let tried = 0; slot !== none && tried < maxTries; tried++) {
       const block = this.#at(slot);
       if (block.size >= size) return slot;
       slot = block.next;
     }
-    const larger = this.#firstClassFrom(own + 1);
+    const larger = this.#firstClassFrom(sizeClass + 1);
     if (larger !== none) return this.#heads[larger] ?? none;
-    // The last resort before "full": the rest of the request's own class.
+    // The last resort before failing: the rest of the request's class.
     while (slot !== none && this.#at(slot).size < size) slot = this.#at(slot).next;
     return slot;
   }
 
-  /** The smallest class, from this one up, that has a free block. */
+  /** The smallest class, from this one up, with a free block. */
   #firstClassFrom(first: number): number {
     const level = first >> subclassBits;
     if (level >= levels) return none;
@@ -135,7 +135,7 @@ export class TlsfAllocator {
 
   #insert(slot: number): void {
     const block = this.#at(slot);
-    const list = classOf(block.size);
+    const list = findClass(block.size);
     const head = this.#heads[list] ?? none;
     block.isFree = true;
     block.previous = none;
@@ -149,7 +149,7 @@ export class TlsfAllocator {
 
   #remove(slot: number): void {
     const block = this.#at(slot);
-    const list = classOf(block.size);
+    const list = findClass(block.size);
     block.isFree = false;
     if (block.next !== none) this.#at(block.next).previous = block.previous;
     if (block.previous !== none) this.#at(block.previous).next = block.next;
@@ -161,7 +161,7 @@ export class TlsfAllocator {
     if (classes === 0) this.#levelBits &= ~(1 << level);
   }
 
-  /** Grows `into` over its right neighbour, whose slot becomes unused. */
+  /** Extends `into` over its right neighbour, whose slot becomes unused. */
   #absorb(into: number, neighbour: number): void {
     const block = this.#at(into);
     const { size, after } = this.#at(neighbour);
@@ -197,8 +197,8 @@ function lowestBit(bits: number): number {
   return 31 - Math.clz32(bits & -bits);
 }
 
-/** The class that holds blocks of this size: level by power of two, subclass by the next four bits. */
-function classOf(size: number): number {
+/** The class of blocks of this size: level by power of two, subclass by the next four bits. */
+function findClass(size: number): number {
   if (size < subclasses) return size;
   const power = 31 - Math.clz32(size);
   const subclass = (size >>> (power - subclassBits)) & (subclasses - 1);

@@ -1,6 +1,6 @@
 /**
- * A reserved address range into which memory is committed in chunks, from the start on. Growing never moves what is
- * there; it happens inside the budget, or it is an error and nothing has changed.
+ * A reserved address range into which memory is committed in chunks, from the start. Growing never moves existing
+ * memory. Growth is charged to the budget; if it fails, nothing has changed.
  */
 
 import type { Driver } from "../../driver/index.js";
@@ -11,7 +11,7 @@ export interface VirtualRangeOptions {
   readonly driver: Driver;
   readonly budget: Budget;
   readonly capacity: Bytes;
-  /** How much is committed at a time. */
+  /** Bytes committed at a time. */
   readonly chunk: Bytes;
 }
 
@@ -35,30 +35,30 @@ export class VirtualRange {
     return this.#committed as Bytes;
   }
 
-  /** Commits up to `end` at least, and tells the part that is new. */
+  /** Commits memory up to at least `end`, and returns the new range. */
   grow(end: number, label: string): Span {
     const { driver, budget, chunk } = this.#options;
     const whole = Math.min(alignUp(end, alignUp(chunk, this.#granularity)), this.range.size);
-    // The last chunk may be a short one: growth must not fail for memory that nobody asked for.
+    // The last chunk may be short: growth must not fail for memory that was not requested.
     const target =
       whole - this.#committed > budget.left ? Math.min(whole, alignUp(end, this.#granularity)) : whole;
-    const part: Span = {
+    const added: Span = {
       address: (this.range.address + this.#committed) as Address,
       size: (target - this.#committed) as Bytes,
     };
-    const charge = budget.charge("step arena", part.size, `growth for ${label}`);
+    const charge = budget.charge("step arena", added.size, `growth for ${label}`);
     try {
-      driver.commit(part);
+      driver.commit(added);
     } catch (error) {
       budget.release(charge);
       throw error;
     }
     this.#charges.push(charge);
     this.#committed = target;
-    return part;
+    return added;
   }
 
-  /** Where addresses come with their memory, the budget is asked before the device. */
+  /** If an address range comes with its memory, charge the budget before asking the device. */
   #takeWhole(size: Bytes): Span {
     const { driver, budget } = this.#options;
     const charge = budget.charge("step arena", size, "the whole arena");

@@ -1,6 +1,6 @@
 /**
- * The memory diagnostics: one record with everything a person asks when memory is short, and its text. Printed at
- * the first pressure, on demand, and at the start where phases are logged.
+ * The memory diagnostics: one record with the figures for a memory shortage, and its text. Printed at the first
+ * pressure, on demand, and at the start if phases are logged.
  */
 
 import type { DeviceInfo } from "../../driver/index.js";
@@ -27,26 +27,26 @@ export interface Diagnostics {
     readonly holders: readonly Holder[];
   };
   readonly transfers: { readonly up: TransferCount; readonly down: TransferCount };
-  /** Why the request that was rejected does not fit, or the next one would not. */
+  /** Why the rejected request does not fit, or why the next one would not. */
   readonly verdict: OomDiagnosis | "no pressure";
 }
 
-/** From this share of the capacity or the limit on there is pressure to judge. */
+/** From this share of the capacity or the limit on, there is pressure to diagnose. */
 const pressureShare = 0.9;
 
-export function diagnose(parts: {
+export function diagnose(sources: {
   readonly device: DeviceInfo;
   readonly step: number;
   readonly budget: Budget;
   readonly arena: Arena;
   readonly up: TransferCount;
   readonly down: TransferCount;
-  /** The request that brought the pressure about. */
-  readonly shortage?: OutOfMemory | undefined;
+  /** The request that caused the pressure. */
+  readonly oom?: OutOfMemory | undefined;
 }): Diagnostics {
-  const { device, step, budget, arena, up, down } = parts;
+  const { device, step, budget, arena, up, down } = sources;
   const figures = arena.figures;
-  const shortage = parts.shortage ?? nextOutOfMemory(figures, budget);
+  const oom = sources.oom ?? nextOutOfMemory(figures, budget);
   return {
     device: { kind: device.kind, name: device.name, memory: device.memory },
     step,
@@ -64,31 +64,35 @@ export function diagnose(parts: {
       holders: arena.holders(8),
     },
     transfers: { up: { ...up }, down: { ...down } },
-    verdict: shortage ? arena.diagnoseOom(shortage) : "no pressure",
+    verdict: oom ? arena.diagnoseOom(oom) : "no pressure",
   };
 }
 
-/** The first request that would not fit any more, where that is close. */
+/** The first request that would no longer fit, if that is close. */
 function nextOutOfMemory(figures: Record<ArenaFigure, number>, budget: Budget): OutOfMemory | undefined {
   const { live, capacity } = figures;
-  if (live > pressureShare * capacity) return { asked: capacity - live + 1, obstacle: "arena" };
-  if (budget.used > pressureShare * budget.limit) return { asked: budget.left + 1, obstacle: "budget" };
+  if (live > pressureShare * capacity) return { requested: capacity - live + 1, obstacle: "arena" };
+  if (budget.used > pressureShare * budget.limit) return { requested: budget.left + 1, obstacle: "budget" };
   return undefined;
 }
 
-/** The diagnostics as a person reads them. */
+/** The diagnostics as text. */
 export function diagnosticsText(state: Diagnostics, occasion: string): string {
   const { device, budget, arena, transfers, verdict } = state;
   const size = formatBytes;
   const row = (name: string, text: string): string => `  ${name.padEnd(12)}${text}`;
   const list = (holders: readonly { name: string; size: number }[]): string =>
-    holders.length === 0 ? "nobody" : holders.map((one) => `${one.name} ${size(one.size)}`).join(", ");
+    holders.length === 0
+      ? "nobody"
+      : holders.map((holder) => `${holder.name} ${size(holder.size)}`).join(", ");
   return [
     `holdfast: memory ${occasion}: ${device.name}`,
     row("budget", `${size(budget.used)} of ${size(budget.limit)} in use (${budget.reason})`),
     row(
       "holders",
-      list(budget.holders.map((one) => ({ name: `${one.holder} [${one.label}]`, size: one.size }))),
+      list(
+        budget.holders.map((charge) => ({ name: `${charge.holder} [${charge.label}]`, size: charge.size })),
+      ),
     ),
     row(
       "arena",
@@ -106,7 +110,10 @@ export function diagnosticsText(state: Diagnostics, occasion: string): string {
       "resets",
       `${arena.resetsByStep} by steps, ${arena.resetsByCall} by calls: driven by ${arena.resetsDrivenBy}`,
     ),
-    row("ops", list(arena.holders.map((one) => ({ name: `${one.label} ×${one.count}`, size: one.size })))),
+    row(
+      "ops",
+      list(arena.holders.map((holder) => ({ name: `${holder.label} ×${holder.count}`, size: holder.size }))),
+    ),
     row("transfers", `${transferText(transfers.up)} up, ${transferText(transfers.down)} down`),
     row(
       "verdict",

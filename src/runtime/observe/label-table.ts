@@ -1,6 +1,6 @@
 /**
- * Short texts (op names, tensor names) as small numbers, in shared memory: the engine writes a number, and a
- * watcher in another thread can still print the text when the engine itself no longer answers.
+ * Interns short texts (op names, tensor names) as small numbers in shared memory. The engine writes a number; a watcher
+ * in another thread can print the text even if the engine hangs.
  */
 
 const maximumLabels = 8192;
@@ -8,7 +8,7 @@ const maximumLabelBytes = 96;
 const poolBytes = 256 * 1024;
 const tableBytes = 4 * (2 + 2 * maximumLabels);
 
-/** What is written when the table is full: labels are for people, and a run must not end for want of one. */
+/** Used when the table is full: labels are only for messages, and a run must not end for lack of one. */
 const otherLabels = "(other)";
 
 const encoder = new TextEncoder();
@@ -35,15 +35,15 @@ export class LabelTable {
     return Atomics.load(this.#table, 0);
   }
 
-  /** The number of a text; the same text always has the same number. Only the engine's thread may call this. */
+  /** Returns the number of a text; equal texts have equal numbers. Only the engine's thread may call this. */
   idOf(text: string): number {
-    const known = this.#ids.get(text);
-    if (known !== undefined) return known;
+    const existing = this.#ids.get(text);
+    if (existing !== undefined) return existing;
     const id = this.count;
     const start = Atomics.load(this.#table, 1);
     if (id === maximumLabels || start + maximumLabelBytes > poolBytes) return 1;
-    const room = this.#pool.subarray(start, start + maximumLabelBytes);
-    const { written } = encoder.encodeInto(text, room);
+    const target = this.#pool.subarray(start, start + maximumLabelBytes);
+    const { written } = encoder.encodeInto(text, target);
     this.#table[2 + 2 * id] = start;
     this.#table[3 + 2 * id] = written;
     Atomics.store(this.#table, 1, start + written);

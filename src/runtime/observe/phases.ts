@@ -1,6 +1,6 @@
 /**
- * Runs the engine's phases: each is on the board while it lasts, in the recorder with its start and end, and in the
- * log with entry, exit, elapsed time and how it ended. A phase always exits, also by an exception.
+ * Runs the engine's phases. Each is in the shared status while it lasts, in the recorder with its start and end, and in
+ * the log with entry, exit, elapsed time and outcome. A phase always exits, also by an exception.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -10,16 +10,16 @@ import type { Recorder } from "./recorder.js";
 import type { PhaseName, SharedStatus } from "./shared-status.js";
 
 export interface PhaseDetails {
-  /** The step's number, from 1. A numbered step is the one that later events belong to. */
+  /** The step's number, from 1. Later events belong to the last numbered step. */
   readonly number?: number;
-  /** What it works on, for the log: `weights`. One of few: the label table keeps every text it has seen. */
+  /** The subject, for the log: `weights`. Use few different texts: the label table keeps every one. */
   readonly label?: string;
 }
 
-/** Long work of Holdfast itself, which a terminal shows. */
+/** Long phases, which a terminal shows. */
 const shownPhases: ReadonlySet<PhaseName> = new Set(["compile", "plan", "capture"]);
 
-/** How people read a phase: `step 12`, `upload`. */
+/** A phase's title for messages: `step 12`, `upload`. */
 export function phaseTitle(phase: PhaseName, number = 0): string {
   return number === 0 ? phase : `${phase} ${number}`;
 }
@@ -34,10 +34,10 @@ export class Phases {
   constructor(options: {
     readonly sharedStatus: SharedStatus;
     readonly recorder: Recorder;
-    /** Where each entry and exit is told; nowhere unless given. */
+    /** Receives each entry and exit. Default: none. */
     readonly log?: ((line: string) => void) | undefined;
     readonly clock?: Clock;
-    /** Where long work is shown; nowhere unless given. */
+    /** Displays long work. Default: none. */
     readonly progress?: ProgressLine | undefined;
   }) {
     this.#sharedStatus = options.sharedStatus;
@@ -63,7 +63,7 @@ export class Phases {
     return result;
   }
 
-  /** Runs an asynchronous function as a phase. Phases are a stack: await this before a phase beside it begins. */
+  /** Runs an asynchronous function as a phase. Phases are a stack: await this before the next phase starts. */
   async runAsync<T>(phase: PhaseName, work: () => Promise<T>, details: PhaseDetails = {}): Promise<T> {
     const open = this.#enter(phase, details);
     let result: T;
@@ -112,9 +112,9 @@ interface OpenPhase {
   readonly title: string;
   readonly recordedAs: string;
   readonly enteredMs: number;
-  /** The op of the phase around it, which is at work again when this one ends. */
+  /** The op of the enclosing phase, restored when this one ends. */
   readonly op: number;
-  /** Does it stand on the progress line? */
+  /** True if it is on the progress line. */
   readonly isShown: boolean;
 }
 
@@ -126,7 +126,7 @@ function failure(error: unknown): string {
 function asyncWork(phase: PhaseName): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `The phase ${phase} was given an async function by run(): it would be over before its work. Use runAsync().`,
+    `run() got an async function for the phase ${phase}, which would end before its work. Use runAsync().`,
     { numbers: { phase } },
   );
 }

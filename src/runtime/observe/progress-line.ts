@@ -1,7 +1,6 @@
 /**
- * The line that shows long work on a terminal: its phase, its stage and how long it takes. It is rewritten in place,
- * appears only after two seconds and is erased at the end. Everything is drawn from the heartbeat, on the thread that
- * works: no timer could fire while it does.
+ * The terminal line that shows long work: phase, stage and elapsed time. It appears after two seconds, is rewritten in
+ * place and erased at the end. The heartbeat draws it on the working thread, where no timer could fire.
  */
 
 import { type Clock, formatDuration, listenToBeats, type WorkStage } from "../../units/index.js";
@@ -19,7 +18,7 @@ const eraseLine = "\r\u001b[K";
 
 export class ProgressLine {
   readonly #options: ProgressLineOptions;
-  /** The titles of the work that is under way, outermost first. */
+  /** The titles of the current work, outermost first. */
   readonly #titles: string[] = [];
   #stage: WorkStage | undefined;
   #begunMs = 0;
@@ -30,7 +29,7 @@ export class ProgressLine {
     this.#options = options;
   }
 
-  /** Work begins; it may be inside other work. */
+  /** Starts work, possibly inside other work. */
   begin(title: string): void {
     if (this.#titles.length === 0) {
       this.#begunMs = this.#options.clock.nowMs();
@@ -40,7 +39,7 @@ export class ProgressLine {
     this.#stage = undefined;
   }
 
-  /** The innermost work ends, and with the outermost the line goes. */
+  /** Ends the innermost work; the line disappears with the outermost. */
   end(): void {
     this.#titles.pop();
     this.#stage = undefined;
@@ -49,7 +48,7 @@ export class ProgressLine {
     this.clear();
   }
 
-  /** Takes the line away, so that something else can be printed. */
+  /** Erases the line, so that something else can be printed. */
   clear(): void {
     if (this.#isShown) this.#options.write(eraseLine);
     this.#isShown = false;
@@ -68,7 +67,7 @@ export class ProgressLine {
   #text(nowMs: number): string {
     const { name, done, of } = this.#stage ?? {};
     const count = done === undefined ? "" : ` ${done}${of === undefined ? "" : `/${of}`}`;
-    const parts = [this.#titles.at(-1), ...(name === undefined ? [] : [name + count])];
-    return `holdfast: ${parts.join(": ")}, ${formatDuration(nowMs - this.#begunMs)}`;
+    const texts = [this.#titles.at(-1), ...(name === undefined ? [] : [name + count])];
+    return `holdfast: ${texts.join(": ")}, ${formatDuration(nowMs - this.#begunMs)}`;
   }
 }

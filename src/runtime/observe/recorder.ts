@@ -1,6 +1,6 @@
 /**
- * The recorder: a ring of the last events (allocation, free, reset, pin, phase, copy, capture, …) with their op and
- * step. Always on: an event is a few stores into shared memory, so a watcher can read the ring of a hung engine.
+ * The recorder: a ring of recent events (allocation, free, reset, pin, phase, copy, capture, …) with their op and step.
+ * Always on: an event is a few stores into shared memory, so a watcher can read the ring of a hung engine.
  */
 
 import { type Clock, systemClock } from "../../units/index.js";
@@ -27,16 +27,16 @@ export const eventKinds = [
 export type EventKind = (typeof eventKinds)[number];
 
 export interface RecordedEvent {
-  /** Counts from 0 over the whole run; gaps never occur inside the ring. */
+  /** Counts from 0 over the whole run, without gaps inside the ring. */
   readonly serial: number;
   readonly atMs: number;
   readonly kind: EventKind;
   /** The op, phase or owner. */
   readonly label: string;
   readonly step: number;
-  /** Address, where the event has one. */
+  /** Address, if the event has one. */
   readonly address: number;
-  /** Bytes, where the event has them. */
+  /** Bytes, if the event has them. */
   readonly size: number;
 }
 
@@ -55,14 +55,14 @@ export class Recorder {
   readonly #head: Float64Array;
   readonly #ring: Float64Array;
   readonly #clock: Clock;
-  /** The step that events belong to; 0 before the first. */
+  /** The current step; 0 before the first. */
   step = 0;
 
   constructor(
     options: {
       readonly capacity?: number;
       readonly clock?: Clock;
-      /** Attach to another thread's recorder, to read it. */
+      /** Another thread's recorder to attach to, for reading. */
       readonly memory?: SharedArrayBuffer;
       readonly labels?: LabelTable;
     } = {},

@@ -1,13 +1,13 @@
 /**
- * The board: shared memory on which the engine keeps what it is doing now (phases, the driver call it is inside, the
- * op) and its figures (budget by label, arena). The engine writes; a watcher in another thread reads, at any time, and
- * needs nothing from the engine's thread. The figures live only here, so that what a report shows is what is used.
+ * The shared status: shared memory with the engine's current activity (phases, open driver call, op) and its figures
+ * (budget by label, arena). The engine writes it. A watcher in another thread reads it at any time, independently of
+ * the engine's thread. The figures live only here, so a report shows what is in use.
  */
 
 import { type DriverCall, driverCalls } from "../../driver/index.js";
 import { fileWorks } from "../../units/index.js";
 
-/** What the engine can be busy with. A step's number stands beside the name. */
+/** The engine's phases. A step has a number in addition to the name. */
 export const phaseNames = [
   "init",
   "upload",
@@ -22,7 +22,7 @@ export const phaseNames = [
 ] as const;
 export type PhaseName = (typeof phaseNames)[number];
 
-/** Who may hold bytes: every charge to the budget stands under one of these. */
+/** The labels of the budget's charges. */
 export const budgetLabels = [
   "weights",
   "gradients",
@@ -57,14 +57,14 @@ export const arenaFigures = [
 ] as const;
 export type ArenaFigure = (typeof arenaFigures)[number];
 
-/** Phases may nest (a read-back inside a step); deeper ones are counted and not kept. */
+/** Phases may nest (a read-back inside a step); deeper levels are counted but not stored. */
 const maximumDepth = 8;
 const phaseFields = 3;
 
-/** Asking whether an event is reached is not moving: an engine that asks for ever is a stalled one. */
-const asking = driverCalls.indexOf("isReached");
+/** Polling an event is not progress: an engine that polls for ever is stalled. */
+const polling = driverCalls.indexOf("isReached");
 
-/** Where each part starts, in f64s. */
+/** Start of each section, in f64s. */
 const at = (() => {
   const step = 0;
   const op = 1;
@@ -91,7 +91,7 @@ const at = (() => {
 
 export interface PhaseReading {
   readonly phase: PhaseName;
-  /** The step's number, 0 where the phase has none. */
+  /** The step's number; 0 if the phase has none. */
   readonly number: number;
   readonly enteredMs: number;
 }
@@ -137,21 +137,21 @@ export class SharedStatus {
   enterCall(call: number, nowMs: number): void {
     this.#cells[at.call + 1] = nowMs;
     this.#cells[at.call + 2] = this.#read(at.call + 2) + 1;
-    if (call !== asking) this.#cells[at.moved] = nowMs;
+    if (call !== polling) this.#cells[at.moved] = nowMs;
     this.#cells[at.call] = call + 1;
   }
 
   exitCall(nowMs: number): void {
-    if (this.#read(at.call) !== asking + 1) this.#cells[at.moved] = nowMs;
+    if (this.#read(at.call) !== polling + 1) this.#cells[at.moved] = nowMs;
     this.#cells[at.call] = 0;
   }
 
-  /** When a phase or a driver call was last entered or left: a watcher's measure of emulatorg still. */
+  /** When a phase or a driver call was last entered or left: a watcher measures inactivity from it. */
   get movedMs(): number {
     return this.#read(at.moved);
   }
 
-  /** The phases that have not ended, outermost first. */
+  /** The open phases, outermost first. */
   openPhases(): PhaseReading[] {
     const depth = Math.min(maximumDepth, this.#read(at.depth));
     return Array.from({ length: depth }, (_, level) => {
@@ -164,7 +164,7 @@ export class SharedStatus {
     });
   }
 
-  /** The driver call that has not returned, if any. */
+  /** The open driver call, if any. */
   openCall(): CallReading | undefined {
     const call = driverCalls[this.#read(at.call) - 1];
     return call && { call, enteredMs: this.#read(at.call + 1) };
@@ -182,7 +182,7 @@ export class SharedStatus {
     this.#cells[at.step] = step;
   }
 
-  /** The label number of the op at work; a number of the run's `LabelTable`. */
+  /** The label number of the current op, in the run's `LabelTable`. */
   get op(): number {
     return this.#read(at.op);
   }

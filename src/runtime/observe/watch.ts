@@ -1,4 +1,4 @@
-/** A watchdog for work that comes before any runtime, such as asking a machine what it has: a driver can hang there too. */
+/** A watchdog for work before any runtime is open, such as probing a machine: a driver can hang there too. */
 
 import { openWatchdog } from "../open.js";
 import { runAll } from "../run-all.js";
@@ -8,7 +8,7 @@ import { Recorder } from "./recorder.js";
 import { SharedStatus } from "./shared-status.js";
 
 export interface Watch {
-  /** Runs a synchronous function as a phase of its own; one that stands still is reported, and ended where the settings say so. */
+  /** Runs a synchronous function as a phase; a stall is reported, and ends the process if the settings say so. */
   run<T>(label: string, work: () => T): T;
   close(): void;
 }

@@ -1,6 +1,6 @@
 /**
- * Wraps a driver so that every call stands on the board while it runs: a call that never returns is then named by
- * the watchdog. This is on the path of every launch, so it does four stores and two looks at the clock, no more.
+ * Wraps a driver so that the shared status shows every call while it runs: the watchdog can then name a call that never
+ * returns. It is on the path of every launch, so it makes only four stores and two clock reads.
  */
 
 import { type Driver, type DriverCall, driverCalls } from "../../driver/index.js";

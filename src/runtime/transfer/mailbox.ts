@@ -1,6 +1,6 @@
 /**
- * A mailbox: a few bytes of device memory on their way to the host, behind the work issued so far, while both go on with
- * theirs. One look at a time; the host asks whether it has arrived.
+ * A mailbox: copies a few bytes of device memory to the host, after the work issued so far, without blocking either
+ * side. One transfer at a time; the host polls for its arrival.
  */
 
 import type { Driver, Event, HostMemory, Stream } from "../../driver/index.js";
@@ -15,7 +15,7 @@ export interface MailboxOptions {
   readonly stream: Stream;
   readonly budget: Budget;
   readonly requireLive: (storage: Storage, use: string) => void;
-  /** Counts what comes down. */
+  /** Counts read-backs. */
   readonly down: TransferCount;
 }
 
@@ -35,12 +35,12 @@ export class Mailbox {
     this.#event = driver.createEvent();
   }
 
-  /** Is something on its way that was not taken yet? */
+  /** True if a transfer has been posted and not yet taken. */
   get isBusy(): boolean {
     return this.#sent > 0;
   }
 
-  /** Sends a storage's bytes on their way. */
+  /** Starts the transfer of a storage's bytes. */
   post(storage: Storage): void {
     const { driver, stream, requireLive, down } = this.#options;
     requireLive(storage, "read-back");
@@ -48,7 +48,7 @@ export class Mailbox {
     if (this.isBusy || size > this.#memory.size) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `A mailbox of ${this.#memory.size} bytes can't take ${size} bytes of "${storage.label}"${this.isBusy ? " before it is emptied" : ""}.`,
+        `A mailbox of ${this.#memory.size} bytes cannot take ${size} bytes of "${storage.label}"${this.isBusy ? " before it is emptied" : ""}.`,
       );
     }
     driver.copyToHost(stream, { memory: this.#memory, offset: bytes(0), size }, storage.span);
@@ -59,7 +59,7 @@ export class Mailbox {
     down.tensors += 1;
   }
 
-  /** What was posted, if it has arrived; with `wait`, once it has. */
+  /** Returns the posted bytes if they have arrived; with `wait`, after they have. */
   take(wait = false): Uint8Array<ArrayBuffer> | undefined {
     const { driver } = this.#options;
     if (!this.isBusy) return undefined;
@@ -70,7 +70,7 @@ export class Mailbox {
     return Uint8Array.from(driver.hostBytes({ memory: this.#memory, offset: bytes(0), size }));
   }
 
-  /** Gives its memory back. Harmless when repeated. */
+  /** Frees its memory. Idempotent. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

@@ -1,6 +1,6 @@
 /**
- * Staging: a ring of page-locked host buffers through which every byte goes up and comes down. Copies start only from
- * here, never from memory that may move, be collected or be a mapped file.
+ * Staging: a ring of page-locked host buffers for all uploads and read-backs. Copies use only this memory, never memory
+ * that may move, be garbage-collected or be a mapped file.
  */
 
 import type { Driver, Event, HostMemory, HostSpan, Stream } from "../../driver/index.js";
@@ -9,13 +9,13 @@ import { type Bytes, bytes, formatBytes } from "../../units/index.js";
 import type { Budget } from "../memory/budget.js";
 import { runAll } from "../run-all.js";
 
-/** Four slots: one being written by the host, up to three on their way. */
+/** Four slots: the host writes one while up to three are in flight. */
 const slotCount = 4;
 const smallestSlot = 4096;
 
 export interface StagingSlot {
   readonly memory: HostMemory;
-  /** Recorded behind the last copy that used the slot. */
+  /** Recorded after the last copy that used the slot. */
   readonly event: Event;
 }
 
@@ -23,7 +23,7 @@ export class StagingRing {
   readonly slotSize: Bytes;
   readonly #driver: Driver;
   readonly #slots: StagingSlot[] = [];
-  /** What closing has to do, in the order of opening. */
+  /** Close actions, in the order of opening. */
   readonly #closing: (() => void)[] = [];
   #next = 0;
 
@@ -32,7 +32,7 @@ export class StagingRing {
     if (this.slotSize === 0) {
       throw new HoldfastError(
         "BAD_SETTING",
-        `A staging ring of ${formatBytes(size)} is too small; HOLDFAST_STAGING takes ${formatBytes(slotCount * smallestSlot)} or more.`,
+        `A staging ring of ${formatBytes(size)} is too small; set HOLDFAST_STAGING to ${formatBytes(slotCount * smallestSlot)} or more.`,
       );
     }
     this.#driver = driver;
@@ -55,7 +55,7 @@ export class StagingRing {
     }
   }
 
-  /** The next slot, once the copy that used it last is over. */
+  /** Returns the next slot, after its last copy has completed. */
   take(): StagingSlot {
     const slot = this.#slots[this.#next];
     if (!slot) throw new HoldfastError("CLOSED", "The staging ring is closed; open a new runtime.");
@@ -64,14 +64,14 @@ export class StagingRing {
     return slot;
   }
 
-  /** Says that a copy with this slot has been issued on the stream. */
+  /** Records that a copy with this slot was issued on the stream. */
   issued(slot: StagingSlot, stream: Stream): void {
     this.#driver.recordEvent(slot.event, stream);
   }
 
-  /** The host's look at a slot's first bytes; only before its copy is issued, or after it is over. */
-  bytesOf(slot: StagingSlot, size: number): Uint8Array {
-    return this.#driver.hostBytes(spanOf(slot, size));
+  /** The host's view of a slot's first bytes; legal only before its copy is issued or after it has completed. */
+  view(slot: StagingSlot, size: number): Uint8Array {
+    return this.#driver.hostBytes(slotSpan(slot, size));
   }
 
   close(): void {
@@ -80,6 +80,6 @@ export class StagingRing {
   }
 }
 
-export function spanOf(slot: StagingSlot, size: number): HostSpan {
+export function slotSpan(slot: StagingSlot, size: number): HostSpan {
   return { memory: slot.memory, offset: bytes(0), size: bytes(size) };
 }

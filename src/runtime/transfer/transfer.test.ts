@@ -97,7 +97,7 @@ test("every item is checked before the first byte moves", () => {
     { source: new Uint8Array(16), target: good },
     { source: new Uint8Array(15), target: bad },
   ];
-  assert.throws(() => runtime.upload(items), /The upload to "bad" has 15 bytes for a storage of 16/);
+  assert.throws(() => runtime.upload(items), /The upload to "bad" has 15 bytes, but the storage has 16/);
   assert.ok(runtime.read(good).every((byte) => byte === 1));
   const list = [{ source: [1, 2] as never, target: good }];
   assert.throws(() => runtime.upload(list), /no typed array/);

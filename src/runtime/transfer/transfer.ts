@@ -1,6 +1,6 @@
 /**
- * Upload and read-back. Driver calls grow with bytes, not with tensors: whatever lies side by side on the device goes up
- * in one copy, a staging slot at a time, however many tensors it is.
+ * Upload and read-back. The number of driver calls depends on bytes, not on tensors: adjacent device memory is uploaded
+ * in one copy per staging slot, however many tensors it holds.
  */
 
 import { crc32 } from "node:zlib";
@@ -11,11 +11,11 @@ import type { CaptureStateMachine } from "../capture/capture-state.js";
 import { alignment } from "../memory/arena.js";
 import type { Storage } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
-import { type StagingRing, type StagingSlot, spanOf } from "./staging.js";
+import { type StagingRing, type StagingSlot, slotSpan } from "./staging.js";
 
 export interface UploadItem {
   readonly source: ArrayBufferView;
-  /** Exactly as many bytes as the source. */
+  /** Must have exactly as many bytes as the source. */
   readonly target: Storage;
 }
 
@@ -39,7 +39,7 @@ export interface TransferOptions {
 }
 
 export class Transfer {
-  /** Since the start, for reports and for tests that count copies. */
+  /** Totals since the start, for reports and for tests that count copies. */
   readonly up: TransferCount = { copies: 0, bytes: 0, tensors: 0 };
   readonly down: TransferCount = { copies: 0, bytes: 0, tensors: 0 };
   readonly #options: TransferOptions;
@@ -48,16 +48,16 @@ export class Transfer {
     this.#options = options;
   }
 
-  /** Copies host arrays to the device. Every item is checked before the first byte moves. */
+  /** Copies host arrays to the device. Checks every item before the first byte moves. */
   upload(items: Iterable<UploadItem>): TransferCount {
     const list = [...items];
     this.#options.gate.rejectInside(`upload of ${list.length} tensors`, list[0]?.target.label ?? "nothing");
     for (const item of list) this.#require(item);
     const before = { ...this.up };
-    const onSent = this.#options.verify ? this.#requireArrived : undefined;
+    const onSent = this.#options.verify ? this.#verifyCopy : undefined;
     const gathering = new Gathering(this.#options, this.up, onSent);
     for (const { source, target } of list) {
-      gathering.add(bytesOf(source), target);
+      gathering.add(asBytes(source), target);
       this.up.tensors += 1;
       this.up.bytes += source.byteLength;
     }
@@ -69,7 +69,7 @@ export class Transfer {
     };
   }
 
-  /** Copies a storage's bytes to the host, behind all work issued so far. */
+  /** Copies a storage's bytes to the host, after all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     const { gate, requireLive } = this.#options;
     gate.rejectInside("read-back", storage.label, storage.span.size);
@@ -77,31 +77,41 @@ export class Transfer {
     return this.#read(storage.span, storage.label);
   }
 
-  /** Shows a storage's bytes to a function, a staging slot at a time: for what need not lie on the host as a whole. */
-  readParts(storage: Storage, look: (part: Uint8Array, offset: number) => void): void {
+  /**
+   * Passes a storage's bytes to a function, one staging slot at a time, for data that need not be on the host as a
+   * whole.
+   */
+  readChunks(storage: Storage, visit: (chunk: Uint8Array, offset: number) => void): void {
     const { gate, requireLive } = this.#options;
     gate.rejectInside("read-back", storage.label, storage.span.size);
     requireLive(storage, "read-back");
-    this.#readParts(storage.span, storage.label, look);
+    this.#readChunks(storage.span, storage.label, visit);
   }
 
   #read(span: Span, label: string): Uint8Array<ArrayBuffer> {
     const result = new Uint8Array(span.size);
-    this.#readParts(span, label, (part, offset) => result.set(part, offset));
+    this.#readChunks(span, label, (chunk, offset) => result.set(chunk, offset));
     return result;
   }
 
-  #readParts({ address, size }: Span, label: string, look: (part: Uint8Array, offset: number) => void): void {
+  #readChunks(
+    { address, size }: Span,
+    label: string,
+    visit: (chunk: Uint8Array, offset: number) => void,
+  ): void {
     const { driver, stream, staging, recorder } = this.#options;
     for (let offset = 0; offset < size; offset += staging.slotSize) {
-      const part = Math.min(staging.slotSize, size - offset) as Bytes;
+      const chunkBytes = Math.min(staging.slotSize, size - offset) as Bytes;
       const slot = staging.take();
-      driver.copyToHost(stream, spanOf(slot, part), { address: (address + offset) as Address, size: part });
+      driver.copyToHost(stream, slotSpan(slot, chunkBytes), {
+        address: (address + offset) as Address,
+        size: chunkBytes,
+      });
       staging.issued(slot, stream);
       driver.synchronizeEvent(slot.event);
-      look(staging.bytesOf(slot, part), offset);
+      visit(staging.view(slot, chunkBytes), offset);
       this.down.copies += 1;
-      recorder.record("copy-down", label, address + offset, part);
+      recorder.record("copy-down", label, address + offset, chunkBytes);
     }
     this.down.bytes += size;
     this.down.tensors += 1;
@@ -111,48 +121,48 @@ export class Transfer {
     if (!ArrayBuffer.isView(source)) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `The upload to "${target.label}" has no typed array as its source.`,
+        `The source of the upload to "${target.label}" is not a typed array.`,
       );
     }
     this.#options.requireLive(target, "upload");
     if (source.byteLength !== target.span.size) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `The upload to "${target.label}" has ${source.byteLength} bytes for a storage of ${target.span.size}.`,
+        `The upload to "${target.label}" has ${source.byteLength} bytes, but the storage has ${target.span.size}.`,
         { numbers: { source: source.byteLength, target: target.span.size } },
       );
     }
   }
 
-  /** Reads a copy back as it went up, so that checking too grows with bytes and not with tensors. */
-  readonly #requireArrived: OnSent = (target, label, sent) => {
-    const found = crc32(this.#read(target, label));
-    if (sent === found) return;
+  /** Reads back each copy as a whole, so that the cost of verifying depends on bytes, not on tensors. */
+  readonly #verifyCopy: OnSent = (target, label, sent) => {
+    const received = crc32(this.#read(target, label));
+    if (sent === received) return;
     throw new HoldfastError(
       "UPLOAD_CORRUPT",
-      `The copy of ${formatBytes(target.size)} that begins with "${label}" went up with checksum ${hex(sent)} and was ` +
-        `read back with ${hex(found)}.`,
-      { numbers: { sent, found, size: target.size } },
+      `The copy of ${formatBytes(target.size)} that starts with "${label}" was uploaded with checksum ${hex(sent)} but ` +
+        `read back with ${hex(received)}.`,
+      { numbers: { sent, found: received, size: target.size } },
     );
   };
 }
 
-/** Hears of each copy: where it went, the first tensor in it, and the checksum of what was sent. */
+/** Called for each copy: its target, its first tensor, and the checksum of the sent bytes. */
 type OnSent = (target: Span, label: string, checksum: number) => void;
 
 interface OpenSlot {
   readonly slot: StagingSlot;
-  readonly room: Uint8Array;
-  /** Where on the device the slot's first byte goes, and who asked first. */
+  readonly buffer: Uint8Array;
+  /** The device address of the slot's first byte, and the first tensor's label. */
   readonly start: number;
   readonly home: object;
   readonly label: string;
   length: number;
-  /** The end of the last tensor with the padding that is its own. */
+  /** The end of the last tensor, including its padding. */
   paddedEnd: number;
 }
 
-/** Collects in a staging slot what lies side by side on the device, and sends it as one copy. */
+/** Collects adjacent device memory in a staging slot and sends it as one copy. */
 class Gathering {
   readonly #options: TransferOptions;
   readonly #count: TransferCount;
@@ -173,13 +183,13 @@ class Gathering {
     while (sent < source.length) {
       const open = this.#openAt(address + sent, target);
       const at = Math.min(slotSize, address + sent - open.start);
-      const part = source.subarray(sent, sent + slotSize - at);
-      open.room.fill(0, open.length, at);
-      open.room.set(part, at);
-      open.length = at + part.length;
-      sent += part.length;
+      const chunk = source.subarray(sent, sent + slotSize - at);
+      open.buffer.fill(0, open.length, at);
+      open.buffer.set(chunk, at);
+      open.length = at + chunk.length;
+      sent += chunk.length;
       const end = address + source.length;
-      // A view's neighbours are its owner's bytes; behind an owner lies nothing but its own padding.
+      // A view's neighbours are its owner's bytes; an owner is followed by its own padding.
       open.paddedEnd = target.owner ? end : alignUp(end, alignment);
       if (open.length === slotSize) this.send();
     }
@@ -187,12 +197,12 @@ class Gathering {
 
   send(): void {
     if (!this.#open) return;
-    const { slot, room, start, length, label } = this.#open;
+    const { slot, buffer, start, length, label } = this.#open;
     const { driver, stream, staging, recorder } = this.#options;
     const target: Span = { address: start as Address, size: length as Bytes };
     this.#open = undefined;
-    const checksum = this.#onSent && crc32(room.subarray(0, length));
-    driver.copyToDevice(stream, target, spanOf(slot, length));
+    const checksum = this.#onSent && crc32(buffer.subarray(0, length));
+    driver.copyToDevice(stream, target, slotSpan(slot, length));
     staging.issued(slot, stream);
     this.#count.copies += 1;
     recorder.record("copy-up", label, target.address, length);
@@ -203,20 +213,20 @@ class Gathering {
     if (!this.#open) {
       const { staging } = this.#options;
       const slot = staging.take();
-      const room = staging.bytesOf(slot, staging.slotSize);
-      this.#open = { slot, room, start, home, label, length: 0, paddedEnd: start };
+      const buffer = staging.view(slot, staging.slotSize);
+      this.#open = { slot, buffer: buffer, start, home, label, length: 0, paddedEnd: start };
     }
     return this.#open;
   }
 }
 
-/** Does a storage begin where the slot's last one ended, with or without that one's padding? */
+/** True if a storage starts where the slot's last one ended, with or without padding. */
 function continues({ start, length, home, paddedEnd }: OpenSlot, target: Storage): boolean {
   const { address } = target.span;
   return target.home === home && (address === start + length || address === paddedEnd);
 }
 
-function bytesOf(source: ArrayBufferView): Uint8Array {
+function asBytes(source: ArrayBufferView): Uint8Array {
   return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
 }
 

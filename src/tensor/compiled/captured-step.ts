@@ -19,7 +19,7 @@ export function captureStep(
   const { arena } = runtime;
   const memory = arena.allocate(memoryBytes, name);
   const run = (): void =>
-    arena.inside(memory, () => {
+    arena.withSubArena(memory, () => {
       const mark = tape.mark();
       try {
         body();

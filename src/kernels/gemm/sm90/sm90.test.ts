@@ -377,7 +377,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const launch = (): void => submit(runtime, [lowerWarpgroups([problem], turned, "product")]);
       assert.throws(launch, {
         code: "BAD_ARGUMENT",
-        message: /takes it as a map of 1 × 136 × 72 elements of bf16/,
+        message: /takes it as a tensor map of 1 × 136 × 72 elements of bf16/,
       });
     });
   });

@@ -1,16 +1,16 @@
 /**
- * Tells whether a debugger holds the main thread at a breakpoint. The watchdog's thread asks V8 itself: it opens a session
- * with the main thread's inspector and enables the debugger there, which V8 answers with "paused" where it is. A thread
- * that is busy or blocked gives another answer, or none. Only a process that listens for a debugger is asked.
+ * Detects whether a debugger has paused the main thread. The watchdog's thread opens a session with the main thread's
+ * inspector and enables the debugger: V8 then reports "paused" if it is. A busy or blocked thread gives another answer,
+ * or none. Only a process that listens for a debugger is asked.
  */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { Session } from "node:inspector";
 
-/** How long an answer may take; a paused thread has nothing else to do. */
+/** Time limit for the answer; a paused thread has nothing else to do. */
 const patienceMs = 300;
 
-/** For a worker thread. Where there is no inspector, nobody can be paused by it. */
+/** For a worker thread. Without an inspector nothing can pause the process. */
 export async function isPausedByDebugger(): Promise<boolean> {
   if (!isListening()) return false;
   let session: Session | undefined;
@@ -18,7 +18,7 @@ export async function isPausedByDebugger(): Promise<boolean> {
     const inspector = await import("node:inspector");
     session = new inspector.Session();
     session.connectToMainThread();
-    stayForSessions();
+    keepThreadAlive();
     return await askSession(session);
   } catch {
     return false;
@@ -28,33 +28,33 @@ export async function isPausedByDebugger(): Promise<boolean> {
 }
 
 function askSession(session: Session): Promise<boolean> {
-  return new Promise((answer) => {
-    const timer = setTimeout(() => answer(false), patienceMs);
-    const tell = (isPaused: boolean): void => {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(false), patienceMs);
+    const answer = (isPaused: boolean): void => {
       clearTimeout(timer);
-      answer(isPaused);
+      resolve(isPaused);
     };
     // V8 sends this event before it confirms the command.
-    session.once("Debugger.paused", () => tell(true));
-    session.post("Debugger.enable", () => tell(false));
+    session.once("Debugger.paused", () => answer(true));
+    session.post("Debugger.enable", () => answer(false));
   });
 }
 
 let isStaying = false;
 
 /**
- * Keeps this thread alive for good. The main thread ends a session when it gets round to it and then writes to the thread
- * that had opened it: Node aborts if that one is gone. The process can end all the same.
+ * Keeps this thread alive for good. The main thread closes a session later and then writes to the thread that opened
+ * it; Node aborts if that thread is gone. The process can still exit.
  */
-function stayForSessions(): void {
+function keepThreadAlive(): void {
   if (!isStaying) setInterval(() => {}, 2 ** 30);
   isStaying = true;
 }
 
-/** The state of a TCP socket that waits for connections, as /proc writes it. */
+/** The state of a listening TCP socket in /proc. */
 const listening = "0A";
 
-/** Does this process wait for connections, as one does that can be debugged? Where /proc can't tell, it may. */
+/** True if this process listens for connections, as one under a debugger does. Also true if /proc cannot tell. */
 export function isListening(proc = "/proc/self"): boolean {
   try {
     const tables = ["tcp", "tcp6"].map((name) => readTable(`${proc}/net/${name}`));
@@ -70,7 +70,7 @@ export function isListening(proc = "/proc/self"): boolean {
   }
 }
 
-/** The rows of a table without its head; none where the system has no such table. */
+/** The rows of a table without its header; none if the system has no such table. */
 function readTable(path: string): string[][] {
   const text = readIfThere(path);
   return text
@@ -87,7 +87,7 @@ function readIfThere(path: string): string {
   }
 }
 
-/** A file may be closed between the listing and the look at it. */
+/** A file may be closed between the listing and the read. */
 function linkAt(path: string): string {
   try {
     return readlinkSync(path);

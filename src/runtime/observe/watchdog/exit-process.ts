@@ -1,6 +1,6 @@
 /**
- * The way out of a process whose main thread is stuck. In a worker, `process.exit` ends only the worker, and
- * `process.abort` gives no exit code; libc's `_exit` ends everything at once and asks nobody.
+ * Ends a process whose main thread is stuck. In a worker, `process.exit` ends only the worker, and `process.abort`
+ * gives no exit code; libc's `_exit` ends the whole process at once.
  */
 
 import { loadNative } from "../../../units/index.js";

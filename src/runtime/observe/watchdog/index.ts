@@ -1,4 +1,4 @@
-/** watchdog: sees a run that stands still, from a second thread and from a process outside, reports it and ends it. */
+/** watchdog: detects a stalled run, from a second thread and from an outside process, reports it and ends it. */
 
 export type { OnStall } from "./messages.js";
 export type { ProcessState, ThreadState } from "./process-state.js";

@@ -1,11 +1,11 @@
-/** What the watchdog's thread and the outside process say to each other: JSON, one message a line. */
+/** The messages between the watchdog's thread and the outside process: JSON, one per line. */
 
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import type { Reading } from "./reading.js";
 import type { StallReport } from "./report.js";
 
-/** `end`: a stall ends the run. `report`: it is reported, and the run goes on. */
+/** `end`: a stall ends the run. `report`: it is only reported. */
 export type OnStall = "end" | "report";
 
 export interface WatchdogSettings {
@@ -14,7 +14,7 @@ export interface WatchdogSettings {
   readonly stallAfterMs: number;
   readonly reportDir: string;
   readonly onStall: OnStall;
-  /** The watchdog's thread, as the system numbers it; undefined where that is not known. */
+  /** The system's id of the watchdog's thread; undefined if unknown. */
   readonly threadId?: number | undefined;
 }
 
@@ -26,8 +26,8 @@ export type ToOutside =
 /** `reported`: a stall's report has been published. */
 export type FromOutside = { readonly type: "watching" | "reported" | "leave" };
 
-/** How often the watchers look: often enough to tell a stall soon after its limit. */
-export function lookEveryMs(stallAfterMs: number): number {
+/** The watchers' check interval: short enough to report a stall soon after its limit. */
+export function checkIntervalMs(stallAfterMs: number): number {
   return Math.min(stallAfterMs / 4, 250);
 }
 
@@ -35,7 +35,7 @@ export function send<Message extends ToOutside | FromOutside>(stream: Writable, 
   stream.write(`${JSON.stringify(message)}\n`);
 }
 
-/** Both ends are ours and of one version: the lines are trusted. */
+/** Both ends are the same version of Holdfast, so the lines are trusted. */
 export function receive<Message extends ToOutside | FromOutside>(
   stream: Readable,
   handle: (message: Message) => void,

@@ -1,4 +1,4 @@
-/** The thread's end of the outside process: starts it, beats, hands over reports, and knows when it is lost. */
+/** The thread's end of the outside process: starts it, sends heartbeats and reports, and notices when it is lost. */
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
@@ -11,28 +11,28 @@ import type { StallReport } from "./report.js";
 type Child = ChildProcessByStdio<Writable, Readable, null>;
 
 export interface OutsideListeners {
-  /** The run is to be ended. */
+  /** The run must end. */
   readonly leave: () => void;
-  /** A report that was handed over has been published. */
+  /** The last report has been published. */
   readonly reported: () => void;
 }
 
 export interface OutsideOptions {
-  /** How long it may take to start. */
+  /** Time limit for the start. */
   readonly startWithinMs?: number;
   readonly start?: (settings: WatchdogSettings) => Child;
-  /** Its number stands here while it starts, so that the main thread can end it with the process. */
+  /** Holds its process id while it starts, so that the main thread can kill it on exit. */
   readonly starting?: Int32Array;
 }
 
-/** In the place of that number: the main thread ends, and has ended the outside process. */
+/** Replaces that id once the main thread is exiting and has killed the outside process. */
 export const unwanted = -1;
 
-/** A process of Node takes 50 ms to start, and a hundred times that on a crowded machine. */
+/** Node takes 50 ms to start, and a hundred times that on a crowded machine. */
 const startWithinMs = 10_000;
 
 export class OutsideProcess {
-  /** It watches, or it is lost already: either way nothing more is to be waited for. */
+  /** Resolves when it watches, or is lost. */
   readonly settled: Promise<void>;
   readonly #starting: Int32Array;
   #child: Child | undefined;
@@ -71,7 +71,7 @@ export class OutsideProcess {
         child.on("exit", (code, signal) =>
           lose(`the outside process ended early (${signal ?? `code ${code}`})`),
         );
-        // A broken pipe: "exit" tells the rest.
+        // A broken pipe: the "exit" event handles it.
         child.stdin.on("error", () => {});
         receive<FromOutside>(child.stdout, ({ type }) => {
           if (type === "leave") leave();
@@ -87,12 +87,12 @@ export class OutsideProcess {
     });
   }
 
-  /** Why it can't be counted on; undefined where it can. */
+  /** Why it is not available; undefined if it is. */
   get missing(): string | undefined {
     return this.#lost ?? (this.#isWatching ? undefined : "the outside process is not up yet");
   }
 
-  /** Why it is no longer there; undefined while it is. */
+  /** Why it was lost; undefined while it runs. */
   get lost(): string | undefined {
     return this.#lost;
   }
@@ -102,7 +102,7 @@ export class OutsideProcess {
   }
 
   beat(reading: Reading): void {
-    // A process that does not read gets no more to read: beats would pile up in this one's memory.
+    // Heartbeats to a process that does not read would pile up in this one's memory.
     if (this.#child && !this.#child.stdin.writableNeedDrain)
       send(this.#child.stdin, { type: "beat", reading });
   }
@@ -111,7 +111,7 @@ export class OutsideProcess {
     if (this.#child) send(this.#child.stdin, { type: "stall", report });
   }
 
-  /** Lets it go without a word from it. One that is not up may never read the goodbye. */
+  /** Dismisses it without waiting. One that is still starting may never read the message. */
   dismiss(): void {
     if (!this.#child) return;
     send(this.#child.stdin, { type: "goodbye" });
@@ -122,10 +122,10 @@ export class OutsideProcess {
 }
 
 function startOutside(settings: WatchdogSettings): Child {
-  // NODE_OPTIONS is for the user's program: its hooks would only slow this one down, its inspector port is taken.
+  // NODE_OPTIONS is for the user's program: its hooks would slow this process down, and its inspector port is taken.
   const { NODE_OPTIONS: _, ...env } = process.env;
   const script = fileURLToPath(new URL("./outside.js", import.meta.url));
-  // Few threads: a container may allow few. Two of libuv's, so that a stuck file does not hold up stderr.
+  // Few threads, because a container may allow few. Two for libuv, so that a stuck file does not block stderr.
   return spawn(process.execPath, ["--v8-pool-size=1", script, JSON.stringify(settings)], {
     stdio: ["pipe", "pipe", "inherit"],
     env: { ...env, UV_THREADPOOL_SIZE: "2" },

@@ -1,6 +1,6 @@
 /**
- * What the system says of a process: its threads with their states and wait channels, its memory, and how hard the
- * machine is pressed for memory. Read from /proc; what a system does not have or does not show is left out.
+ * The system's view of a process: threads with states and wait channels, memory, and the machine's memory pressure.
+ * Read from /proc; what a system does not provide is left out.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -9,11 +9,11 @@ import { KiB } from "../../../units/index.js";
 export interface ThreadState {
   readonly id: number;
   readonly name: string;
-  /** One letter, as `ps` shows it: R running, S sleeping, D inside the kernel, T stopped. */
+  /** One letter, as in `ps`: R running, S sleeping, D uninterruptible, T stopped. */
   readonly state: string;
-  /** Where in the kernel it waits. */
+  /** The kernel function it waits in. */
   readonly waitChannel?: string;
-  /** The number of the system call it is inside, on this architecture. */
+  /** The number of its open system call, for this architecture. */
   readonly systemCall?: number;
 }
 
@@ -36,7 +36,7 @@ export function readProcessState(pid: number, proc = "/proc"): ProcessState {
   };
 }
 
-/** Is a process stopped, by a signal or a debugger? So says the state of its main thread; unknown counts as no. */
+/** True if a signal or a debugger has stopped the process, by the state of its main thread. Unknown counts as false. */
 export function isStopped(pid: number, proc = "/proc"): boolean {
   const [, state] = /^\d+ \(.*\) (\S)/s.exec(read(`${proc}/${pid}/stat`) ?? "") ?? [];
   return state === "T" || state === "t";
@@ -44,7 +44,7 @@ export function isStopped(pid: number, proc = "/proc"): boolean {
 
 function readThreads(tasks: string): ThreadState[] {
   return list(tasks).flatMap((entry) => {
-    // The name stands in parentheses and may itself hold spaces and parentheses.
+    // The name is in parentheses and may itself contain spaces and parentheses.
     const [, id, name, state] = /^(\d+) \((.*)\) (\S)/s.exec(read(`${tasks}/${entry}/stat`) ?? "") ?? [];
     if (id === undefined || name === undefined || state === undefined) return [];
     const channel = read(`${tasks}/${entry}/wchan`)?.trim();
@@ -68,7 +68,7 @@ function present<K extends string, T>(name: K, value: T | undefined): { readonly
   return (value === undefined ? {} : { [name]: value }) as { readonly [key in K]?: T };
 }
 
-/** A thread may end between the listing and the look at it, and a file may be closed to us: both are "not there". */
+/** A thread may end between the listing and the read, and a file may be unreadable: both count as missing. */
 function read(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");

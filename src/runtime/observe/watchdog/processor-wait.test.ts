@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../../../test/support/folders.js";
-import { ownThreadId, ProcessorWait } from "./processor-wait.js";
+import { currentThreadId, ProcessorWait } from "./processor-wait.js";
 
 test("what a thread has waited is told once, in milliseconds", () => {
   const proc = makeFolder();
@@ -24,5 +24,5 @@ test("where the system does not count it, nothing is known of it", () => {
 });
 
 test("the main thread has the number of its process", { skip: process.platform !== "linux" }, () => {
-  assert.equal(ownThreadId(), process.pid);
+  assert.equal(currentThreadId(), process.pid);
 });

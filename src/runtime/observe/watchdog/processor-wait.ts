@@ -1,12 +1,12 @@
 /**
- * How long a thread was runnable but had no processor. That time does not count as a stall. Only Linux reports it; elsewhere
- * it is 0.
+ * Measures how long a thread was runnable without a processor. That time does not count as a stall. Only Linux reports
+ * it; elsewhere it is 0.
  */
 
 import { readFileSync, readlinkSync } from "node:fs";
 
-/** The calling thread's number, as /proc knows it; undefined where there is none. */
-export function ownThreadId(): number | undefined {
+/** The calling thread's id in /proc; undefined if there is none. */
+export function currentThreadId(): number | undefined {
   try {
     const id = Number(/(\d+)$/.exec(readlinkSync("/proc/thread-self"))?.[1]);
     return Number.isSafeInteger(id) ? id : undefined;
@@ -15,7 +15,7 @@ export function ownThreadId(): number | undefined {
   }
 }
 
-/** Tells how many milliseconds a thread of a process has waited since it was last asked. */
+/** Returns the milliseconds a thread has waited since the last call. */
 export class ProcessorWait {
   readonly #path: string | undefined;
   #waitedMs: number;
@@ -32,7 +32,7 @@ export class ProcessorWait {
     return tickMs;
   }
 
-  /** The second figure is the wait, in nanoseconds; it counts when the thread has got its processor. */
+  /** The second figure is the wait in nanoseconds; it is updated when the thread gets a processor. */
   #read(): number {
     if (this.#path === undefined) return 0;
     try {

@@ -59,7 +59,7 @@ describe("publishing a stall report", () => {
 
   it("does not wait for a disk that does not answer", () => {
     const { stdout, stderr } = publishOn("{ ...files, writeFile: () => new Promise(() => {}) }");
-    assert.match(stderr, /^ {2}report +not written after 500ms: the disk does not answer$/m);
+    assert.match(stderr, /^ {2}report +not written after 500ms: the disk does not respond$/m);
     // A write is pending, which `process.exit` would wait for.
     assert.equal(stdout, "false\n");
   });

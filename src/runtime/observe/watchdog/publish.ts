@@ -1,6 +1,6 @@
 /**
- * Makes a stall report known: the JSON file first, then the text on stderr. Whatever goes wrong with either is told
- * by the other. Each has a deadline, so that neither a full disk nor one that hangs can hold up the end of the run.
+ * Publishes a stall report: the JSON file first, then the text on stderr. Each reports a failure of the other. Both
+ * have a deadline, so that a full or hung disk cannot delay the end of the run.
  */
 
 import { write } from "node:fs";
@@ -13,10 +13,10 @@ import { stallReportText } from "./report-text.js";
 const stderr = 2;
 const patienceMs = 500;
 
-/** The calls that a report's file needs; a test may give others. */
+/** The file calls of a report; a test may replace them. */
 export type ReportFiles = Pick<typeof files, "mkdir" | "writeFile" | "rename" | "rm">;
 
-/** Returns whether all of it got out; if not, a write may still be pending, and `process.exit` would wait for it. */
+/** Returns whether everything was written. If not, a write may be pending, and `process.exit` would wait for it. */
 export async function publish(
   report: StallReport,
   folder: string,
@@ -25,16 +25,19 @@ export async function publish(
   const written = writeReport(folder, report, disk).catch(
     (error) => `could not be written: ${error instanceof Error ? error.message : String(error)}`,
   );
-  const late = `not written after ${formatDuration(patienceMs)}: the disk does not answer`;
+  const late = `not written after ${formatDuration(patienceMs)}: the disk does not respond`;
   const where = await within(written, late);
   const isPrinted = await printWithin(stallReportText(report, where), patienceMs);
   return isPrinted && where !== late;
 }
 
-/** The names that reports have. */
+/** Matches the file names of reports. */
 export const stallReportName = /^holdfast-stall-\d+-[\dTZ.]+\.json$/;
 
-/** Writes aside and renames, so that a reader never meets half a file; what can't be written leaves none. Returns the path. */
+/**
+ * Writes a temporary file and renames it, so that a reader never sees a partial file. On failure no file is left.
+ * Returns the path.
+ */
 export async function writeReport(
   folder: string,
   report: StallReport,
@@ -42,38 +45,38 @@ export async function writeReport(
 ): Promise<string> {
   const time = report.time.replaceAll(/[-:]/g, "");
   const path = join(resolve(folder), `holdfast-stall-${report.pid}-${time}.json`);
-  const aside = `${path}.part`;
+  const temporaryPath = `${path}.part`;
   await disk.mkdir(resolve(folder), { recursive: true });
   try {
-    await disk.writeFile(aside, `${JSON.stringify(report, null, 2)}\n`);
-    await disk.rename(aside, path);
+    await disk.writeFile(temporaryPath, `${JSON.stringify(report, null, 2)}\n`);
+    await disk.rename(temporaryPath, path);
   } catch (error) {
-    await disk.rm(aside, { force: true }).catch(() => {});
+    await disk.rm(temporaryPath, { force: true }).catch(() => {});
     throw error;
   }
   return path;
 }
 
 function within<Result>(work: Promise<Result>, late: Result): Promise<Result> {
-  return new Promise((done) => {
-    const timer = setTimeout(() => done(late), patienceMs);
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(late), patienceMs);
     void work.then((result) => {
       clearTimeout(timer);
-      done(result);
+      resolve(result);
     });
   });
 }
 
 /**
- * Prints on stderr from any thread: a worker's console needs the main thread, which may be the one that is stuck.
- * Nor may this wait for ever: a run can stall because nobody reads its stderr.
+ * Prints on stderr from any thread: a worker's console needs the main thread, which may be stuck. Never waits for ever:
+ * a run can stall because nobody reads its stderr.
  */
 export function printWithin(text: string, limitMs: number, fd = stderr): Promise<boolean> {
-  return new Promise((done) => {
-    const timer = setTimeout(() => done(false), limitMs);
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(false), limitMs);
     const finish = (isPrinted: boolean) => {
       clearTimeout(timer);
-      done(isPrinted);
+      resolve(isPrinted);
     };
     const attempt = (rest: Buffer) =>
       write(fd, rest, (error, written) => {

@@ -1,6 +1,6 @@
 /**
- * A reading: what the shared memories say at one moment, as plain JSON. It goes out with every beat, so that the
- * outside process can still tell what the run was at when nobody inside answers any more.
+ * A snapshot of the shared memories as plain JSON. It is sent with every heartbeat, so that the outside process can
+ * report the run's activity when the process no longer answers.
  */
 
 import type { DriverCall } from "../../../driver/index.js";
@@ -10,12 +10,12 @@ import type { RecordedEvent, Recorder } from "../recorder.js";
 import type { ArenaFigure, BudgetLabel, PhaseName, SharedStatus } from "../shared-status.js";
 import type { Activity } from "./stall.js";
 
-const eventsKept = 32;
+const maxEvents = 32;
 
 export interface OpenPhase {
   readonly title: string;
   readonly phase: PhaseName;
-  /** The step's number, 0 where the phase has none. */
+  /** The step's number; 0 if the phase has none. */
   readonly number: number;
   readonly openMs: number;
 }
@@ -27,12 +27,12 @@ export interface OpenCall {
 
 export interface Reading {
   readonly step: number;
-  /** The op at work, null where none is. */
+  /** The current op; null if there is none. */
   readonly op: string | null;
-  /** The phases that have not ended, outermost first. */
+  /** The open phases, outermost first. */
   readonly phases: readonly OpenPhase[];
   readonly call: OpenCall | null;
-  /** How long nothing has moved. */
+  /** Time without progress. */
   readonly stillMs: number;
   readonly budget: { readonly limit: number; readonly used: Readonly<Record<BudgetLabel, number>> };
   readonly arena: Readonly<Record<ArenaFigure, number>>;
@@ -40,7 +40,7 @@ export interface Reading {
   readonly events: readonly RecordedEvent[];
 }
 
-/** What the engine shares with its watchers. */
+/** The memories that the engine shares with its watchers. */
 export interface Shared {
   readonly sharedStatus: SharedStatus;
   readonly labels: LabelTable;
@@ -62,6 +62,6 @@ export function takeReading({ sharedStatus, labels, recorder }: Shared, activity
     stillMs,
     budget: { limit: sharedStatus.budgetLimit, used: sharedStatus.readBudget() },
     arena: sharedStatus.readArena(),
-    events: recorder.recent(eventsKept),
+    events: recorder.recent(maxEvents),
   };
 }

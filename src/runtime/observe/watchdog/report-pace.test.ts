@@ -21,6 +21,6 @@ test("stalls that were left out are counted until they are asked for", () => {
     [0, 100, 150, 250].map((nowMs) => pace.allows(nowMs)),
     [true, true, false, false],
   );
-  assert.equal(pace.takeLeftOut(), 2);
-  assert.equal(pace.takeLeftOut(), 0);
+  assert.equal(pace.takeOmitted(), 2);
+  assert.equal(pace.takeOmitted(), 0);
 });

@@ -1,6 +1,6 @@
 /**
- * How often stalls are reported if the process keeps running: the first two at once, then at doubling intervals up to an
- * hour. Otherwise a program whose every step takes longer than the limit would fill its terminal and its disk.
+ * Limits how often stalls are reported if the process keeps running: the first two at once, then at doubling intervals
+ * up to an hour. Otherwise a program whose every step exceeds the limit would fill its terminal and its disk.
  */
 
 const maxIntervalMs = 3_600_000;
@@ -10,12 +10,12 @@ export class ReportPace {
   #nextMs = Number.NEGATIVE_INFINITY;
   #leftOut = 0;
 
-  /** `firstMs`: the shortest time from a report to the next. */
+  /** `firstMs`: the minimum time between two reports. */
   constructor(firstMs: number) {
     this.#intervalMs = firstMs;
   }
 
-  /** May a stall be reported now? Counts those that may not. */
+  /** True if a stall may be reported now. Counts those that may not. */
   allows(nowMs: number): boolean {
     if (nowMs < this.#nextMs) {
       this.#leftOut++;
@@ -26,8 +26,8 @@ export class ReportPace {
     return true;
   }
 
-  /** How many stalls were left out since the last report; asking sets it back to 0. */
-  takeLeftOut(): number {
+  /** The number of stalls omitted since the last report; resets the count. */
+  takeOmitted(): number {
     const count = this.#leftOut;
     this.#leftOut = 0;
     return count;

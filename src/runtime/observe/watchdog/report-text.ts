@@ -1,14 +1,14 @@
-/** What a person reads of a stall report on stderr: the sentence, the figures, the way out. */
+/** The text of a stall report on stderr: the summary, the figures, and what to do. */
 
 import { exitCodes } from "../../../errors/index.js";
 import { fileWorks, formatBytes, formatDuration } from "../../../units/index.js";
 import type { ThreadState } from "./process-state.js";
 import type { Ending, StallReport } from "./report.js";
 
-const eventsShown = 8;
+const maxEvents = 8;
 
-/** The arena's figures that are bytes and tell most; the rest stands in the file. */
-const arenaShown = ["capacity", "committed", "offset", "highWater", "live", "pinned"] as const;
+/** The arena's most useful byte figures; the file has all. */
+const shownArenaFigures = ["capacity", "committed", "offset", "highWater", "live", "pinned"] as const;
 
 const stateWords: Readonly<Record<string, string>> = {
   R: "running",
@@ -20,12 +20,13 @@ const stateWords: Readonly<Record<string, string>> = {
 };
 
 const endings: Readonly<Record<Ending, string>> = {
-  exit: `the run is ended now, with exit code ${exitCodes.stalled.code}`,
-  kill: "the run is ended now, by SIGKILL",
+  exit: `the run ends now, with exit code ${exitCodes.stalled.code}`,
+  kill: "the run ends now, by SIGKILL",
   none: "the process keeps running; to end it on a stall, start it with HOLDFAST_ON_STALL=end",
 };
 
-const programGoesOn = "the process keeps running: the watchdog never ends it for the program's own code";
+const programGoesOn =
+  "the process keeps running: the watchdog never ends it because of the program's own code";
 
 /** `where` is the path of the JSON file, or why there is none. */
 export function stallReportText(report: StallReport, where: string): string {
@@ -45,8 +46,8 @@ export function stallReportText(report: StallReport, where: string): string {
     ["report", where],
     ["ending", what.kind === "program" ? programGoesOn : endings[report.ending]],
     [
-      "way out",
-      `if it is slow but not stuck, start it with a larger HOLDFAST_STALL_AFTER (now ${formatDuration(what.limitMs)})`,
+      "to change",
+      `if the run is slow but not stuck, start it with a larger HOLDFAST_STALL_AFTER (now ${formatDuration(what.limitMs)})`,
     ],
   ];
   const body = rows.filter(([, text]) => text !== "").map(([name, text]) => `  ${name.padEnd(14)}${text}`);
@@ -59,10 +60,10 @@ function stallSentence({ what, pid }: StallReport): string {
   const limit = `${formatDuration(what.elapsedMs)} (limit ${formatDuration(what.limitMs)})`;
   if (what.kind === "silence") {
     const call = what.call === null ? "" : `, driver call ${what.call}`;
-    return `process ${pid} has not been heard for ${limit}; last heard in ${phase ?? "no phase"}${call}${op}`;
+    return `process ${pid} has sent no heartbeat for ${limit}; the last one was in ${phase ?? "no phase"}${call}${op}`;
   }
   if (what.kind === "program") return `the program's own code has blocked the event loop for ${limit}${op}`;
-  if (what.call === null) return `${phase}${op} has not moved for ${limit}`;
+  if (what.call === null) return `${phase}${op} has made no progress for ${limit}`;
   return `${phase === undefined ? "" : `${phase}, `}driver call ${what.call}${op} has not returned for ${limit}`;
 }
 
@@ -76,7 +77,7 @@ function budgetText({ budget }: StallReport): string {
 
 function arenaText({ arena }: StallReport): string {
   if (arena === null || arena.capacity === 0) return "";
-  const sizes = arenaShown.map((figure) => `${figure} ${formatBytes(arena[figure])}`);
+  const sizes = shownArenaFigures.map((figure) => `${figure} ${formatBytes(arena[figure])}`);
   return `${sizes.join(", ")}, ${arena.pins} pins, generation ${arena.generation}`;
 }
 
@@ -89,12 +90,12 @@ function memoryText({ process: { residentBytes, availableBytes, memoryPressure }
   return texts.filter((text) => text !== "").join(", ");
 }
 
-/** Of `some avg10=0.12 avg60=…` the first two: some or all tasks, and their share of the last ten seconds. */
+/** The first two fields of `some avg10=0.12 avg60=…`: some or all tasks, and their share of the last ten seconds. */
 function lastTenSeconds(line: string): string {
   return line.replace(/^(\w+) avg10=(\S+).*/, "$1 $2%");
 }
 
-/** Threads that wait alike stand in one row: a process has dozens. */
+/** Threads with the same state share a row: a process has dozens. */
 function threadRows({ process: { threads }, pid }: StallReport): [string, string][] {
   const groups = new Map<string, ThreadState[]>();
   for (const thread of threads) {
@@ -112,7 +113,7 @@ function threadRows({ process: { threads }, pid }: StallReport): [string, string
 
 function eventRows({ events }: StallReport): [string, string][] {
   const lastMs = events.at(-1)?.atMs ?? 0;
-  return events.slice(-eventsShown).map(({ atMs, kind, label, step, size }) => {
+  return events.slice(-maxEvents).map(({ atMs, kind, label, step, size }) => {
     const before = atMs === lastMs ? "last" : `${formatDuration(lastMs - atMs)} before`;
     return ["event", `${before}: step ${step}, ${kind} ${label}${size > 0 ? ` ${formatBytes(size)}` : ""}`];
   });
@@ -120,15 +121,14 @@ function eventRows({ events }: StallReport): [string, string][] {
 
 function advice({ what, process: { threads } }: StallReport): string {
   if (fileWorks.some((work) => work === what.phase))
-    return "the disk: a file's read, write or fsync has not returned; see dmesg, df and mount";
+    return "the disk: a read, write or fsync of a file has not returned; see dmesg, df and mount";
   if (what.kind === "program")
-    return "the program's own code between two steps, such as its data or its callbacks: a loop, or a call that blocks";
+    return "the program's own code between two steps, such as its data loading or its callbacks: a loop, or a call that blocks";
   if (threads.some(({ state }) => state === "D")) {
     return "the thread in state D: it waits inside a kernel driver; see dmesg, and nvidia-smi for the GPU";
   }
   if (what.kind === "silence")
     return "the thread states: T is stopped by a signal, D waits inside the kernel";
-  if (what.call === null)
-    return "the code of that phase: no driver call is open, so a loop or a wait of the host";
+  if (what.call === null) return "the code of that phase: no driver call is open, so the host loops or waits";
   return "that call and the work before it on its stream; nvidia-smi shows whether the GPU is busy";
 }

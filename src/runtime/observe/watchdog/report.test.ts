@@ -94,14 +94,14 @@ describe("a stall report", () => {
   it("opens its text with the phase where no call is open", () => {
     assert.equal(
       firstLine(report("in no call")),
-      "holdfast: stalled: step 12 (last op matmul) has not moved for 30.2s (limit 30s)",
+      "holdfast: stalled: step 12 (last op matmul) has made no progress for 30.2s (limit 30s)",
     );
   });
 
   it("says of a silent process where it was last heard", () => {
     assert.equal(
       firstLine(report("in no call", { kind: "silence" })),
-      "holdfast: stalled: process 9 has not been heard for 30.2s (limit 30s); last heard in step 12 (last op matmul)",
+      "holdfast: stalled: process 9 has sent no heartbeat for 30.2s (limit 30s); the last one was in step 12 (last op matmul)",
     );
     assert.match(
       firstLine(report("in no call", { kind: "silence", reading: undefined })) ?? "",

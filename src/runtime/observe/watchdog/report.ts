@@ -1,4 +1,4 @@
-/** The stall report: everything known about a run that stands still, as one plain JSON record. */
+/** The stall report: all information about a stalled run, as one plain JSON record. */
 
 import type { DriverCall } from "../../../driver/index.js";
 import type { PhaseName } from "../shared-status.js";
@@ -6,12 +6,12 @@ import type { ProcessState } from "./process-state.js";
 import type { OpenPhase, Reading } from "./reading.js";
 
 /**
- * `stall`: the thread saw nothing move. `program`: nothing of Holdfast is open, and the program's event loop does not turn.
- * `silence`: the thread itself was not heard; the figures are its last.
+ * `stall`: the thread saw no progress. `program`: no engine work is open, and the program's event loop does not turn.
+ * `silence`: the thread sent no heartbeat; the figures are its last.
  */
 export type StallKind = "stall" | "program" | "silence";
 
-/** How the run ends: by the exit code `stalled`, by SIGKILL, or not at all. */
+/** How the run ends: with the exit code `stalled`, by SIGKILL, or not at all. */
 export type Ending = "exit" | "kill" | "none";
 
 export interface StallReport {
@@ -21,9 +21,9 @@ export interface StallReport {
   readonly noticedBy: "thread" | "outside process";
   readonly what: {
     readonly kind: StallKind;
-    /** The innermost phase that has not ended. */
+    /** The innermost open phase. */
     readonly phase: PhaseName | null;
-    /** The step's number, 0 where the phase has none. */
+    /** The step's number; 0 if the phase has none. */
     readonly number: number;
     readonly phases: readonly OpenPhase[];
     readonly call: DriverCall | null;
@@ -33,7 +33,7 @@ export interface StallReport {
     readonly limitMs: number;
   };
   readonly ending: Ending;
-  /** What did not go as it should while watching. */
+  /** Problems while watching. */
   readonly notes: readonly string[];
   readonly budget: Reading["budget"] | null;
   readonly arena: Reading["arena"] | null;
@@ -42,43 +42,43 @@ export interface StallReport {
   readonly versions: { readonly node: string; readonly platform: string; readonly arch: string };
 }
 
-export function stallReport(found: {
+export function stallReport(findings: {
   readonly kind: StallKind;
   readonly pid: number;
   readonly noticedBy: StallReport["noticedBy"];
   readonly elapsedMs: number;
   readonly limitMs: number;
-  /** Undefined where the thread was never heard. */
+  /** Undefined if the thread never sent a heartbeat. */
   readonly reading: Reading | undefined;
   readonly process: ProcessState;
   readonly ending: Ending;
   readonly notes: readonly string[];
   readonly time: Date;
 }): StallReport {
-  const { reading } = found;
+  const { reading } = findings;
   const innermost = reading?.phases.at(-1);
   return {
     format: "holdfast stall report 1",
-    time: found.time.toISOString(),
-    pid: found.pid,
-    noticedBy: found.noticedBy,
+    time: findings.time.toISOString(),
+    pid: findings.pid,
+    noticedBy: findings.noticedBy,
     what: {
-      kind: found.kind,
+      kind: findings.kind,
       phase: innermost?.phase ?? null,
       number: innermost?.number ?? 0,
       phases: reading?.phases ?? [],
       call: reading?.call?.call ?? null,
       op: reading?.op ?? null,
       step: reading?.step ?? 0,
-      elapsedMs: found.elapsedMs,
-      limitMs: found.limitMs,
+      elapsedMs: findings.elapsedMs,
+      limitMs: findings.limitMs,
     },
-    ending: found.ending,
-    notes: found.notes,
+    ending: findings.ending,
+    notes: findings.notes,
     budget: reading?.budget ?? null,
     arena: reading?.arena ?? null,
     events: reading?.events ?? [],
-    process: found.process,
+    process: findings.process,
     versions: { node: process.version, platform: process.platform, arch: process.arch },
   };
 }

@@ -1,13 +1,13 @@
 /**
- * Ends the watched run, once: orders its thread to leave with the exit code, and kills the process if it is still
- * there a second later. A second order changes nothing.
+ * Ends the watched run once: tells its thread to exit with the exit code, and kills the process if it still exists a
+ * second later. A second order changes nothing.
  */
 
 export interface WatchedRun {
   orderToLeave(): void;
   kill(): void;
   isAlive(): boolean;
-  /** Even SIGKILL has not ended it: a thread of it is held inside the kernel. */
+  /** SIGKILL had no effect: a thread is blocked in the kernel. */
   giveUp(): void;
 }
 
@@ -24,9 +24,9 @@ export class RunEnding {
     this.#after = after;
   }
 
-  begin(way: "exit" | "kill"): void {
+  begin(method: "exit" | "kill"): void {
     if (this.#state !== "running") return;
-    if (way === "kill") {
+    if (method === "kill") {
       this.#kill();
       return;
     }

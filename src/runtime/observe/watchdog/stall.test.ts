@@ -214,7 +214,7 @@ describe("the stall detector", () => {
     assert.equal(stalls.length, 1);
   });
 
-  it("does not take the time of a long call that has returned for emulatorg still", () => {
+  it("does not take the time of a long call that has returned for inactivity", () => {
     const { phases, pass, enterCall, exitCall } = engine();
     phases.run("step", () => {
       enterCall("synchronize");

@@ -1,7 +1,7 @@
 /**
- * The watchdog's thread. It reads the shared memories and beats; it never calls the driver and needs nothing from
- * the main thread, which may be stuck for ever. On a stall it hands its report to the outside process, and where
- * that one is lost, it reports and ends the run itself. A worker's script: see `watchdog.ts` for who starts it.
+ * The watchdog's thread. It reads the shared memories and sends heartbeats. It never calls the driver and needs nothing
+ * from the main thread, which may be stuck. On a stall it passes its report to the outside process; if that is lost, it
+ * reports and ends the run itself. A worker script, started by `watchdog.ts`.
  */
 
 import { setTimeout as passed } from "node:timers/promises";
@@ -20,10 +20,10 @@ import { Recorder } from "../recorder.js";
 import { SharedStatus } from "../shared-status.js";
 import { isPausedByDebugger } from "./debugger-pause.js";
 import { loadExit } from "./exit-process.js";
-import { lookEveryMs, type WatchdogSettings } from "./messages.js";
+import { checkIntervalMs, type WatchdogSettings } from "./messages.js";
 import { OutsideProcess } from "./outside-process.js";
 import { isStopped, readProcessState } from "./process-state.js";
-import { ownThreadId, ProcessorWait } from "./processor-wait.js";
+import { currentThreadId, ProcessorWait } from "./processor-wait.js";
 import { printWithin, publish } from "./publish.js";
 import { type Shared, takeReading } from "./reading.js";
 import { type Ending, type StallReport, stallReport } from "./report.js";
@@ -36,20 +36,20 @@ export interface ThreadData extends WatchdogSettings {
   readonly recorder: SharedArrayBuffer;
   /** The main thread's heartbeat. */
   readonly heartbeat: SharedArrayBuffer;
-  /** The thread that is watched, as the system numbers it; undefined where that is not known. */
+  /** The system's id of the watched thread; undefined if unknown. */
   readonly mainThreadId: number | undefined;
-  /** The number of the outside process while it starts. */
+  /** The process id of the outside process while it starts. */
   readonly startingOutside: Int32Array;
 }
 
-/** How long the outside process may take over a report before this thread acts alone. */
+/** Time limit for the outside process to handle a report before this thread acts alone. */
 const outsidePatienceMs = 2000;
-/** How long the way out of the process may take to load. */
+/** Time limit for loading `_exit`. */
 const loadWithinMs = 5000;
 
 const settings = workerData as ThreadData;
 const { pid, stallAfterMs, reportDir, onStall } = settings;
-const lookMs = lookEveryMs(stallAfterMs);
+const lookMs = checkIntervalMs(stallAfterMs);
 const shared = attach(settings);
 const wait = new ProcessorWait(pid, settings.mainThreadId);
 const detector = new StallDetector(shared.sharedStatus, stallAfterMs, systemClock, {
@@ -60,15 +60,15 @@ const detector = new StallDetector(shared.sharedStatus, stallAfterMs, systemCloc
 });
 const pace = new ReportPace(stallAfterMs);
 
-/** The report that the outside process has been handed and has not published yet. */
-let handedOver: StallReport | undefined;
+/** The report that the outside process has received but not yet published. */
+let pendingReport: StallReport | undefined;
 
 const outside = new OutsideProcess(
-  { pid, stallAfterMs, reportDir, onStall, threadId: ownThreadId() },
-  { leave, reported: () => (handedOver = undefined) },
+  { pid, stallAfterMs, reportDir, onStall, threadId: currentThreadId() },
+  { leave, reported: () => (pendingReport = undefined) },
   { starting: settings.startingOutside },
 );
-// Up front: at the moment of a stall, the file system may be what is stuck. It may be stuck now.
+// Loaded up front: at the moment of a stall the file system may be stuck. It may be stuck now.
 const { exit, notes } = await Promise.race([
   loadExit().then(
     (exit) => ({ exit, notes: [] }),
@@ -81,7 +81,7 @@ function withoutExit(reason: string): {
   readonly exit?: (code: number) => void;
   readonly notes: readonly string[];
 } {
-  return { notes: [`libc's _exit can't be loaded (${reason}): on a stall the run is killed with SIGKILL`] };
+  return { notes: [`libc's _exit cannot be loaded (${reason}): a stalled run is killed with SIGKILL`] };
 }
 
 function attach(data: ThreadData): Shared {
@@ -97,40 +97,41 @@ function look(): void {
   const stall = detector.examine();
   const { activity } = detector;
   if (activity) outside.beat(takeReading(shared, activity));
-  if (stall) void diagnoseOom(stall);
+  if (stall) void confirmStall(stall);
 }
 
-/** A process held by a debugger or a signal is not stalled. Nor is a run that has moved while that was checked. */
-async function diagnoseOom(stall: Stall): Promise<void> {
+/** A process paused by a debugger or a signal is not stalled. Nor is a run that has moved meanwhile. */
+async function confirmStall(stall: Stall): Promise<void> {
   if (isStopped(pid) || (await isPausedByDebugger())) detector.restart();
-  else if (detector.isRowInvariant && (endingOf(stall) !== "none" || pace.allows(systemClock.nowMs())))
-    tell(stall);
+  else if (detector.isStill && (selectEnding(stall) !== "none" || pace.allows(systemClock.nowMs())))
+    reportStall(stall);
 }
 
-/** Outside of the engine's own work, a long computation of the program looks like a hang: it is reported and goes on. */
-function endingOf(stall: Stall): Ending {
+/** Outside engine work, a long computation of the program looks like a hang: it is reported but not ended. */
+function selectEnding(stall: Stall): Ending {
   if (onStall === "report" || isOutside(stall)) return "none";
   return exit ? "exit" : "kill";
 }
 
-function tell(stall: Stall): void {
+function reportStall(stall: Stall): void {
   const report = describe(stall);
   const { missing } = outside;
   if (missing !== undefined) return void concludeAlone(report, missing);
-  handedOver = report;
+  pendingReport = report;
   outside.report(report);
   const late = `the outside process did not act on the report within ${outsidePatienceMs} ms`;
   setTimeout(() => {
-    if (report.ending !== "none" || handedOver === report) void concludeAlone(report, outside.lost ?? late);
+    if (report.ending !== "none" || pendingReport === report)
+      void concludeAlone(report, outside.lost ?? late);
   }, outsidePatienceMs);
 }
 
 function describe(stall: Stall): StallReport {
-  const leftOut = pace.takeLeftOut();
+  const omitted = pace.takeOmitted();
   const unreported =
-    leftOut === 1
+    omitted === 1
       ? "1 more stall since the last report was not reported"
-      : `${leftOut} more stalls since the last report were not reported`;
+      : `${omitted} more stalls since the last report were not reported`;
   return stallReport({
     kind: isOutside(stall) ? "program" : "stall",
     pid,
@@ -139,8 +140,8 @@ function describe(stall: Stall): StallReport {
     limitMs: stall.limitMs,
     reading: takeReading(shared, stall),
     process: readProcessState(pid),
-    ending: endingOf(stall),
-    notes: leftOut === 0 ? notes : [...notes, unreported],
+    ending: selectEnding(stall),
+    notes: omitted === 0 ? notes : [...notes, unreported],
     time: new Date(),
   });
 }
@@ -164,9 +165,9 @@ parentPort?.once("message", () => {
 });
 await outside.settled;
 if (outside.lost !== undefined && !isClosed && !outside.isUnwanted) {
-  const text = `holdfast: The watchdog's outside process is missing (${outside.lost}). The run continues; only a thread inside the process watches it. ${threadAdvice}.\n`;
+  const text = `holdfast: The watchdog's outside process is missing (${outside.lost}). The run continues, watched only by a thread inside the process. ${threadAdvice}.\n`;
   await printWithin(text, outsidePatienceMs);
 }
-// At once: a process that is stopped before the first tick has left the outside process something to tell.
+// Check at once: if the process is stopped before the first tick, the outside process has a snapshot.
 look();
 parentPort?.postMessage("ready");

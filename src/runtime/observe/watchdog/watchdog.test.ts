@@ -41,7 +41,7 @@ describe("the watchdog", () => {
     assert.equal(ending, "exit");
     assert.match(
       stderr,
-      /^holdfast: stalled: step 3 \(last op matmul\) has not moved for \d+ms \(limit 400ms\)\n/,
+      /^holdfast: stalled: step 3 \(last op matmul\) has made no progress for \d+ms \(limit 400ms\)\n/,
     );
     if (!needsProc) assert.ok(state.threads.some(({ id, name }) => id === run.child.pid && name.length > 0));
     // Time in which the loop waited for a processor does not count.
@@ -63,7 +63,7 @@ describe("the watchdog", () => {
     rmSync(join(reportDir, readdirSync(reportDir).find((name) => name.endsWith(".part"))!));
     assert.equal(code, exitCodes.stalled.code);
     assert.equal(onlyReport().what.phase, "disk-write");
-    assert.match(stderr, /^holdfast: stalled: disk-write has not moved for .*look at +the disk: /s);
+    assert.match(stderr, /^holdfast: stalled: disk-write has made no progress for .*look at +the disk: /s);
   });
 
   it("reports a program that is busy between two phases, and never ends it", async () => {
@@ -131,7 +131,7 @@ describe("the watchdog", () => {
     const { what, noticedBy } = onlyReport();
     assert.equal(what.kind, "silence");
     assert.equal(noticedBy, "outside process");
-    assert.match(stderr, /has not been heard for/);
+    assert.match(stderr, /has sent no heartbeat for/);
   });
 
   it("says that the outside process is lost, and ends the run all the same", {
@@ -152,7 +152,7 @@ describe("the watchdog", () => {
       stdio: ["pipe", "ignore", "pipe"],
     });
     outside.stdin.end();
-    for await (const chunk of outside.stderr) if (String(chunk).includes("has not been heard")) break;
+    for await (const chunk of outside.stderr) if (String(chunk).includes("has sent no heartbeat")) break;
     outside.kill("SIGKILL");
     assert.equal(onlyReport().what.phase, null);
   });

@@ -1,4 +1,4 @@
-/** Starts the watchdog: a thread that reads the board, and a process outside that watches the thread. */
+/** Starts the watchdog: a thread that reads the shared status, and an outside process that watches the thread. */
 
 import { HoldfastError } from "../../../errors/index.js";
 import {
@@ -10,31 +10,31 @@ import {
 } from "../../../units/index.js";
 import type { OnStall } from "./messages.js";
 import { unwanted } from "./outside-process.js";
-import { ownThreadId } from "./processor-wait.js";
+import { currentThreadId } from "./processor-wait.js";
 import type { Shared } from "./reading.js";
 import type { ThreadData } from "./thread.js";
 
 export interface WatchdogOptions extends Shared {
-  /** A phase or driver call that does not move for this long is a stall. */
+  /** A phase or driver call without progress for this long is a stall. */
   readonly stallAfterMs: number;
-  /** Where stall reports go; made when the first one is written. */
+  /** Folder for stall reports; created when the first one is written. */
   readonly reportDir: string;
-  /** `end` ends the run with the exit code `stalled`; `report` lets it go on. */
+  /** `end` ends the run with the exit code `stalled`; `report` lets it continue. */
   readonly onStall: OnStall;
 }
 
 export interface Watchdog {
-  /** Thread and outside process are up. Nobody has to wait for it; while somebody does, the process stays alive. */
+  /** Resolves when thread and outside process run. Waiting is optional, and keeps the process alive. */
   readonly ready: Promise<void>;
-  /** Lets thread and outside process go, at once and without a report. Closing twice is harmless. */
+  /** Dismisses thread and outside process at once, without a report. Idempotent. */
   close(): void;
 }
 
-/** More than the thread itself gives its own steps. */
+/** More than the thread's own limits together. */
 const readyWithinMs = 20_000;
-/** How long the main thread may take to hear of a thread that is up. */
-const hearWithinMs = 1000;
-/** How often the event loop tells that it turns, at the least. */
+/** Time limit for the main thread to receive the thread's message. */
+const messageWithinMs = 1000;
+/** Maximum interval between heartbeats of the event loop. */
 const maxTurnMs = 1000;
 
 export function startWatchdog(options: WatchdogOptions): Watchdog {
@@ -47,7 +47,7 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     recorder: recorder.memory,
     heartbeat: heartbeatMemory(),
     startingOutside,
-    mainThreadId: ownThreadId(),
+    mainThreadId: currentThreadId(),
     pid: process.pid,
     stallAfterMs,
     reportDir,
@@ -56,7 +56,7 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
   const worker = startThread(new URL("./thread.js", import.meta.url), workerData);
   if (worker instanceof Error) {
     warn(
-      `The watchdog's thread can't be started (${worker.message}). The run continues, but stalls are not reported. ${threadAdvice}.`,
+      `The watchdog's thread could not start (${worker.message}). The run continues, but stalls are not reported. ${threadAdvice}.`,
     );
     return { ready: Promise.resolve(), close: () => {} };
   }
@@ -72,9 +72,9 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
       );
       resolve();
     };
-    // A main thread that was busy meanwhile runs its timers first, and hears of the thread after them.
+    // A main thread that was busy runs its timers first, and receives the message after them.
     const askOnce = (): void => {
-      timer = setTimeout(giveUp, hearWithinMs).unref();
+      timer = setTimeout(giveUp, messageWithinMs).unref();
     };
     let timer = setTimeout(askOnce, readyWithinMs).unref();
     const settle = (): void => {
@@ -88,11 +88,11 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     });
     worker.once("error", (error) => {
       const failure = threadFailed(error);
-      // Told here too: most runs don't wait for `ready`, and the thread may fail long after it.
+      // Also warn here: most runs do not wait for `ready`, and the thread may fail long after it.
       warn(failure.message);
       reject(failure);
     });
-    // Again: a listener for messages keeps the process alive.
+    // Again: a message listener keeps the process alive.
     worker.unref();
   }).finally(() => {
     isSettled = true;
@@ -112,11 +112,11 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
   };
 }
 
-/** The numbers of outside processes that are not up yet, each in a cell that its thread writes; 0 for none. */
+/** Process ids of outside processes that are still starting, each in a cell that its thread writes; 0 for none. */
 const startingProcesses = new Set<Int32Array>();
 let isListening = false;
 
-/** An outside process that hangs while it starts does not see this one end: it would keep stderr open for ever. */
+/** An outside process that hangs while starting does not notice the end of this process and would keep stderr open. */
 function endWithProcess(starting: Int32Array): void {
   if (!isListening) process.on("exit", endStarting);
   isListening = true;
@@ -129,7 +129,7 @@ function endStarting(): void {
     try {
       if (pid > 0) process.kill(pid, "SIGKILL");
     } catch {
-      // It has ended by itself.
+      // It has already exited.
     }
   }
 }
@@ -141,7 +141,7 @@ function warn(message: string): void {
 function badLimit(stallAfterMs: number): HoldfastError {
   return new HoldfastError(
     "BAD_SETTING",
-    `The stall limit must be a positive number of milliseconds; this one is ${stallAfterMs}. ` +
+    `The stall limit must be a positive number of milliseconds, not ${stallAfterMs}. ` +
       "Set HOLDFAST_STALL_AFTER to a duration such as 30s.",
     { numbers: { stallAfterMs } },
   );
@@ -150,8 +150,8 @@ function badLimit(stallAfterMs: number): HoldfastError {
 function threadFailed(cause: Error): HoldfastError {
   return new HoldfastError(
     "UNSUPPORTED",
-    `The watchdog's thread has failed: ${cause.message}. Stalls of this run can't be named any more; ` +
-      "its outside process, where it is up, takes the silence for a stall. Please report this.",
+    `The watchdog's thread has failed: ${cause.message}. Stalls of this run can no longer be explained; ` +
+      "its outside process, if it runs, treats the silence as a stall. Please report this.",
     { cause },
   );
 }

@@ -1,7 +1,6 @@
 /**
- * Time as a watcher has itself seen it pass: the sum of its own ticks, each counted only up to a limit. A process that is
- * stopped, a machine that sleeps and a clock that jumps add one such tick, however long they last: the watcher was not
- * there to see anything stand still.
+ * Time as a watcher has observed it: the sum of its ticks, each counted up to a limit. A stopped process, a sleeping
+ * machine or a clock that jumps adds at most one such tick.
  */
 
 import type { Clock } from "../../../units/index.js";
@@ -17,7 +16,7 @@ export class WatchedTime {
     this.#lookedMs = clock.nowMs();
   }
 
-  /** The time since the last call that counts. */
+  /** The time to count since the last call. */
   tick(): number {
     const nowMs = this.#clock.nowMs();
     const elapsedMs = Math.min(Math.max(0, nowMs - this.#lookedMs), this.#maxTickMs);
