@@ -1,6 +1,6 @@
 /**
- * The training that is tried: CrossAsset with dropout, clipped gradients, AdamW and a learning rate that changes each
- * step. What changes from step to step is read from memory, so that a step can be replayed.
+ * The training under test: CrossAsset with dropout, gradient clipping, AdamW and a learning rate that changes at each step. The
+ * changing inputs are in device memory, so that a step can be replayed.
  */
 
 import type { CrossAsset } from "../../crossasset/index.js";
@@ -10,7 +10,7 @@ import type { Storage } from "../../runtime/index.js";
 import type { Device, Tensor } from "../../tensor/index.js";
 import { classes, type DeviceRows, features } from "./data-set.js";
 import { CheckFailed } from "./phase-log.js";
-import { drawWords } from "./random.js";
+import { randomWords } from "./random.js";
 import { readState, restoreState, type TrainingState } from "./training-state.js";
 
 /** S: the time scales that CrossAsset reads at once. */
@@ -19,25 +19,25 @@ const lossBytes = 4;
 const indexBytes = 4;
 const learningRateBytes = 8;
 
-const largestNorm = 1;
+const maxNorm = 1;
 const firstLearningRate = 3e-4;
 
-/** A point that training can be taken back to. */
+/** A state that training can be restored to. */
 export interface SavedPoint {
   readonly state: TrainingState;
   readonly lr: number;
 }
 
-export class TimingCapture {
+export class TrialTraining {
   readonly device: Device;
   readonly model: CrossAsset;
   readonly #data: DeviceRows;
   readonly #optimizer: AdamW;
   readonly #batch: number;
-  readonly #index: Storage; // i32 [B · S]: which rows the batch has
+  readonly #index: Storage; // i32 [B · S]: the rows of the batch
   readonly #loss: Storage; // f32 []
 
-  /** The model is on the device already. */
+  /** The model must be on the device. */
   constructor(device: Device, model: CrossAsset, data: DeviceRows, batch: number) {
     this.device = device;
     this.model = model;
@@ -49,27 +49,27 @@ export class TimingCapture {
       { name: "loss", size: lossBytes },
     ]);
     const [index, loss] = storages;
-    if (!index || !loss) throw new CheckFailed("The batch was given no memory.");
+    if (!index || !loss) throw new CheckFailed("The batch has no memory.");
     this.#index = index;
     this.#loss = loss;
   }
 
-  /** What has to go up before a step and come down behind it, and nothing else. */
+  /** The exact bytes that a step copies to the device and back. */
   get declaredBytes(): { readonly up: number; readonly down: number } {
     return { up: this.#index.span.size + learningRateBytes, down: lossBytes };
   }
 
-  /** Writes what is new in a step, outside of what may be captured: the rows of its batch, and the learning rate. */
+  /** Writes the inputs of a step, the batch rows and the learning rate. Runs outside the capture. */
   prepare(step: number): void {
     this.chooseBatch(step);
     this.#optimizer.lr = firstLearningRate / (1 + (step + 1) / 10);
   }
 
   chooseBatch(step: number): void {
-    const draw = drawWords(2 + step);
+    const next = randomWords(2 + step);
     const rows = this.#data.labels.numel;
     const index = Int32Array.from({ length: this.#batch * sources }, () =>
-      Math.floor((draw() / 2 ** 32) * rows),
+      Math.floor((next() / 2 ** 32) * rows),
     );
     this.device.runtime.upload([{ source: index, target: this.#index }]);
   }
@@ -88,13 +88,13 @@ export class TimingCapture {
     loss.backward();
   }
 
-  /** Reads nothing back, so that it may be captured. */
+  /** Does no read-back, so that it can be captured. */
   update(): void {
-    clipGradNorm(this.model.parameters(), largestNorm, { errorIfNonfinite: false });
+    clipGradNorm(this.model.parameters(), maxNorm, { errorIfNonfinite: false });
     this.#optimizer.step();
   }
 
-  /** The whole step, which leaves its loss where `readLoss` finds it. */
+  /** A complete step. It stores its loss for `readLoss`. */
   step(): void {
     const loss = this.forward();
     this.backward(loss);
@@ -113,7 +113,7 @@ export class TimingCapture {
 
   restore({ state, lr }: SavedPoint): void {
     restoreState(this.device.runtime, state);
-    // The optimizer writes a rate only where it has changed: it has to know which one stands in memory again.
+    // The optimizer writes the rate only when it changes, so it must know the restored value.
     this.#optimizer.lr = lr;
   }
 }

@@ -1,38 +1,38 @@
-/** A course of steps: the same batches from the same start, run eagerly or replayed, and what it has left behind. */
+/** A series of training steps from a saved point, run eagerly or replayed: losses, times, transfers and the final state. */
 
-import type { SavedPoint, TimingCapture } from "./rehearsal.js";
+import type { SavedPoint, TrialTraining } from "./trial-training.js";
 
-/** Bytes between host and device. */
+/** Bytes copied between host and device. */
 export interface Transferred {
   readonly up: number;
   readonly down: number;
 }
 
-export interface Course {
+export interface StepSeries {
   readonly losses: readonly number[];
   readonly end: SavedPoint;
   readonly medianMs: number;
-  /** For each step. */
+  /** Per step. */
   readonly bytes: Transferred;
 }
 
-/** Runs steps on their batches, each from where the one before it ended. */
-export function runCourse(
-  timingCapture: TimingCapture,
+/** Restores the start and runs the steps, each on its own batch. */
+export function runSteps(
+  trial: TrialTraining,
   start: SavedPoint,
   steps: number,
   run: () => void,
-): Course {
-  const { runtime } = timingCapture.device;
-  timingCapture.restore(start);
+): StepSeries {
+  const { runtime } = trial.device;
+  trial.restore(start);
   const before = runtime.diagnostics().transfers;
   const [losses, times]: [number[], number[]] = [[], []];
   for (let step = 0; step < steps; step++) {
-    timingCapture.prepare(step);
+    trial.prepare(step);
     runtime.synchronize();
     const startedMs = performance.now();
     run();
-    losses.push(timingCapture.readLoss());
+    losses.push(trial.readLoss());
     times.push(performance.now() - startedMs);
   }
   const after = runtime.diagnostics().transfers;
@@ -40,7 +40,7 @@ export function runCourse(
     up: (after.up.bytes - before.up.bytes) / steps,
     down: (after.down.bytes - before.down.bytes) / steps,
   };
-  return { losses, end: timingCapture.save(), medianMs: medianOf(times), bytes };
+  return { losses, end: trial.save(), medianMs: medianOf(times), bytes };
 }
 
 function medianOf(values: readonly number[]): number {
