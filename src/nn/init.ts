@@ -194,7 +194,7 @@ export function gainOf(nonlinearity: Nonlinearity, slope = 0.01): number {
 
 /**
  * How many inputs feed an element of the layer's output, and how many outputs an input feeds. A weight is
- * [out, in, …kernel]: a convolution's kernel multiplies both.
+ * `[out, in, …kernel]`: a convolution's kernel multiplies both.
  *
  * @example
  * ```ts

@@ -96,11 +96,9 @@ test("without the list of calls the text ends with the capture, and says why the
   assert.match(text, /capture +none, it runs call by call: HOLDFAST_CAPTURE is off$/);
 });
 
-test("the page of compiled steps has every pass and every rule of the verifier as it is", () => {
+test("the page of compiled steps shows every pass in its example", () => {
   const page = readRepositoryFile("docs/compile.md");
   for (const name of passNames) assert.match(page, new RegExp(`^${name} `, "m"));
-  for (const [rule, says] of Object.entries(planRules))
-    assert.ok(page.includes(`| ${rule} | ${says} |`), rule);
 });
 
 test("products are told with what their choice has brought, or that there was none", () => {

@@ -45,7 +45,7 @@ export class MultiheadAttention extends Module {
   readonly heads: number;
   readonly dropout: number;
   readonly batchFirst: boolean;
-  /** [3·width, width]: those of query, key and value, one below the other. */
+  /** `[3·width, width]`: those of query, key and value, one below the other. */
   readonly inProjWeight: Parameter;
   /** [3·width] */
   readonly inProjBias: Parameter | null;
