@@ -139,12 +139,12 @@ function rowOf(
 }
 
 function partOf(
-  { view }: Lowering,
+  lowering: Lowering,
   { dtype, storage }: DeviceArray,
   offset: number,
   layout: Layout,
 ): DeviceArray {
-  const part = storage && view(storage, 4 * offset, 4 * extentOf(layout));
+  const part = storage && lowering.view(storage, 4 * offset, 4 * extentOf(layout));
   return { ...layout, dtype, storage: part };
 }
 
@@ -156,7 +156,7 @@ function storagesOf(arrays: readonly DeviceArray[]): Storage[] {
   return arrays.flatMap(({ storage }) => storage ?? []);
 }
 
-/** Kernels are known by their identity, so each is made once. */
+/** Each is made once, so that its key is worked out once. */
 const kernels = new Map<string, RowKernel | ColumnKernel>();
 
 function once<K extends RowKernel | ColumnKernel>(key: string, make: () => K): K {
