@@ -34,7 +34,7 @@ const retired: readonly Retired[] = [
   { pattern: /MatrixMap|matrix-maps/, instead: "tensor map" },
   { pattern: /LentArrays|lent-arrays/, instead: "temporary gradients" },
   { pattern: /\bCohort[A-Z]|cohort[A-Z]/, instead: "step count group" },
-  { pattern: /FreeSpace|free-space/, instead: "TLSF allocator" },
+  { pattern: /FreeSpace/, instead: "TLSF allocator" },
   { pattern: /GrowingRange|growing-range/, instead: "virtual range" },
   { pattern: /CaptureGate|capture-gate/, instead: "capture state" },
   { pattern: /enclosure|[uU]nenclosed|isEnclosed|keeperOf/i, instead: "sub-arena" },

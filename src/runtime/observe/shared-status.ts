@@ -34,7 +34,7 @@ export const budgetLabels = [
   "graph",
   "library workspace",
 ] as const;
-/** What a charge to the budget is for. */
+/** The purpose of a charge to the budget. */
 export type BudgetLabel = (typeof budgetLabels)[number];
 
 export const arenaFigures = [
