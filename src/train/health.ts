@@ -72,11 +72,11 @@ function healthOfRunning(status: RunStatus, nowMs: number, limitMs: number): Run
       `Nothing was heard for ${formatDuration(silentMs)}, since ${at}; the limit is ${formatDuration(limits.silentMs)}.`,
     );
   }
-  const stagnantMs = nowMs - Date.parse(progressed);
-  if (stagnantMs > limits.lastingMs) {
+  const emulatorgMs = nowMs - Date.parse(progressed);
+  if (emulatorgMs > limits.lastingMs) {
     return unwell(
       "stalled",
-      `It has been at ${at} for ${formatDuration(stagnantMs)}; the limit is ${formatDuration(limits.lastingMs)}.`,
+      `It has been at ${at} for ${formatDuration(emulatorgMs)}; the limit is ${formatDuration(limits.lastingMs)}.`,
     );
   }
   const reason = `It is at ${at}; heard of ${formatDuration(Math.max(0, silentMs))} ago.`;
