@@ -82,6 +82,22 @@ export function settingsPage(table: Readonly<Record<string, SettingRow>>): strin
   ]);
 }
 
+const lineWidth = 150;
+
 function page(paragraphs: readonly string[]): string {
-  return `${paragraphs.join("\n\n")}\n`;
+  const lines = paragraphs.map((text) => (/^[|#<-]/.test(text) ? text : wrapProse(text)));
+  return `${lines.join("\n\n")}\n`;
+}
+
+/** Breaks a paragraph between words, so that no line is longer than the width. */
+function wrapProse(text: string): string {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > lineWidth) {
+      lines.push(line);
+      line = word;
+    } else line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line].join("\n");
 }

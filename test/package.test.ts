@@ -78,7 +78,9 @@ function linksOutside(page: string, markdown: string): string[] {
 
 test("the links of the README and of the guides lead to files of the package", () => {
   // docs/internals/ is for readers of the repository, and links to the sources.
-  const pages = packedPaths.filter((path) => /^(README|CHANGELOG|docs\/[^/]+|deploy\/README)\.md$/.test(path));
+  const pages = packedPaths.filter((path) =>
+    /^(README|CHANGELOG|docs\/[^/]+|deploy\/README)\.md$/.test(path),
+  );
   assert.ok(pages.length > 10, pages.join());
   const broken = pages.flatMap((page) =>
     linksOutside(page, readRepositoryFile(page)).map((link) => `${page} → ${link}`),
@@ -87,7 +89,8 @@ test("the links of the README and of the guides lead to files of the package", (
 });
 
 test("a link to a file or a folder that is not packed is found", () => {
-  const links = "[a](../src/index.ts) [b](start.md) [c](../examples/) [d](../bench/) [e](https://example.com)";
+  const links =
+    "[a](../src/index.ts) [b](start.md) [c](../examples/) [d](../bench/) [e](https://example.com)";
   assert.deepEqual(linksOutside("docs/page.md", links), ["../src/index.ts", "../bench/"]);
 });
 

@@ -7,6 +7,7 @@ import { HoldfastError } from "../errors/index.js";
 import { functional, init, LayerNorm, Module, ModuleList, Parameter } from "../nn/index.js";
 import type { Tensor } from "../tensor/index.js";
 
+/** The sizes of a CrossAsset model. */
 export interface CrossAssetOptions {
   /** S: how many time scales. */
   readonly sources?: number;

@@ -39,6 +39,7 @@ export interface FlatColumn {
   readonly labels?: LabelRange;
 }
 
+/** The classes of a label column. */
 export interface LabelRange {
   readonly classes: number;
   /** Marks rows that don't count; −100 unless given. */

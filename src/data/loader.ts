@@ -13,6 +13,7 @@ import { currentSeed, type Device, defaultDevice, type Tensor } from "../tensor/
 import { type BatchNumber, BatchTensor } from "./batch-tensor.js";
 import type { Column, ColumnSource, TensorDataset } from "./dataset.js";
 
+/** Options of a `DataLoader`. */
 export interface DataLoaderOptions {
   /** Rows in a batch. */
   readonly batchSize: number;

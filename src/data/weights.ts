@@ -11,11 +11,13 @@ import {
   saveSafetensors,
 } from "./safetensors/index.js";
 
+/** The result of `loadWeights`. */
 export interface LoadedWeights extends LoadResult {
   /** The texts that were saved along. */
   readonly metadata: ReadonlyMap<string, string>;
 }
 
+/** Options of `loadWeights`. */
 export interface LoadWeightsOptions extends ReadOptions {
   /** Every name has to be in both, the file and the module; default: true. */
   readonly strict?: boolean;

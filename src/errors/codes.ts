@@ -10,6 +10,7 @@ export interface ErrorRow {
   readonly exit?: "rejected" | "diverged";
 }
 
+/** All error codes with their meaning and help. */
 export const errorCodes = {
   // What a person or a program asked for
   BAD_SETTING: {
@@ -255,4 +256,5 @@ export const errorCodes = {
   },
 } as const satisfies Record<string, ErrorRow>;
 
+/** A code of a `HoldfastError`. */
 export type ErrorCode = keyof typeof errorCodes;

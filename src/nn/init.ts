@@ -11,6 +11,7 @@ import type { Initializer } from "./parameter.js";
 /** What follows the layer; its gain keeps the variance of the activations. */
 export type Nonlinearity = "linear" | "sigmoid" | "tanh" | "relu" | "leakyRelu";
 
+/** Options of Kaiming initialisers. */
 export interface KaimingOptions {
   /** The slope of the leaky ReLU behind the layer, below 0. */
   readonly a?: number;
@@ -19,6 +20,7 @@ export interface KaimingOptions {
   readonly nonlinearity?: Nonlinearity;
 }
 
+/** Options of Xavier initialisers. */
 export interface XavierOptions {
   readonly gain?: number;
 }

@@ -16,6 +16,7 @@ import { flattenSpans, type Lane } from "./spans.js";
 import { type StepCountGroup, StepCountGroups, stepCountMemoryBytes } from "./step-count-groups.js";
 import { stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
 
+/** The settings of a parameter group. */
 export interface GroupSettings {
   readonly lr: number;
   readonly weightDecay: number;

@@ -6,6 +6,7 @@ import { requireNumber } from "./numbers.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
 import type { ElementTerms, UpdateRule } from "./update-rule.js";
 
+/** Options of `SGD`. */
 export interface SGDOptions {
   readonly lr: number;
   /** How much of the last step's direction is kept; 0 keeps nothing and needs no memory. */

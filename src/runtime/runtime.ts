@@ -36,6 +36,7 @@ import { sourceKey } from "./source-key.js";
 import { Mailbox } from "./transfer/mailbox.js";
 import type { TransferCount, UploadItem } from "./transfer/transfer.js";
 
+/** Options of `openRuntime`. */
 export interface RuntimeOptions extends OpenOptions {
   /**
    * Where diagnostics and phase lines go. Default: stderr, where a terminal also shows long work as it goes.

@@ -17,6 +17,7 @@ import {
 import { HoldfastError } from "../errors/index.js";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-file.js";
 
+/** Options of a `CheckpointStore`. */
 export interface CheckpointStoreOptions {
   /** How many are kept, the latest ones; default: 3. The best one is kept besides. */
   readonly keep?: number;
@@ -37,6 +38,7 @@ export interface LoadedCheckpoint extends Checkpoint {
   readonly name: string;
 }
 
+/** A checkpoint that could not be read, with the reason. */
 export interface RejectedCheckpoint {
   readonly name: string;
   /** One line. */

@@ -2,6 +2,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 
+/** Options of `EarlyStopping`. */
 export interface EarlyStoppingOptions {
   /** The figure of an epoch that is looked at: `loss`, or one that the evaluation gives. */
   readonly figure: string;

@@ -6,6 +6,7 @@ import type { Module } from "../nn/index.js";
 import type { CompiledStep, Device, NumberArray, Tensor } from "../tensor/index.js";
 import { EpochRows } from "./epoch-rows.js";
 
+/** Options of a `Predictor`. */
 export interface PredictorOptions {
   readonly device: Device;
   readonly model: Module;

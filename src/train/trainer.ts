@@ -35,6 +35,7 @@ export interface EpochRecord {
   readonly diverged?: string | undefined;
 }
 
+/** Options of a `Trainer`. */
 export interface TrainerOptions<Sources extends readonly ColumnSource[]> {
   readonly device: Device;
   readonly model: Module;
@@ -94,6 +95,7 @@ export interface TrainingWatcher {
   planned(compiled: TrainingStep): void;
 }
 
+/** The result of `Trainer.run()`. */
 export interface TrainingSummary {
   /**
    * "stopped": the signal has ended it; "early": nothing had become better for long enough; "diverged": in the last epoch most steps

@@ -265,7 +265,6 @@ test(`no line of prose has more than ${maxProseLine} characters`, () => {
   assert.equal(longLines(`${"word ".repeat(100)}\n| ${"cell ".repeat(100)} |\n`).length, 1);
 });
 
-
 test("relative links are told from addresses, anchors and code", () => {
   const markdown =
     "[a](docs/a.md#top) ![b](<b.png>) [c](https://example.com) [d](#here) `[e](e.md)`\n[f]: ../f.md\n";

@@ -9,6 +9,7 @@ export interface PeakHolder extends LabelBytes {
   readonly count: number;
 }
 
+/** The memory that a plan needs, as `memory()` returns it. */
 export interface MemoryReport {
   /** The bytes of the block that the plan needs. */
   readonly peak: number;

@@ -18,6 +18,7 @@ export interface ExplainedPlan {
   readonly replayable?: Replayable | undefined;
 }
 
+/** Options of `explain()`. */
 export interface ExplainOptions {
   /** Whether the calls are listed, too; default: true. */
   readonly calls?: boolean;

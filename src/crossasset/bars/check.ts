@@ -4,6 +4,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { countSamples, defaultStride } from "../samples/features.js";
 import type { Bars } from "./bars.js";
 
+/** The summary of a bar file, from `checkBars`. */
 export interface BarsSummary {
   readonly bars: number;
   /** Milliseconds since 1970 (UTC). */

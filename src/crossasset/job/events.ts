@@ -12,6 +12,7 @@ export interface JobPlace {
   readonly epochs: number;
 }
 
+/** An event of a job, for its listener. */
 export type JobEvent =
   | { readonly kind: "device"; readonly name: string; readonly budgetBytes: number }
   | {
@@ -65,4 +66,5 @@ export interface StepFigures {
   readonly secondsLeft: number;
 }
 
+/** Receives the events of a job. */
 export type JobListener = (event: JobEvent) => void;

@@ -34,6 +34,7 @@ import { readSavedState, type SavedState } from "./saved-state.js";
 /** The kind of model that checkpoints name. */
 export const modelName = "CrossAsset";
 
+/** Options of a job's run folder. */
 export interface JobRunOptions {
   readonly path: string;
   /** All that the result follows from; a run is gone on with only where they are the same. */

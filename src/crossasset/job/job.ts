@@ -16,6 +16,7 @@ import { type FoldResult, type JobResults, resultsOf } from "./results.js";
 import { requireLayout } from "./saved-state.js";
 import { type JobSettings, requireSettings } from "./settings.js";
 
+/** Options of `runJob`. */
 export interface JobOptions {
   readonly device: Device;
   readonly settings: JobSettings;

@@ -2,6 +2,7 @@
 
 import { ClassificationFigures, type EpochRecord } from "../../train/index.js";
 
+/** The names of the classes, in the order of their labels. */
 export const classNames = ["long", "short", "flat"] as const;
 
 /** How good answers are, as plain numbers. */
@@ -14,6 +15,7 @@ export interface AnswerFigures {
   readonly confusion: readonly (readonly number[])[];
 }
 
+/** The figures of one fold's test. */
 export interface FoldResult {
   readonly fold: number;
   readonly trainSamples: number;
@@ -24,6 +26,7 @@ export interface FoldResult {
   readonly perScale: readonly (AnswerFigures & { readonly minutes: number })[];
 }
 
+/** The figures of all folds. */
 export interface JobResults {
   readonly folds: readonly FoldResult[];
   /** The mean over the folds of the accuracy, and of the commonest class's. */

@@ -2,6 +2,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 
+/** The settings of a job. A run resumes only with the same ones. */
 export interface JobSettings {
   readonly folds: number;
   readonly epochs: number;
@@ -17,6 +18,7 @@ export interface JobSettings {
   readonly shuffledLabels: boolean;
 }
 
+/** The settings of a job that names none. */
 export const defaultSettings: JobSettings = {
   folds: 2,
   epochs: 3,

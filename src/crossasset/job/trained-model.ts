@@ -35,6 +35,7 @@ export interface Answer {
   readonly probabilities: readonly number[];
 }
 
+/** Options for asking a trained model. */
 export interface AskOptions {
   /** Bars from one question to the next; 60 unless given. */
   readonly stride?: number;
@@ -42,6 +43,7 @@ export interface AskOptions {
   readonly batch?: number;
 }
 
+/** The figures of a trained model on other bars. */
 export interface EvaluatedModel {
   readonly samples: number;
   readonly overall: AnswerFigures;

@@ -19,6 +19,7 @@ export {
   oneHot,
 } from "../../tensor/index.js";
 
+/** Options of `linear`. */
 export interface LinearOptions {
   /** How the weight lies: PyTorch's [out, in] unless given, or [in, out]. */
   readonly layout?: "outIn" | "inOut";

@@ -10,11 +10,13 @@ import {
 } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 
+/** Options that all losses have. */
 export type LossOptions = {
   /** The mean of the single losses unless given, their sum, or each for itself. */
   readonly reduction?: LossReduction;
 };
 
+/** Options of losses with class labels. */
 export interface ClassLossOptions extends LossOptions {
   /** How much each class counts, [C]. */
   readonly weight?: Tensor | null;
@@ -22,6 +24,7 @@ export interface ClassLossOptions extends LossOptions {
   readonly ignoreIndex?: number;
 }
 
+/** Options of `crossEntropy`. */
 export interface CrossEntropyOptions extends ClassLossOptions {
   /** How much of the target is spread evenly over all classes; 0 unless given. */
   readonly labelSmoothing?: number;
@@ -135,6 +138,7 @@ export function smoothL1Loss(
   return input.device.apply(losses.smoothL1Loss, [input, target], options);
 }
 
+/** Options of `binaryCrossEntropyWithLogits`. */
 export interface BinaryLossOptions extends LossOptions {
   /** How much each element counts; it broadcasts. */
   readonly weight?: Tensor | null;

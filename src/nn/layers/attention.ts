@@ -8,6 +8,7 @@ import { Parameter } from "../parameter.js";
 import { requireDivides, requireProbability, requireSizes } from "./checks.js";
 import { Linear } from "./linear.js";
 
+/** Options of a `MultiheadAttention` layer. */
 export interface MultiheadAttentionOptions {
   readonly bias?: boolean;
   /** The probability, while training, that an attention weight is dropped. */
@@ -16,6 +17,7 @@ export interface MultiheadAttentionOptions {
   readonly batchFirst?: boolean;
 }
 
+/** Options of a call of `MultiheadAttention`. */
 export interface AttendOptions {
   /**
    * Broadcast to [batch, heads, rows, columns]. Truth values are true where a column takes part (PyTorch's layer, unlike its

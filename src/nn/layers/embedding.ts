@@ -9,6 +9,7 @@ import { Module } from "../module.js";
 import { type Draw, Parameter } from "../parameter.js";
 import { requireSizes } from "./checks.js";
 
+/** Options of an `Embedding` layer. */
 export interface EmbeddingOptions {
   /** The index that stands for nothing: its row begins as zeros and gets no gradient. */
   readonly paddingIdx?: number;

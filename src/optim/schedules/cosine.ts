@@ -4,6 +4,7 @@ import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
 
+/** Options of a `CosineSchedule`. */
 export interface CosineOptions {
   /** The steps down; as many go up again behind them. */
   readonly tMax: number;

@@ -3,6 +3,7 @@
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 
+/** Options of `ReduceOnPlateau`. */
 export interface PlateauOptions {
   /** Is a smaller metric better, or a larger one? "min" unless given. */
   readonly mode?: "min" | "max";

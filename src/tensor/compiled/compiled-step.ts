@@ -22,6 +22,7 @@ import { keyOf } from "./step-inputs.js";
 import { makeStepPlan, type StepFunction, type StepPlan } from "./step-plan.js";
 import type { StepResult } from "./step-results.js";
 
+/** Options of `device.compile()`. */
 export interface CompileOptions {
   /** For messages and reports; default: "step". */
   readonly name?: string;
@@ -41,6 +42,7 @@ export interface ReportOptions {
   readonly times?: boolean;
 }
 
+/** A compiled step: call it like the function that it was made from. */
 export interface CompiledStep<I extends readonly Tensor[], R extends StepResult> {
   /** Runs the step. Its results are valid until its next call; `keep()` copies one. */
   (...inputs: I): R;

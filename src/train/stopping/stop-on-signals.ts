@@ -6,6 +6,7 @@ import { startThread, threadAdvice } from "../../units/index.js";
 import type { StopSignal } from "./signal-listener.js";
 import type { StopThreadData, ToStopThread } from "./stop-thread.js";
 
+/** Options of `stopOnSignals`. */
 export interface StopOptions {
   /** Within how many milliseconds of the first signal the process ends. Default: 5000. */
   readonly withinMs?: number;
@@ -13,6 +14,7 @@ export interface StopOptions {
   readonly exitCode?: number;
 }
 
+/** The result of `stopOnSignals`. */
 export interface StopSignals {
   /** Aborted by the first signal, once the main thread hears it: for `TrainerOptions.signal`. */
   readonly signal: AbortSignal;
