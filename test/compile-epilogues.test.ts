@@ -23,11 +23,11 @@ const [rows, width, hidden] = [1024, 64, 1024] as const;
 /** How a step is compiled; nothing for an eager one. */
 const ways = {
   eager: undefined,
-  compiled: { products: true },
-  "compiled with eager products": { products: false },
+  compiled: { autotune: true },
+  "compiled with eager products": { autotune: false },
   // Without values made anew, a schedule with branches runs the late passes once more.
   // Small kernels stay alone, or none of them would be left to go aside.
-  "compiled in place": { products: true, afresh: false, beside: false },
+  "compiled in place": { autotune: true, renameBuffers: false, comboKernels: false },
 } as const;
 
 /** Two steps of a feed-forward block; the losses, the kinds of the compiled one's calls, and how many products go together. */
@@ -85,7 +85,7 @@ function residual(device: Device, way: "eager" | "compiled") {
     loss.backward();
     return { loss };
   };
-  const step = way === "compiled" ? device.compile(run, { passes: { products: true } }) : undefined;
+  const step = way === "compiled" ? device.compile(run, { passes: { autotune: true } }) : undefined;
   if (step) step();
   else device.step(() => run().loss.item());
   const gradients = [...layers, norm].flatMap((layer) =>

@@ -76,7 +76,7 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
   for (const isWeighted of [false, true]) {
     test(`is three kernels with the eager bits, ${isWeighted ? "with" : "without"} weights of classes`, () => {
       const device = openEmulatorGpu({ precision: "f32" });
-      const calls = callsOf(compare(device, { isWeighted, passes: { beside: false } }).told);
+      const calls = callsOf(compare(device, { isWeighted, passes: { comboKernels: false } }).told);
       const others = /count of calls|check of indices|bad index/;
       const head = calls.filter((line) => / rows /.test(line) && !others.test(line));
       assert.equal(head.length, 3, calls.join("\n"));
@@ -97,7 +97,7 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
       const options = { depth: 4, ...way };
       const [made, plain] = [
         compare(device, options),
-        compare(device, { ...options, passes: { apart: false } }),
+        compare(device, { ...options, passes: { hoistOutputs: false } }),
       ];
       const isWhole = (op: string): boolean => op.includes("crossEntropy + crossEntropyGradient");
       assert.deepEqual([made.ops.filter(isWhole).length, plain.ops.filter(isWhole).length], [1, 0]);

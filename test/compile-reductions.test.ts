@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
-import type { PassSettings } from "../src/compile/compile.js";
+import type { PassSettings } from "../src/compile/index.js";
 import type { ColumnCall } from "../src/compile/program/program.js";
 import { bytesOf } from "../src/compile/report/call-table.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
@@ -62,7 +62,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
 
   test("makes the gradients of biases and norms together, says so, and has the eager weights to the bit", () => {
     const eager = train(device, (step) => step);
-    const [together, apart] = [compile(), compile({ reductions: false })];
+    const [together, apart] = [compile(), compile({ groupReductions: false })];
     for (const { weights } of [together, apart]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
@@ -94,7 +94,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   test("begins those of a wide norm in the kernel of its gradient, and has the eager weights to the bit", () => {
     const width = 72;
     const eager = train(device, (step) => step, width);
-    const [within, apart] = [compile({}, width), compile({ sums: false }, width)];
+    const [within, apart] = [compile({}, width), compile({ columnReductions: false }, width)];
     for (const { weights } of [within, apart]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }

@@ -104,7 +104,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
 
   "a buffer without a place": {
-    rules: ["places"],
+    rules: ["bounds"],
     injected: ({ straight }) =>
       [...straight.plan.offsets.keys()].map((buffer) => {
         const offsets = new Map(straight.plan.offsets);
@@ -113,20 +113,20 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
       }),
   },
   "a misaligned place": {
-    rules: ["places"],
+    rules: ["bounds"],
     // Of buffers that then reach into the next place: others do no harm.
     injected: ({ straight }) => atEachBuffer(straight, (offset) => offset + 64, reachesOut),
   },
   "a place before the block": {
-    rules: ["places"],
+    rules: ["bounds"],
     injected: ({ straight }) => atEachBuffer(straight, () => -256),
   },
   "a place that is no number": {
-    rules: ["places"],
+    rules: ["bounds"],
     injected: ({ straight }) => atEachBuffer(straight, () => Number.NaN),
   },
   "a buffer beyond the peak": {
-    rules: ["places"],
+    rules: ["bounds"],
     injected: ({ straight }) =>
       [1, 2, 4, 8].map((units) => ({
         ...straight,
@@ -161,7 +161,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         }),
       ),
   },
-  "a call on another branch than its waits were made for": {
+  "a call on another stream than its waits were made for": {
     rules: ["order", "lifetimes", "streams"],
     injected: ({ streamed }) =>
       atEachCall(streamed, (calls, place) => {
@@ -171,7 +171,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         return calls.with(place, { ...one, stream, after });
       }),
   },
-  "a branch that the main one never waits for": {
+  "a stream that the main one never waits for": {
     rules: ["streams", "order", "lifetimes"],
     injected: ({ streamed }) =>
       [1, 2].map((left) => {
@@ -181,7 +181,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         return { ...streamed, schedule: { calls: calls.map((one) => ({ ...one, after: forget(one) })) } };
       }),
   },
-  "a place reused while another branch still works there": {
+  "a place reused while another stream still works there": {
     rules: ["lifetimes"],
     injected: ({ straight, streamed }) => [
       { ...streamed, plan: straight.plan },
@@ -191,7 +191,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   "a forgotten wait that only a shared place needs": {
     rules: ["lifetimes"],
     injected: ({ streamed }) => {
-      // Each call waits for all before it, so that places are shared as on one branch; then one of them only for what it meets.
+      // Each call waits for all before it, so that memory is shared as on one stream; then one of them only for what it meets.
       const { calls } = streamed.schedule;
       const waiting = calls.map((one, place): ScheduledCall => {
         const after = [...calls.keys()].filter(

@@ -15,7 +15,7 @@ import { describeGemm, timeCandidates } from "./gemm-times.js";
 /** What the choice of products has brought, for explain(). */
 export interface GemmReport {
   /** The step's products, and how many of them don't run the library's first algorithm. */
-  readonly products: number;
+  readonly gemms: number;
   readonly changed: number;
   /** Kinds of products that were measured now; the others were known, or there was no time or memory left for them. */
   readonly measured: number;
@@ -83,7 +83,7 @@ export function autotuneGemms(
   const elapsedMs = clock.nowMs() - startMs;
   return {
     calls: chosen,
-    report: { products: work.length, changed, measured, beforeUs, afterUs, elapsedMs },
+    report: { gemms: work.length, changed, measured, beforeUs, afterUs, elapsedMs },
   };
 }
 

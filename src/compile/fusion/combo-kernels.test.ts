@@ -173,7 +173,7 @@ test("what reduces many rows, what is no kernel of rows, and what is made again 
   assert.deepEqual(fuseHorizontally(hopper, many), many);
   const copies = [copy(weights(64)), negate(weights(64)), copy(weights(64))];
   assert.deepEqual(fuseHorizontally(hopper, copies), copies);
-  const again = [{ ...negate(weights(64)), isRecomputed: true }, negate(weights(64))];
+  const again = [{ ...negate(weights(64)), isRematerialized: true }, negate(weights(64))];
   assert.deepEqual(fuseHorizontally(hopper, again), again);
   const long = [sum(weights(9000), 1, 9000), negate(weights(64))];
   assert.deepEqual(fuseHorizontally(hopper, long), long, "of larger blocks");

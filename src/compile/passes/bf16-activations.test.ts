@@ -261,7 +261,7 @@ test("a conversion to bf16 of what is bf16 is gone, and its readers read that", 
   const calls = storeActivationsAsBf16(plain, [first, cast, normed(first.made), last]);
   assert.deepEqual(
     calls.map(({ work }) => work.kind),
-    ["product", "rows", "product"],
+    ["gemm", "row", "gemm"],
   );
   const [made, , read] = calls;
   assert.ok(made?.work.kind === "gemm" && read?.work.kind === "gemm");

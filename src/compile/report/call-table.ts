@@ -16,9 +16,9 @@ import { type Column, formatColumns } from "./text-columns.js";
 /** Together, with the spaces between them, no wider than a report. */
 const columns: readonly Column[] = [
   { title: "call", align: "right", most: 6 },
-  { title: "op", align: "left", most: 25 },
-  { title: "kernel", align: "left", most: 26 },
-  { title: "kind", align: "left", most: 9 },
+  { title: "op", align: "left", most: 22 },
+  { title: "kernel", align: "left", most: 22 },
+  { title: "kind", align: "left", most: 14 },
   { title: "shape", align: "right", most: 16 },
   { title: "reads", align: "right", most: 10 },
   { title: "writes", align: "right", most: 10 },
