@@ -8,7 +8,7 @@ import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import type { PassSettings } from "../src/compile/index.js";
 import type { ColumnCall } from "../src/compile/program/program.js";
-import { bytesOf } from "../src/compile/report/call-table.js";
+import { bytesOf } from "../src/compile/program/traffic.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
@@ -78,7 +78,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     ]);
     // Each is there before the calls that wait for none of them, and joined behind those, where one block has all of the last one's rows.
     const [joining] = together.calls.flatMap(({ work }) => (work.kind === "grouped-reduce" ? [work] : []));
-    assert.deepEqual([namesOf(joining!.columns), joining!.begun], [["sum"], begun]);
+    assert.deepEqual([namesOf(joining!.columns), joining!.partials], [["sum"], begun]);
     assert.ok(
       apart.calls.every(({ work }) => work.kind !== "grouped-reduce" && work.kind !== "partial-reduce"),
     );

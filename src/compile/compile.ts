@@ -6,6 +6,7 @@
 import type { Runtime } from "../runtime/index.js";
 import { beat } from "../units/index.js";
 import { algorithmsIn, autotuneGemms } from "./autotune/gemms.js";
+import { streamOptions } from "./cost-model.js";
 import { planAgreed, planOptional } from "./fallback.js";
 import { availableMemory } from "./memory/memory-check.js";
 import { memoryOf } from "./memory/memory-report.js";
@@ -121,12 +122,6 @@ function planSchedule(
   verifyPlan(calls, schedule, plan);
   return { schedule, plan, memory: memoryOf(schedule, plan) };
 }
-
-/** The schedules with side streams that a GPU tries. A layer's backward pass has seven calls that others wait for. */
-export const streamOptions = {
-  streams: { streams: 3, slack: 2, lag: 8 },
-  "low-priority streams": { streams: 3, slack: 2, lag: 8, isMainFirst: true },
-} as const satisfies Readonly<Record<string, ScheduleOptions>>;
 
 /**
  * The same step, bit for bit, with calls that are not needed soon on side streams. Undefined if there is no such call, or if the

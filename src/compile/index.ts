@@ -1,6 +1,7 @@
 /** compile: a step becomes one launch. Traced, simplified, fused, scheduled, planned, verified; then run or captured. */
 
-export { assignStreams, planStep, serializedStep, streamOptions } from "./compile.js";
+export { assignStreams, planStep, serializedStep } from "./compile.js";
+export { streamOptions } from "./cost-model.js";
 export { timeCalls } from "./execute/call-times.js";
 export { PlacedStep } from "./execute/placed-step.js";
 export { fitsMemory, requireAvailable } from "./memory/memory-check.js";

@@ -414,7 +414,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { dy: offsetOf(step, "h") });
     },
   },
-  "a place reused while another branch still works there": {
+  "memory reused while another stream still works there": {
     rule: "lifetimes",
     says: /\(dy\) in bytes .*\(e\) in bytes .* until call 9 \(keepErrors\)/,
     harms: true,
@@ -423,7 +423,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { dy: offsetOf(step, "e") });
     },
   },
-  "a forgotten wait that only a shared place needs": {
+  "a forgotten wait that only shared memory needs": {
     rule: "lifetimes",
     says: /\(dh\) in bytes .*\(e\) in bytes/,
     harms: true,

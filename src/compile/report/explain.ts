@@ -216,7 +216,7 @@ function listHolders(holders: readonly (readonly [label: string, bytes: number, 
   const rows = rest.length > 0 ? [...shown, [formatBytes(restBytes), `in ${rest.length} others`, ""]] : shown;
   const columns = [
     { title: "", align: "right" },
-    { title: "", align: "left", most: 60 },
+    { title: "", align: "left", max: 60 },
     { title: "", align: "left" },
   ] as const;
   return formatColumns(columns, rows)

@@ -4,8 +4,9 @@ import type { PlanReport, StageReport } from "../../records/index.js";
 import { purposeOf, type Stage } from "../pipeline.js";
 import type { PlannedStep } from "../planned-step.js";
 import { accessesOf, type Buffer, type Schedule } from "../program/program.js";
+import { bytesOf } from "../program/traffic.js";
 import { lifetimesOf, plannedBytes } from "../schedule/liveness.js";
-import { bytesOf, kernelOf, shapeOf } from "./call-table.js";
+import { kernelOf, shapeOf } from "./call-table.js";
 import { effectOf } from "./explain.js";
 
 export function reportPlan({ stages, schedule, plan, memory, types }: PlannedStep): PlanReport {
