@@ -56,14 +56,15 @@ export function lowerFewClassesGradient(
 }
 
 /** An array of logits as one of rows for each class. */
-function classesOf({ view }: Lowering, array: DeviceArray, rows: ClassRows): readonly DeviceArray[] {
+function classesOf(lowering: Lowering, array: DeviceArray, rows: ClassRows): readonly DeviceArray[] {
   const { dtype, storage } = array;
   const { bytes } = dtypes[dtype];
   const layout = { shape: rows.kept, strides: array.strides.filter((_, axis) => axis !== rows.axis) };
   return Array.from({ length: rows.classes }, (_, index) => ({
     ...layout,
     dtype,
-    storage: storage && view(storage, index * classStep(array, rows) * bytes, extentOf(layout) * bytes),
+    storage:
+      storage && lowering.view(storage, index * classStep(array, rows) * bytes, extentOf(layout) * bytes),
   }));
 }
 

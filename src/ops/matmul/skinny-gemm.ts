@@ -139,12 +139,12 @@ function rowOf(
 }
 
 function partOf(
-  { view }: Lowering,
+  lowering: Lowering,
   { dtype, storage }: DeviceArray,
   offset: number,
   layout: Layout,
 ): DeviceArray {
-  const part = storage && view(storage, 4 * offset, 4 * extentOf(layout));
+  const part = storage && lowering.view(storage, 4 * offset, 4 * extentOf(layout));
   return { ...layout, dtype, storage: part };
 }
 
