@@ -52,7 +52,7 @@ test("calls belong to the parts of the step, in their order, and the text is exp
   assert.deepEqual([...new Set(parts)], ["forward", "backward", "update"]);
   assert.ok(plan?.calls.findLast(({ phase }) => phase === "update")?.op.includes("AdamW"));
   assert.equal(plan?.text, step.explain());
-  assert.deepEqual(plan?.stages.map(({ name }) => name).slice(0, 2), ["trace", "common"]);
+  assert.deepEqual(plan?.stages.map(({ name }) => name).slice(0, 2), ["trace", "cse"]);
   step.close();
 });
 

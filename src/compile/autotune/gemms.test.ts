@@ -178,7 +178,7 @@ describe("a product", { skip }, () => {
       const ids = [first, second].map((one) => one?.scratch?.buffer.id);
       assert.deepEqual(ids, [101, 102], "numbers of their own, which no other buffer has");
       const { elapsedMs, beforeUs, afterUs, ...counts } = report;
-      assert.deepEqual(counts, { products: 2, changed: 2, measured: 1 });
+      assert.deepEqual(counts, { gemms: 2, changed: 2, measured: 1 });
       assert.deepEqual([Math.round(beforeUs), Math.round(afterUs)], [1000, 400]);
       assert.ok(elapsedMs > 0);
     });

@@ -14,7 +14,7 @@ import {
 } from "../../kernels/index.js";
 import type { Command, LoadedCommand, Runtime, Storage } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
-import { attentionOn } from "../program/attention-call.js";
+import { attentionOn } from "../program/kinds/attention.js";
 import type {
   BufferSlice,
   Call,
@@ -100,7 +100,7 @@ function lowerWork(
     case "grouped-reduce": {
       const launches = work.columns.map((one) => columnsOn(one, resolve));
       const scratch = work.scratch && resolve(work.scratch);
-      const begun = work.begun && begunOn(work.begun, resolve);
+      const begun = work.partials && begunOn(work.partials, resolve);
       return backend.lowerColumnGroup(launches, { scratch, begun, op });
     }
     case "partial-reduce":
@@ -115,7 +115,7 @@ function lowerWork(
       return backend.lowerGroupedGemm(problems, op);
     }
     case "gemm-epilogue": {
-      const { problem, finish, operands, scalars } = work;
+      const { problem, epilogue: finish, operands, scalars } = work;
       const { c, ...rest } = problem;
       const on = {
         ...operandsOn(rest, resolve),

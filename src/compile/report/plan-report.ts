@@ -1,11 +1,13 @@
-/** A plan as plain data, for those who show it: its passes, its calls and where its memory lies. */
+/** A plan as plain data, for the inspector and for recorded runs: its phases, its calls and its memory layout. */
 
 import type { PlanReport, StageReport } from "../../records/index.js";
-import type { PlannedStep, Stage } from "../compile.js";
+import { purposeOf, type Stage } from "../pipeline.js";
+import type { PlannedStep } from "../planned-step.js";
 import { accessesOf, type Buffer, type Schedule } from "../program/program.js";
+import { bytesOf } from "../program/traffic.js";
 import { lifetimesOf, plannedBytes } from "../schedule/liveness.js";
-import { bytesOf, kernelOf, shapeOf } from "./call-table.js";
-import { effectOf, purposes } from "./explain.js";
+import { kernelOf, shapeOf } from "./call-table.js";
+import { effectOf } from "./explain.js";
 
 export function reportPlan({ stages, schedule, plan, memory, types }: PlannedStep): PlanReport {
   const saved = savedIn(schedule);
@@ -35,12 +37,7 @@ export function reportPlan({ stages, schedule, plan, memory, types }: PlannedSte
 }
 
 function reportStage({ name, calls }: Stage, before: Stage | undefined): StageReport {
-  const purpose =
-    name === "trace"
-      ? "the calls that the step's function makes, written down"
-      : name === "products"
-        ? "the fastest of the library's algorithms for each product"
-        : purposes[name];
+  const purpose = name === "trace" ? "the calls that the step's function makes" : purposeOf(name);
   const [effect = ""] = before ? effectOf(before.calls, calls) : [];
   return {
     ...{ name, purpose, effect },
@@ -48,7 +45,7 @@ function reportStage({ name, calls }: Stage, before: Stage | undefined): StageRe
   };
 }
 
-/** Step buffers that the way forward writes and the way back reads. */
+/** Step buffers that the forward pass writes and the backward pass reads. */
 function savedIn({ calls }: Schedule): ReadonlySet<Buffer> {
   const [made, saved] = [new Set<Buffer>(), new Set<Buffer>()];
   for (const { call } of calls) {

@@ -18,8 +18,8 @@ import {
 import { alignUp, beat } from "../../units/index.js";
 import type { TracedCheck } from "../passes/index-checks.js";
 import type { Guard } from "../passes/skip-nonfinite.js";
-import { attentionCall } from "../program/attention-call.js";
 import { Buffers } from "../program/buffers.js";
+import { attentionCall } from "../program/kinds/attention.js";
 import type { Buffer, BufferSlice, Call, GemmCall, Work } from "../program/program.js";
 import { Signatures } from "../program/signature.js";
 import { deadAfter, type Forget } from "./dead-on-exit.js";

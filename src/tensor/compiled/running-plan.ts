@@ -8,6 +8,7 @@ import {
   type PlannedStep,
   serializedStep,
   streamOptions,
+  streamSetting,
 } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { capabilitiesOf } from "../../kernels/index.js";
@@ -32,7 +33,7 @@ export interface Runner {
 
 /** Where nothing is left open and branches are wished for, they are what is planned for. */
 export function chooseSchedule(runtime: Runtime, { passes }: Runner, planned: PlannedStep): PlannedStep {
-  if (passes.streams !== true || runtime.settings.capture === "auto") return planned;
+  if (streamSetting(passes) !== true || runtime.settings.capture === "auto") return planned;
   return assignStreams(runtime, planned) ?? planned;
 }
 
@@ -84,15 +85,15 @@ function serializedCandidate(runtime: Runtime, { name }: Runner, way: PlanWay): 
   const placed = way.placed.serialized();
   const replayable = runtime.capture(name, placed.run, placed.scratch);
   if (replayable.mode === "graph")
-    return [{ ...way, name: `${way.name} in turn`, replayable, planned, placed }];
+    return [{ ...way, name: `${way.name} without PDL`, replayable, planned, placed }];
   replayable.close();
   return [];
 }
 
 /** Branches are tried on GPUs, where small kernels leave room beside them; and only while there is memory for all plans. */
 function* streamedCandidates(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<PlanWay> {
-  const { streams = capabilitiesOf(runtime).hasStreams } = runner.passes;
-  if (!streams) return;
+  const isAllowed = streamSetting(runner.passes) ?? capabilitiesOf(runtime).hasStreams;
+  if (!isAllowed) return;
   for (const [name, options] of Object.entries(streamOptions)) {
     const streamed = assignStreams(runtime, planned, options);
     if (!streamed) continue;

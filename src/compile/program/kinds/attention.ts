@@ -1,7 +1,4 @@
-/**
- * Attention as a call of a program: an attention problem with slices in the place of storages, so that a pass can see what it
- * reads and stores, and change that.
- */
+/** Attention, as the kernels take it, over slices. */
 
 import {
   type AttentionBackwardProblem,
@@ -13,9 +10,11 @@ import {
   attentionBackwardCalls,
   attentionCalls,
   type KernelCall,
-} from "../../kernels/index.js";
-import type { Storage } from "../../runtime/index.js";
-import type { BufferSlice } from "./program.js";
+} from "../../../kernels/index.js";
+import type { Storage } from "../../../runtime/index.js";
+import { accessOf } from "../access.js";
+import type { BufferSlice } from "../buffer.js";
+import type { Kind } from "./kind.js";
 
 type Problem = AttentionProblem | AttentionBackwardProblem;
 type Operand = Storage | AttentionOperand | AttentionMask;
@@ -25,13 +24,31 @@ export interface AttentionCall {
   readonly direction: "forward" | "backward";
   /** The sizes, the dtypes and the numbers. */
   readonly shape: AttentionShape & Pick<Problem, "scale" | "isCausal">;
-  /** What it works on, by the names that the problem has for it. */
+  /** By the names that the problem gives them. */
   readonly operands: Readonly<Record<string, BufferSlice>>;
-  /** How that lies, where it is not contiguous: strides in elements, and the dtype of inputs that are half floats. */
+  /** Strides in elements of operands that are not contiguous, and the dtype of inputs that are half floats. */
   readonly layouts: Readonly<Record<string, Omit<AttentionInput, "storage">>>;
 }
 
-/** What is stored in the result's dtype; the scores, which are written besides, are in the one that is computed in. */
+export const attention: Kind<AttentionCall> = {
+  accesses: (work) =>
+    Object.entries(work.operands).map(([name, slice]) =>
+      accessOf(slice, isWritten(work, name) ? "out" : "in"),
+    ),
+  mapSlices: (work, to) => mapAttentionSlices(work, to),
+  key(work, { read, written, literal }) {
+    const { operands, ...rest } = work;
+    const slices = Object.entries(operands).map(([name, slice]) =>
+      isWritten(work, name) ? written(slice) : read(slice),
+    );
+    return `${slices.join(" ")} ${literal(rest)}`;
+  },
+  name: describeAttention,
+  shape: ({ shape: { batch, heads, rows, columns, width } }) =>
+    `${rows}×${columns}×${width}×${batch * heads}`,
+};
+
+/** Operands that are written in the result's dtype. The scores, which are written too, have the dtype of the computation. */
 const results: Readonly<Record<AttentionCall["direction"], readonly string[]>> = {
   forward: ["out"],
   backward: ["queryGradient", "keyGradient", "valueGradient"],
@@ -44,9 +61,9 @@ export function attentionCall(
   problem: Problem,
   sliceOf: (storage: Storage) => BufferSlice,
 ): AttentionCall {
-  const given = Object.entries<Operand | AttentionShape[keyof AttentionShape] | boolean>({ ...problem });
-  const numbers = given.filter(([, value]) => typeof value !== "object");
-  const memory = given.flatMap(([name, value]) =>
+  const entries = Object.entries<Operand | AttentionShape[keyof AttentionShape] | boolean>({ ...problem });
+  const numbers = entries.filter(([, value]) => typeof value !== "object");
+  const memory = entries.flatMap(([name, value]) =>
     typeof value === "object" ? [[name, "storage" in value ? value : { storage: value }] as const] : [],
   );
   return {
@@ -72,24 +89,24 @@ export function attentionOn(
     const layout = layouts[name];
     return [name, layout ? { ...layout, storage } : storage] as const;
   });
-  // The names are those of the problem that it was made of.
+  // The names are those of the original problem.
   const problem = { ...shape, ...Object.fromEntries(memory) } as unknown;
   return direction === "forward"
     ? attentionCalls(problem as AttentionProblem, op)
     : attentionBackwardCalls(problem as AttentionBackwardProblem, op);
 }
 
-/** Does it write the operand of this name? All others are read. */
+/** True if it writes the operand of this name. All others are read. */
 export function isWritten({ direction }: AttentionCall, name: string): boolean {
   return name === scores[direction] || results[direction].includes(name);
 }
 
-/** What it stores in the result's dtype: all that it writes but the scores. */
+/** Everything that it writes except the scores. */
 export function resultsOf({ direction, operands }: AttentionCall): readonly BufferSlice[] {
   return results[direction].flatMap((name) => operands[name] ?? []);
 }
 
-/** The same work on other parts; with a dtype, on other parts for its results alone, which it then stores in that. */
+/** The same work on other slices. With a dtype, only the results move, and they are stored in that dtype. */
 export function mapAttentionSlices(
   call: AttentionCall,
   to: (slice: BufferSlice) => BufferSlice,
@@ -109,7 +126,7 @@ export function mapAttentionSlices(
 
 const inputs: readonly string[] = ["query", "key", "value", "outGradient"];
 
-/** The same with some of its operands read as half floats, where they are inputs that can be. */
+/** The same work with some operands read as half floats; undefined if one of them cannot be. */
 export function readAsHalves(
   call: AttentionCall,
   dtype: "f16" | "bf16",
@@ -126,8 +143,7 @@ export function readAsHalves(
   return { ...call, layouts: Object.fromEntries(changed) };
 }
 
-/** As its kernel is called, for people. */
-export function describeAttention({
+function describeAttention({
   direction,
   shape: { dtype, resultDtype = dtype },
   layouts,

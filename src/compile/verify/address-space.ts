@@ -1,6 +1,6 @@
 /**
- * All memory that a program touches, on one line. Persistent memory is at its addresses, so that two buffers over the same
- * bytes meet there; each step buffer lies apart, as sharing a place in the plan is a matter of the rule `lifetimes`.
+ * All memory that a program accesses, in one address space. Persistent memory keeps its addresses, so that two buffers over the
+ * same bytes alias. Each step buffer gets a range of its own: sharing memory in the plan is checked by rule `lifetimes`.
  */
 
 import { endOf } from "../../units/index.js";
@@ -13,13 +13,13 @@ interface Range {
   readonly end: number;
 }
 
-export interface Line {
+export interface AddressSpace {
   rangeOf(slice: BufferSlice): Range;
-  /** Where any part that is touched begins or ends. */
+  /** The start and end of every accessed slice. */
   readonly bounds: Bounds;
 }
 
-export function lineOf({ buffers, accesses }: Proposal): Line {
+export function addressSpaceOf({ buffers, accesses }: Proposal): AddressSpace {
   const starts = new Map<Buffer, number>();
   let end = 0;
   for (const buffer of buffers) {
@@ -37,5 +37,5 @@ export function lineOf({ buffers, accesses }: Proposal): Line {
     return { start, end: start + size };
   };
   const ranges = accesses.flat().map(({ slice }) => rangeOf(slice));
-  return { rangeOf, bounds: boundsOf(ranges.flatMap(({ start, end: behind }) => [start, behind])) };
+  return { rangeOf, bounds: boundsOf(ranges.flatMap(({ start, end: last }) => [start, last])) };
 }
