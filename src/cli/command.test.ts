@@ -88,7 +88,7 @@ test("--version and --help print and exit with 0", () => {
   assert.match(holdfast(["--version"]).stdout, /^\d+\.\d+\.\d+\n$/);
   const { status, stdout } = holdfast(["--help"]);
   assert.equal(status, 0);
-  assert.match(stdout, /tour +show the memory runtime/);
+  assert.match(stdout, /tour +demonstrate the memory runtime/);
   for (const { code, meaning } of Object.values(exitCodes))
     assert.match(stdout, new RegExp(`^ {2}${code} +${meaning}$`, "m"));
   assert.deepEqual(

@@ -122,13 +122,13 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
       assert.deepEqual([status, stdout], [4, ""]);
       assert.match(
         stderr,
-        /^holdfast: BAD_FILE: missing holds no run: there is no such folder\. Runs found in \.\/: .*\bwhole\b.*\.\n$/,
+        /^holdfast: BAD_FILE: missing holds no run: the folder does not exist\. Runs found in \.\/: .*\bwhole\b.*\.\n$/,
       );
     }
     const args = [holdfastProgram, "predict", "crossasset", "whole", "--bars", "missing.csv"];
     const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: folder });
     assert.deepEqual([status, stdout], [4, ""]);
-    assert.match(stderr, /^holdfast: BAD_FILE: missing\.csv: there is no such file/);
+    assert.match(stderr, /^holdfast: BAD_FILE: missing\.csv: it does not exist/);
   });
 
   test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {

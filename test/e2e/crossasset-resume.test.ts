@@ -105,7 +105,7 @@ describe("a run that is killed", onDevice, () => {
         if (event.kind === "phase" && event.phase === "compiling") rmSync(removed, { recursive: true });
       },
     });
-    await rejectsLater("RUN_LOST", losing, /removed has no run\.json any more/);
+    await rejectsLater("RUN_LOST", losing, /removed no longer has run\.json/);
     assert.equal(existsSync(removed), false, "nothing is made in its place");
   });
 });

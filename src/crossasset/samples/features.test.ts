@@ -189,7 +189,7 @@ test("a sample depends on nothing before its history: the same bits come from a 
 });
 
 test("too few bars, and a stride that is none, are rejected", () => {
-  rejects("BAD_ARGUMENT", () => makeSamples(randomBars(7921)), /^7921 bars are too few .* needs 7922/);
+  rejects("BAD_ARGUMENT", () => makeSamples(randomBars(7921)), /^7921 bars are too few: a sample needs 7922/);
   for (const stride of [0, -1, 1.5, Number.NaN]) {
     rejects("BAD_ARGUMENT", () => makeSamples(randomBars(10), { stride }), /^The stride is/);
   }

@@ -173,7 +173,7 @@ const drawnLine = fc.oneof(
     ),
   fc.constantFrom(
     "",
-    "12 events came too fast to be written down",
+    "12 events came too fast and were lost",
     "2026-01-05T12  phase",
     "garbage  garbage  x",
   ),

@@ -51,7 +51,7 @@ test("a line that is not JSON, or has a field of another kind, is ignored, and a
   );
   assert.deepEqual(messages, [
     "Line 2 of plans.jsonl is ignored: it is not JSON.",
-    "Line 3 of plans.jsonl is ignored: calls[0].readBytes is no number from 0.",
+    "Line 3 of plans.jsonl is ignored: calls[0].readBytes is not a number from 0.",
   ]);
 });
 
