@@ -171,12 +171,7 @@ const drawnLine = fc.oneof(
     .map(({ ms, kind, label, lasted, step }) =>
       [iso(ms), kind.padEnd(11), label, ...(kind === "phase" ? [lasted] : []), `step ${step}`].join("  "),
     ),
-  fc.constantFrom(
-    "",
-    "12 events came too fast and were lost",
-    "2026-01-05T12  phase",
-    "garbage  garbage  x",
-  ),
+  fc.constantFrom("", "12 events came too fast and were lost", "2026-01-05T12  phase", "garbage  garbage  x"),
 );
 
 const randomStep = fc.record({

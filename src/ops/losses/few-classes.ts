@@ -63,7 +63,8 @@ function classesOf(lowering: Lowering, array: DeviceArray, rows: ClassRows): rea
   return Array.from({ length: rows.classes }, (_, index) => ({
     ...layout,
     dtype,
-    storage: storage && lowering.view(storage, index * classStep(array, rows) * bytes, extentOf(layout) * bytes),
+    storage:
+      storage && lowering.view(storage, index * classStep(array, rows) * bytes, extentOf(layout) * bytes),
   }));
 }
 
