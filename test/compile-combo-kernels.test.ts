@@ -86,7 +86,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
       );
       assert.ok(places.length > 0);
       const placed = PlacedStep.place(device.runtime, one, "again");
-      const sent = placed.pieces.map(({ call }) => call).filter((call) => places.includes(call));
+      const sent = placed.commands.map(({ call }) => call).filter((call) => places.includes(call));
       assert.deepEqual(sent, places);
       placed.close();
     }

@@ -201,7 +201,7 @@ test("with capture auto the ways are tried in turns, one is kept, and the others
           assert.equal(replayable.mode, verdict!.kept === "direct" ? "direct" : "graph");
           const hasSideStreams = planned.schedule.calls.some(({ stream }) => stream > 0);
           assert.equal(hasSideStreams, verdict!.kept.includes("streams"));
-          assert.ok(placed.pieces.length > 0);
+          assert.ok(placed.commands.length > 0);
           const { live } = device.runtime.arena.figures;
           assert.ok(
             live < 2 * planned.plan.bytes,

@@ -1,6 +1,6 @@
 /**
- * Every op twice, forward and backward: the second call, on other values that lie the same way, follows the recipe of the
- * first, and comes to the same bits as on a device that keeps no recipes.
+ * Every op twice, forward and backward: the second call, on other values that lie the same way, replays the lowering of the
+ * first, and has the same bits as on a device without a lowering cache.
  */
 
 import assert from "node:assert/strict";
@@ -122,7 +122,7 @@ function compare(work: Work): void {
   assert.deepEqual(lowered, {}, `${told} was lowered again`);
 }
 
-describe("with recipes and without", () => {
+describe("with the lowering cache and without", () => {
   for (const [name, op] of Object.entries(opTable)) {
     test(`${name} comes to the same bits, the first time and the second`, () => {
       for (const work of workOf(op)) compare(work);

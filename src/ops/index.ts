@@ -64,12 +64,7 @@ export type {
   ValueType,
   ViewOp,
 } from "./op.js";
-export {
-  inStepPhase,
-  type LoweredOp,
-  listenToOps,
-  type OpListener,
-} from "./op-listener.js";
+export { inStepPhase, type LoweredOp, OpTrace } from "./op-trace.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
 export { argmax, argmin, type PlaceAttributes } from "./reduction/arg-extremes.js";
 export { type CumsumAttributes, cumsum } from "./reduction/cumsum.js";

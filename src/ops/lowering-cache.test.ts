@@ -1,4 +1,4 @@
-/** Recipes: a call that is like one before is not worked out again, and whatever is unlike it in anything is. */
+/** The lowering cache: a call like an earlier one is not lowered again; a call that differs in anything is. */
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
@@ -222,7 +222,7 @@ function copyOf(lowering: Lowering, a: DeviceArray | number | undefined, out: De
   if (typeof a === "object") lowering.copy(out!.storage!, a.storage!);
 }
 
-describe("a recipe is not kept", () => {
+describe("a lowering is not cached", () => {
   test("of a lowering that fails", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
@@ -318,7 +318,7 @@ describe("what lies beside persistent operands", () => {
     return { region, arrays };
   };
 
-  test("is named by a recipe where the op says that it looks there", () => {
+  test("is named by a cached lowering where the op says that it looks there", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
         const { arrays } = placed(runtime, [1, 10, 100]);
@@ -332,7 +332,7 @@ describe("what lies beside persistent operands", () => {
     );
   });
 
-  test("makes no recipe where the op does not say so", () => {
+  test("prevents caching where the op does not say so", () => {
     beside.looksAtAddresses = false;
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {

@@ -1,4 +1,4 @@
-/** Runs ops of the table on arrays in memory, now: infer, allocate, lower. Nothing is recorded here. */
+/** Runs ops of the table on arrays in memory: infer, allocate, lower, submit. The tape records elsewhere. */
 
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, dtypes } from "../ir/index.js";
@@ -15,13 +15,13 @@ import {
   replayLowering,
 } from "./lowering-cache.js";
 import type { Apply, Attributes, KernelOp, Op, ValueType, ViewOp } from "./op.js";
-import { asPartOf } from "./op-listener.js";
+import { OpTrace } from "./op-trace.js";
 import { formatShape, isSameShape } from "./shape.js";
 import { SignatureTable, signCall, signView } from "./signature.js";
 
 type Operand = DeviceArray | number;
 
-/** Runs one op; all of its outputs, those for backward behind the first. */
+/** Runs one op. Returns all of its outputs; those after the first are for backward. */
 export function runOp<A extends Attributes>(
   runtime: Runtime,
   op: Op<A>,
@@ -44,7 +44,7 @@ export function runOp<A extends Attributes>(
   }
 }
 
-/** The outputs of an op that fails halfway are nobody's, so they end here and not with a step. */
+/** Frees the outputs of an op that fails: nobody else knows them. */
 function runKernel<A extends Attributes>(
   runtime: Runtime,
   op: KernelOp<A>,
@@ -84,7 +84,7 @@ function lookUp<A extends Attributes>(
   return cachedLowering && isUsable(runtime, cachedLowering) ? { cachedLowering } : { keep: table.reserve() };
 }
 
-/** A caller's own list may change; these stay. */
+/** Copies the shapes: a caller may change its list later. */
 function lastingTypes(types: readonly ValueType[]): readonly ValueType[] {
   return types.map(({ shape, dtype }) => ({ shape: [...shape], dtype }));
 }
@@ -113,15 +113,14 @@ function lowerAndSubmit<A extends Attributes>(
 ): void {
   const lowering = new OpLowering(runtime, op.name);
   try {
-    if (runtime.isTracing) {
-      asPartOf(runtime, { name: op.name, operands, outputs }, () => {
-        op.lower(lowering, operands, outputs, attributes);
-        submit(runtime, lowering.calls);
-      });
+    op.lower(lowering, operands, outputs, attributes);
+    const { calls } = lowering;
+    const trace = runtime.traceSink;
+    if (trace instanceof OpTrace) {
+      trace.recordOp({ name: op.name, operands, outputs, calls });
       return;
     }
-    op.lower(lowering, operands, outputs, attributes);
-    const commands = runtime.load(lowerCalls(backendOf(runtime), lowering.calls));
+    const commands = runtime.load(lowerCalls(backendOf(runtime), calls));
     runtime.submit(commands);
     if (!keep) return;
     const { looksAtAddresses = false } = op;
@@ -152,7 +151,7 @@ function checkOperands<A extends Attributes>(
   }
 }
 
-/** Runs an op so that its result stands in `target`, at the same address as before. */
+/** Runs an op and stores its result in `target`, which keeps its address. */
 export function runInto<A extends Attributes>(
   runtime: Runtime,
   op: Op<A>,
@@ -224,7 +223,7 @@ function runView<A extends Attributes>(
 
 type SeenLayout = ReturnType<ViewOp["view"]>;
 
-/** What views of layouts came to, by op: the same few are taken in every step. */
+/** The views of layouts, by op: the same few are taken in every step. */
 const seenLayouts = new Map<object, SignatureTable<{ readonly seen: SeenLayout }>>();
 
 function seenThrough<A extends Attributes>(op: ViewOp<A>, array: DeviceArray, attributes: A): SeenLayout {
@@ -244,7 +243,7 @@ function seenThrough<A extends Attributes>(op: ViewOp<A>, array: DeviceArray, at
   return seen;
 }
 
-/** Rejects a result that can't stand where the target stands. */
+/** Rejects a result that can't be stored in the target. */
 export function requireFits(op: string, type: ValueType | undefined, target: DeviceArray): void {
   if (target.storage && target.shape.some((size, axis) => size > 1 && target.strides[axis] === 0)) {
     throw new HoldfastError(

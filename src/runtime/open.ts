@@ -46,7 +46,7 @@ export interface OpenOptions extends SettingOptions {
   readonly chunk?: Bytes;
 }
 
-export interface Parts {
+export interface Components {
   readonly settings: Settings;
   readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
@@ -74,7 +74,7 @@ export interface Listeners {
   readonly progress?: ProgressLine | undefined;
 }
 
-export function openComponents(options: OpenOptions, { log, onPressure, progress }: Listeners): Parts {
+export function openComponents(options: OpenOptions, { log, onPressure, progress }: Listeners): Components {
   const {
     device: kind = "cpu",
     index = 0,
@@ -98,7 +98,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
   });
   const closing: (() => void)[] = [];
 
-  function openAll(): Parts {
+  function openAll(): Components {
     // The watchdog's thread only knows the system's time; with another clock everything would look like a stall.
     if (clock === systemClock) openWatchdog(settings, sharedStatus, recorder, closing);
     const open = (): Driver =>
@@ -107,7 +107,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
     if (!suppliedDriver) closing.push(() => opened.close());
     const driver = watched(opened, sharedStatus, clock);
     const device = driver.describe();
-    const blas = device.kind === "cpu" && settings.blas !== "off" ? openBlas(settings.blas) : undefined;
+    const blas = device.memory === "host" && settings.blas !== "off" ? openBlas(settings.blas) : undefined;
     const free = () => readFreeMemory(device, driver, () => readHostMemory(hostRoot));
     const limit = chooseLimit(settings.memory, free());
     const available = () => free().available;
@@ -242,8 +242,8 @@ function arenaCapacity({ arena }: Settings, device: DeviceInfo, budget: Budget):
 }
 
 /** A GPU commits 256 MiB in 0.1 ms. On the CPU small chunks keep the figures accurate. */
-function chunkSize(requested: Bytes | undefined, { kind }: DeviceInfo): Bytes {
-  if (requested === undefined) return bytes((kind === "cuda" ? 64 : 4) * MiB);
+function chunkSize(requested: Bytes | undefined, { memory }: DeviceInfo): Bytes {
+  if (requested === undefined) return bytes((memory === "host" ? 4 : 64) * MiB);
   if (Number.isSafeInteger(requested) && requested > 0) return requested;
   throw new HoldfastError(
     "BAD_SETTING",

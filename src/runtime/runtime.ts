@@ -19,7 +19,7 @@ import { type CapturedGraph, captureGraph } from "./capture/capture.js";
 import type { ScratchMemory } from "./capture/checksum.js";
 import type { Command, LoadedCommand } from "./capture/command.js";
 import type { IndexCheck, TraceSink } from "./capture/trace-sink.js";
-import type { LaunchRequest, Mark } from "./capture/work.js";
+import type { LaunchRequest, StreamEvent } from "./capture/work.js";
 import type { Arena } from "./memory/arena.js";
 import type { Budget } from "./memory/budget.js";
 import type { OutOfMemory } from "./memory/diagnose-oom.js";
@@ -29,7 +29,7 @@ import { type Diagnostics, diagnose, diagnosticsText } from "./observe/diagnosti
 import type { Phases } from "./observe/phases.js";
 import { ProgressLine } from "./observe/progress-line.js";
 import type { Recorder } from "./observe/recorder.js";
-import { type OpenOptions, openComponents, type Parts } from "./open.js";
+import { type Components, type OpenOptions, openComponents } from "./open.js";
 import { runAll } from "./run-all.js";
 import type { Settings } from "./settings.js";
 import { sourceKey } from "./source-key.js";
@@ -95,7 +95,7 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
 export class Runtime {
   readonly settings: Settings;
   readonly device: DeviceInfo;
-  /** The library that multiplies large matrices instead of our own kernels, where HOLDFAST_BLAS names one. */
+  /** The CPU's library for large GEMMs, where HOLDFAST_BLAS names one. */
   readonly blas: Blas | undefined;
   readonly stream: Stream;
   readonly recorder: Recorder;
@@ -103,7 +103,7 @@ export class Runtime {
   readonly budget: Budget;
   readonly arena: Arena;
   readonly persistent: PersistentMemory;
-  readonly #parts: Parts;
+  readonly #parts: Components;
   readonly #print: (text: string) => void;
   /** By the content of their sources. */
   readonly #kernels = new Map<string, Kernel>();
@@ -175,7 +175,7 @@ export class Runtime {
     return this.phases.run("upload", () => this.#parts.transfer.upload(items));
   }
 
-  /** A storage's bytes, behind all work issued so far. */
+  /** A storage's bytes, after all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     this.#requireOpen();
     this.#traceSink?.reject("read the values of a tensor", storage.label);
@@ -201,7 +201,7 @@ export class Runtime {
     return () => void this.#readBackListeners.delete(listener);
   }
 
-  /** A way for a few bytes to come to the host without anybody waiting. */
+  /** Brings a few bytes to the host without a wait. */
   createMailbox(size: number, name: string): Mailbox {
     this.#requireOpen();
     const { driver, budget, gate, transfer, closing, requireLive } = this.#parts;
@@ -259,7 +259,7 @@ export class Runtime {
     this.#traceSink?.record(command);
   }
 
-  /** What was noted about the device under a key, now or in an earlier process, where its driver keeps notes. */
+  /** The note about the device under a key, of this process or an earlier one, where its driver keeps notes. */
   recall(key: string): string | undefined {
     return this.#parts.driver.recall?.(key);
   }
@@ -305,15 +305,15 @@ export class Runtime {
     return stream;
   }
 
-  /** Holds back what `later` is given from now on until `earlier` has done what it was given so far. */
+  /** Everything issued to `later` from now on waits for everything issued to `earlier` so far. */
   orderStreams(earlier: Stream, later: Stream): void {
     this.#requireOpen();
     this.#parts.work.orderStreams(earlier, later);
   }
 
   /**
-   * So many streams for work beside the runtime's own; the same ones each time, made when they are first asked for. `isFirst`: they
-   * are as the runtime's own is, to which the others yield.
+   * Side streams for work that runs concurrently with the runtime's own; the same ones each time, created at the first call.
+   * `isFirst`: with the priority of the runtime's own stream, to which the others yield.
    */
   sideStreams(count: number, { isFirst = false }: StreamOptions = {}): readonly Stream[] {
     const streams = this.#sideStreams[isFirst ? "first" : "yielding"];
@@ -321,21 +321,21 @@ export class Runtime {
     return streams.slice(0, count);
   }
 
-  /** Marks what a stream was given so far, for others to wait for, whatever it is given later. The mark is to be ended. */
-  recordEvent(stream: Stream): Mark {
+  /** Records everything that a stream was issued so far, for others to wait for. The caller destroys the event. */
+  recordEvent(stream: Stream): StreamEvent {
     this.#requireOpen();
     return this.#parts.work.recordEvent(stream);
   }
 
-  /** Holds back what `later` is given from now on until the marked work is done. */
-  waitFor(mark: Mark, later: Stream): void {
+  /** Everything issued to `later` from now on waits for the event. */
+  waitEvent(event: StreamEvent, later: Stream): void {
     this.#requireOpen();
-    this.#parts.work.waitFor(mark, later);
+    this.#parts.work.waitEvent(event, later);
   }
 
-  /** Ends a mark; what waits for it waits on. */
-  destroyEvent(mark: Mark): void {
-    this.#parts.work.destroyEvent(mark);
+  /** Streams that wait for the event go on waiting. */
+  destroyEvent(event: StreamEvent): void {
+    this.#parts.work.destroyEvent(event);
   }
 
   /** Waits until everything issued on the runtime's stream is done. */
@@ -347,8 +347,8 @@ export class Runtime {
   }
 
   /**
-   * Makes a function's work repeatable in one launch; `capture.ts` says what it may do. What it leaves in scratch memory need
-   * not be kept.
+   * Captures a function's work, so that one launch replays it; `capture.ts` says what the function may do. The contents of
+   * `scratch` need not be kept.
    */
   capture(name: string, body: () => void, scratch?: ScratchMemory): Replayable {
     this.#requireOpen();
@@ -368,12 +368,12 @@ export class Runtime {
   }
 
   /**
-   * Makes a function's work repeatable to time it. It may write only memory whose contents count for nothing: unlike a
-   * capture's, its results are neither compared nor put back.
+   * Captures a function's work to time it. The function may write only memory whose contents are dead: unlike in a capture,
+   * the results are neither compared nor restored.
    */
   captureForTiming(name: string, body: () => void): Replayable {
     this.#requireOpen();
-    this.#traceSink?.reject("rehearse", name);
+    this.#traceSink?.reject("time a capture", name);
     if (this.settings.capture === "off") return direct(body, captureIsOff);
     return this.#keep(captureGraph(this.#parts, name, body, "rehearsal"));
   }

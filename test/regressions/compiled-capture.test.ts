@@ -120,7 +120,7 @@ function checkCapture(beside: Beside | undefined): void {
       });
       const { placed, replayable } = latestPlanOf(compiled)!;
       assert.equal(replayable.mode, "graph");
-      assert.equal(log.namesInCapture().length, placed.pieces.length, "each piece is recorded once");
+      assert.equal(log.namesInCapture().length, placed.commands.length, "each piece is recorded once");
       const start = log.calls.length;
       compiled(...training.batch);
       const sent = log.namesFrom(start);

@@ -54,9 +54,9 @@ function storagesOf(work: LoadedCommand): Storage[] {
  * Sends what was passed elsewhere, whatever the types say; the answer puts it back. Labels stay where they are: kernels go
  * where they point, and elsewhere they would point out of memory.
  */
-function moveArguments({ pieces }: PlacedStep, decoy: Storage): () => void {
+function moveArguments({ commands: pieces }: PlacedStep, decoy: Storage): () => void {
   const spansOf = (chosen: typeof pieces): Set<Span> =>
-    new Set(chosen.flatMap(({ work }) => storagesOf(work)).map(({ span }) => span));
+    new Set(chosen.flatMap(({ command: work }) => storagesOf(work)).map(({ span }) => span));
   const spans = spansOf(pieces);
   for (const span of spansOf(pieces.filter(({ op }) => op.includes("crossEntropy")))) spans.delete(span);
   const before = [...spans].map((span) => [span, { ...span }] as const);
@@ -84,7 +84,7 @@ function replayUnderCollection(wrap: (driver: TestDriver) => Driver): State {
       compiled(...batches[0]!);
       const { placed, replayable } = latestPlanOf(compiled)!;
       assert.equal(replayable.mode, "graph");
-      for (const { work } of placed.pieces)
+      for (const { command: work } of placed.commands)
         assert.ok(storagesOf(work).every(({ span }) => span.size <= decoyBytes));
       const putBack = moveArguments(placed, decoy!);
       for (let i = 1; i < replays; i++) {

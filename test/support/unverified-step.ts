@@ -1,7 +1,7 @@
 /** A step in memory as `PlacedStep` has it, but for the verifier: for tests that show what the verifier is for. */
 
 import type { Runtime, Storage } from "holdfast";
-import { emitCalls, type Piece, submitCommands } from "../../src/compile/execute/emit.js";
+import { emitCommands, type StepCommand, submitCommands } from "../../src/compile/execute/emit.js";
 import type { BufferSlice } from "../../src/compile/program/program.js";
 import type { ProposedStep } from "./proposed-steps.js";
 
@@ -9,7 +9,7 @@ export class UnverifiedStep {
   readonly #runtime: Runtime;
   readonly #block: Storage;
   readonly #views: Storage[] = [];
-  readonly #pieces: readonly Piece[];
+  readonly #pieces: readonly StepCommand[];
 
   /** Calls run in the order of the schedule, whatever their branches. */
   constructor(runtime: Runtime, { schedule, plan }: Pick<ProposedStep, "schedule" | "plan">) {
@@ -25,7 +25,7 @@ export class UnverifiedStep {
     };
     try {
       const calls = schedule.calls.map(({ call }) => call);
-      this.#pieces = emitCalls(runtime, calls, resolve, schedule.calls);
+      this.#pieces = emitCommands(runtime, calls, resolve, schedule.calls);
     } catch (error) {
       this.close();
       throw error;

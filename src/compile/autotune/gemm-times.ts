@@ -13,7 +13,7 @@ import {
   type Storage,
 } from "../../runtime/index.js";
 import { alignUp, type Clock } from "../../units/index.js";
-import { emitCalls } from "../execute/emit.js";
+import { emitCommands } from "../execute/emit.js";
 import type { BufferSlice, GemmCall } from "../program/program.js";
 import { addressOf, describeGemm } from "./gemm-desc.js";
 
@@ -159,9 +159,9 @@ class TrialMemory {
     const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;
     const problem = { ...rest, choice, ...(scratch && { scratch }) };
     const call = { op: "gemm", work: { kind: "gemm", problem } } as const;
-    const [first] = emitCalls(this.#runtime, [call], (slice) => this.#viewOf(slice));
-    if (first?.work.kind !== "launch") throw new Error("A product has sent something else than a launch.");
-    return first.work.request;
+    const [first] = emitCommands(this.#runtime, [call], (slice) => this.#viewOf(slice));
+    if (first?.command.kind !== "launch") throw new Error("A product has sent something else than a launch.");
+    return first.command.request;
   }
 
   giveBack(): void {

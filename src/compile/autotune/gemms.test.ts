@@ -21,7 +21,7 @@ import {
   type Storage,
 } from "../../runtime/index.js";
 import type { FakeClock } from "../../units/index.js";
-import { emitCalls, submitCommands } from "../execute/emit.js";
+import { emitCommands, submitCommands } from "../execute/emit.js";
 import type { Buffer, BufferSlice, Call, GemmCall } from "../program/program.js";
 import { autotuneGemms, fastestOf, type KnownAlgorithms } from "./gemms.js";
 
@@ -229,7 +229,7 @@ describe("a product", { skip }, () => {
           return runtime.read(c);
         };
         const c = runtime.arena.allocate(4 * m * n, "c");
-        const pieces = emitCalls(runtime, calls, ({ buffer, offset, size }) => {
+        const pieces = emitCommands(runtime, calls, ({ buffer, offset, size }) => {
           if (buffer.label === "a") return a;
           if (buffer.label === "c") return c;
           if (buffer.storage) return runtime.view(buffer.storage, offset, size);

@@ -1,55 +1,58 @@
 /**
- * What each call of a step takes. On a GPU it is what the call adds: the time of everything up to it as one launch, less that
- * of everything before it, so that the times add up, gaps between kernels included. On a CPU the calls run one by one.
+ * How long each call of a step takes. Where launches are timed in graphs, it is the time that the call adds: a graph of
+ * everything up to it, less one of everything before it. So the times add up, gaps between kernels included. Elsewhere the
+ * calls run one by one.
  *
- * What the step leaves behind is as before: all that it writes of persistent memory is kept aside meanwhile.
+ * The step leaves nothing behind: all persistent memory that it writes is saved before, and restored after.
  */
 
 import { capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Clock, systemClock } from "../../units/index.js";
-import { type Piece, submitCommands } from "./emit.js";
+import { type StepCommand, submitCommands } from "./emit.js";
 import type { PlacedStep } from "./placed-step.js";
 
-/** The best of so many groups counts, each of so many launches in a row. */
+/** The best of several groups counts, each of several launches in a row. */
 const [groups, launches] = [5, 20];
 
-/** Microseconds, by the call's place in the schedule. */
+/** Microseconds, by the call's index in the schedule. */
 export function timeCalls(
   runtime: Runtime,
   placed: PlacedStep,
   clock: Clock = systemClock,
 ): readonly number[] {
-  const kept = placed.written.map((target) => ({ target, source: runtime.read(target) }));
+  const saved = placed.written.map((target) => ({ target, source: runtime.read(target) }));
   try {
-    const ofPieces = capabilitiesOf(runtime).timesLaunchesInGraphs
-      ? timeGrowing(runtime, placed.pieces, clock)
-      : placed.pieces.map((piece) => timeUs(runtime, clock, () => submitCommands(runtime, [piece])));
+    const commandUs = capabilitiesOf(runtime).timesLaunchesInGraphs
+      ? timeGrowing(runtime, placed.commands, clock)
+      : placed.commands.map((command) => timeUs(runtime, clock, () => submitCommands(runtime, [command])));
     const times: number[] = [];
-    for (const [index, { call }] of placed.pieces.entries())
-      times[call] = (times[call] ?? 0) + (ofPieces[index] ?? 0);
+    for (const [index, { call }] of placed.commands.entries())
+      times[call] = (times[call] ?? 0) + (commandUs[index] ?? 0);
     return Array.from(times, (us) => us ?? 0);
   } finally {
-    runtime.upload(kept);
+    runtime.upload(saved);
     runtime.synchronize();
   }
 }
 
-function timeGrowing(runtime: Runtime, pieces: readonly Piece[], clock: Clock): readonly number[] {
+function timeGrowing(runtime: Runtime, commands: readonly StepCommand[], clock: Clock): readonly number[] {
   let before = 0;
-  return pieces.map((_, index) => {
-    const upTo = runtime.captureForTiming("times", () => submitCommands(runtime, pieces.slice(0, index + 1)));
+  return commands.map((_, index) => {
+    const upTo = runtime.captureForTiming("times", () =>
+      submitCommands(runtime, commands.slice(0, index + 1)),
+    );
     try {
       const spent = Array.from({ length: groups }, () =>
         timeUs(runtime, clock, () => {
           for (let count = 0; count < launches; count++) upTo.replay();
         }),
       );
-      // With one more call it can't be quicker: what a measurement says against that is its error.
+      // One more call can't make it faster; a measurement that says so is in error.
       const us = Math.max(before, Math.min(...spent) / launches);
-      const own = us - before;
+      const addedUs = us - before;
       before = us;
-      return own;
+      return addedUs;
     } finally {
       upTo.close();
     }

@@ -28,50 +28,49 @@ import type {
 } from "../program/program.js";
 
 /** A command of a program's call, with its kernel loaded. */
-export interface Piece {
+export interface StepCommand {
   /** The index of the call. */
   readonly call: number;
   readonly op: string;
-  readonly work: LoadedCommand;
+  readonly command: LoadedCommand;
 }
 
 /**
  * The commands of the calls, in order, on the storages that `resolve` finds for slices. With a schedule, a call that may start
  * early does so if the call before it on its stream ends with a launch.
  */
-export function emitCalls(
+export function emitCommands(
   runtime: Runtime,
   calls: readonly Call[],
   resolve: (slice: BufferSlice) => Storage,
   schedule: readonly Pick<ScheduledCall, "stream" | "prefetches">[] = [],
-): readonly Piece[] {
+): readonly StepCommand[] {
   const backend = backendOf(runtime);
-  const pieces: Piece[] = [];
+  const emitted: StepCommand[] = [];
   /** By stream: the last command of its latest call. */
-  const latest = new Map<number, Piece | undefined>();
-  for (const [index, call] of calls.entries()) {
+  const latest = new Map<number, StepCommand | undefined>();
+  for (const [index, { op, work }] of calls.entries()) {
     beat("kernels", index, calls.length);
     const { stream = 0, prefetches } = schedule[index] ?? {};
-    const early = latest.get(stream)?.work.kind === "launch" ? prefetches : undefined;
-    const { op, work } = call;
+    const early = latest.get(stream)?.command.kind === "launch" ? prefetches : undefined;
     const commands =
       work.kind === "launch"
         ? [launchOn(op, work, resolve)]
         : runtime.load(lowerWork(backend, op, work, resolve, early));
-    const ofCall = commands.map((command): Piece => ({ call: index, op, work: command }));
+    const ofCall = commands.map((command): StepCommand => ({ call: index, op, command }));
     const [first, ...rest] = ofCall;
-    if (first && early) pieces.push(withPrefetch(first, { isPdl: true }), ...rest);
-    else pieces.push(...ofCall);
+    if (first && early) emitted.push(withPdl(first, true), ...rest);
+    else emitted.push(...ofCall);
     latest.set(stream, ofCall.at(-1));
   }
-  return pieces;
+  return emitted;
 }
 
 /** The same with or without programmatic dependent launch, if it is a launch. */
-export function withPrefetch(piece: Piece, { isPdl }: { readonly isPdl: boolean }): Piece {
-  const { work } = piece;
-  if (work.kind !== "launch") return piece;
-  return { ...piece, work: { ...work, request: { ...work.request, isPdl } } };
+export function withPdl(step: StepCommand, isPdl: boolean): StepCommand {
+  const { command } = step;
+  if (command.kind !== "launch") return step;
+  return { ...step, command: { ...command, request: { ...command.request, isPdl } } };
 }
 
 /** `early`: with programmatic dependent launch, the slices that it may read before the launch before it has ended. */
@@ -82,16 +81,16 @@ function lowerWork(
   resolve: (slice: BufferSlice) => Storage,
   early: readonly BufferSlice[] | undefined,
 ): readonly Command[] {
-  const isPdl = (slice: BufferSlice): boolean => early?.includes(slice) === true;
+  const isEarly = (slice: BufferSlice): boolean => early?.includes(slice) === true;
   const prefetchesOf = (slices: readonly BufferSlice[]): readonly boolean[] | undefined =>
-    early && slices.map(isPdl);
+    early && slices.map(isEarly);
   switch (work.kind) {
     case "row":
       return lowerCalls(backend, rowCalls({ ...rowsOn(work, resolve), early: prefetchesOf(work.operands) }));
     case "combo": {
-      const launches = work.rows.map((one) => ({
-        ...rowsOn(one, resolve),
-        early: prefetchesOf(one.operands),
+      const launches = work.rows.map((row) => ({
+        ...rowsOn(row, resolve),
+        early: prefetchesOf(row.operands),
       }));
       return backend.lowerRowCombo(launches, op);
     }
@@ -108,10 +107,10 @@ function lowerWork(
     case "gemm":
       return lowerCalls(
         backend,
-        gemmCalls({ ...problemOn(work.problem, resolve), prefetchesB: isPdl(work.problem.b.slice) }, op),
+        gemmCalls({ ...gemmOn(work.problem, resolve), prefetchesB: isEarly(work.problem.b.slice) }, op),
       );
     case "grouped-gemm": {
-      const problems = work.problems.map((problem) => problemOn(problem, resolve));
+      const problems = work.problems.map((problem) => gemmOn(problem, resolve));
       return backend.lowerGroupedGemm(problems, op);
     }
     case "gemm-epilogue": {
@@ -119,8 +118,8 @@ function lowerWork(
       const { c, ...rest } = problem;
       const on = {
         ...operandsOn(rest, resolve),
-        ...(finish.storesC && { c: lyingOn(c, resolve) }),
-        prefetchesB: isPdl(problem.b.slice),
+        ...(finish.storesC && { c: matrixOn(c, resolve) }),
+        prefetchesB: isEarly(problem.b.slice),
       };
       // A C that is not stored has no memory to resolve.
       const storages = operands.map((slice, index) =>
@@ -165,11 +164,11 @@ function begunOn({ columns, scratch }: PartialReduceCall, resolve: (slice: Buffe
   return { members: columns.map((one) => columnsOn(one, resolve)), scratch: resolve(scratch) };
 }
 
-function problemOn(
+function gemmOn(
   { c, ...rest }: GemmCall["problem"],
   resolve: (slice: BufferSlice) => Storage,
 ): GemmProblem<GemmInputDtype> {
-  return { ...operandsOn(rest, resolve), c: lyingOn(c, resolve) };
+  return { ...operandsOn(rest, resolve), c: matrixOn(c, resolve) };
 }
 
 function operandsOn(
@@ -178,19 +177,19 @@ function operandsOn(
 ) {
   return {
     ...rest,
-    ...{ a: lyingOn(a, resolve), b: lyingOn(b, resolve) },
+    ...{ a: matrixOn(a, resolve), b: matrixOn(b, resolve) },
     ...(bias && { bias: resolve(bias) }),
     ...(scratch && { scratch: resolve(scratch) }),
   };
 }
 
-function lyingOn<L extends { readonly slice: BufferSlice }>(
+function matrixOn<L extends { readonly slice: BufferSlice }>(
   { slice, ...layout }: L,
   resolve: (slice: BufferSlice) => Storage,
 ) {
   return { ...layout, storage: resolve(slice) };
 }
 
-export function submitCommands(runtime: Runtime, pieces: readonly Piece[]): void {
-  runtime.submit(pieces.map(({ work }) => work));
+export function submitCommands(runtime: Runtime, commands: readonly StepCommand[]): void {
+  runtime.submit(commands.map(({ command }) => command));
 }

@@ -1,4 +1,4 @@
-/** A planned step in memory: verified there, and its work ready to be sent. */
+/** A planned step in memory: verified there, its kernels loaded, its commands ready to be submitted. */
 
 import type { Runtime, ScratchMemory, Storage } from "../../runtime/index.js";
 import { type Span, span } from "../../units/index.js";
@@ -14,40 +14,45 @@ import {
 import { extentOf } from "../program/slices.js";
 import { submitterOf } from "../schedule/streams.js";
 import { verifyPlan } from "../verify/verify.js";
-import { emitCalls, type Piece, withPrefetch } from "./emit.js";
+import { emitCommands, type StepCommand, withPdl } from "./emit.js";
 
 export class PlacedStep {
   readonly #runtime: Runtime;
   readonly #schedule: Schedule;
   readonly #memory: StepMemory;
-  readonly pieces: readonly Piece[];
-  /** What it writes of persistent memory, by what that belongs to, and to the byte. */
+  readonly commands: readonly StepCommand[];
+  /** The persistent memory that it writes: whole storages, and the exact bytes. */
   readonly written: readonly Storage[];
   readonly writtenSpans: readonly Span[];
-  /** Sends all of its work, directly. */
+  /** Submits all of its commands. */
   readonly run: () => void;
 
-  /** Takes a plan's memory. */
+  /** Allocates a plan's memory. */
   static place(runtime: Runtime, { schedule, plan }: PlannedStep, label: string): PlacedStep {
     const calls = schedule.calls.map(({ call }) => call);
     const memory = new StepMemory(runtime, plan, label);
     try {
       verifyPlan(calls, schedule, plan, memory.block?.span);
-      const pieces = emitCalls(runtime, calls, (slice) => memory.resolve(slice), schedule.calls);
-      return new PlacedStep(runtime, schedule, memory, pieces);
+      const commands = emitCommands(runtime, calls, (slice) => memory.resolve(slice), schedule.calls);
+      return new PlacedStep(runtime, schedule, memory, commands);
     } catch (error) {
       memory.close();
       throw error;
     }
   }
 
-  private constructor(runtime: Runtime, schedule: Schedule, memory: StepMemory, pieces: readonly Piece[]) {
+  private constructor(
+    runtime: Runtime,
+    schedule: Schedule,
+    memory: StepMemory,
+    commands: readonly StepCommand[],
+  ) {
     this.#runtime = runtime;
     this.#schedule = schedule;
     this.#memory = memory;
-    this.pieces = pieces;
-    this.run = submitterOf(runtime, schedule, pieces);
-    const slices = partsWritten(this.#calls);
+    this.commands = commands;
+    this.run = submitterOf(runtime, schedule, commands);
+    const slices = writtenSlices(this.#calls);
     this.written = [...new Set(slices.flatMap(({ buffer }) => buffer.storage ?? []))];
     this.writtenSpans = slices.map((slice) => spanOf(slice));
   }
@@ -56,10 +61,10 @@ export class PlacedStep {
     return this.#schedule.calls.map(({ call }) => call);
   }
 
-  /** The same with each launch behind the end of the one before it, in the same memory: who closes one closes both. */
+  /** The same without programmatic dependent launch, in the same memory: closing one closes both. */
   serialized(): PlacedStep {
-    const pieces = this.pieces.map((piece) => withPrefetch(piece, { isPdl: false }));
-    return new PlacedStep(this.#runtime, this.#schedule, this.#memory, pieces);
+    const commands = this.commands.map((command) => withPdl(command, false));
+    return new PlacedStep(this.#runtime, this.#schedule, this.#memory, commands);
   }
 
   /** Its step memory, for a capture. */
@@ -77,7 +82,7 @@ export class PlacedStep {
   }
 }
 
-/** What a plan takes: one block of the arena, and views of it and of persistent memory. */
+/** The memory of a plan: one block of the arena, and views of it and of persistent memory. */
 class StepMemory {
   readonly #runtime: Runtime;
   readonly #plan: Plan;
@@ -92,13 +97,13 @@ class StepMemory {
     if (this.block) arena.pin(this.block, label);
   }
 
-  /** What of these calls was last written at an offset. */
-  lastAt(place: number, calls: readonly Call[]): Buffer | undefined {
+  /** The buffer that these calls write last at an offset of the block. */
+  lastAt(at: number, calls: readonly Call[]): Buffer | undefined {
     for (const call of calls.toReversed()) {
       for (const { slice, writes } of accessesOf(call)) {
         const start = this.#plan.offsets.get(slice.buffer);
         const first = start === undefined ? Infinity : start + slice.offset;
-        if (writes && first <= place && place < first + slice.size) return slice.buffer;
+        if (writes && first <= at && at < first + slice.size) return slice.buffer;
       }
     }
     return undefined;
@@ -110,9 +115,9 @@ class StepMemory {
     if (known) return known;
     const home = buffer.storage ?? this.block;
     const start = buffer.storage ? 0 : this.#plan.offsets.get(buffer);
-    if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no place in the plan.`);
+    if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no offset in the plan.`);
     const view = this.#runtime.view(home, start + offset, size, buffer.label);
-    // A pinned block outlives a reset, but of its views only the pinned ones do.
+    // A pinned block outlives a reset; a view of it does so only if it is pinned too.
     if (view.kind === "step") this.#runtime.arena.pin(view, home.label);
     this.#views.set(key, view);
     return view;
@@ -133,7 +138,7 @@ class StepMemory {
   }
 }
 
-function partsWritten(calls: readonly Call[]): BufferSlice[] {
+function writtenSlices(calls: readonly Call[]): BufferSlice[] {
   const accesses = calls.flatMap((call) => accessesOf(call));
   return accesses.filter(({ slice, writes }) => writes && slice.buffer.storage).map(({ slice }) => slice);
 }

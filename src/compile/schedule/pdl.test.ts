@@ -8,7 +8,7 @@ import type { ProposedStep } from "../../../test/support/proposed-steps.js";
 import { sideBySideCalls, straightStep, streamedStep } from "../../../test/support/training-step.js";
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { emitCalls } from "../execute/emit.js";
+import { emitCommands } from "../execute/emit.js";
 import type { Buffer, Call, ScheduledCall } from "../program/program.js";
 import { markPdl } from "./pdl.js";
 
@@ -71,8 +71,8 @@ describe("emitted launches", { skip: emulatorMissing }, () => {
     runtime.step(() => {
       const memory = new Map([from, to].map((one) => [one, runtime.arena.allocate(64, one.label)]));
       const schedule = calls.map((_, index) => ({ stream: streams[index] ?? 0, prefetches: [] }));
-      const pieces = emitCalls(runtime, calls, ({ buffer }) => memory.get(buffer)!, schedule);
-      return pieces.map(({ work }) => (work.kind === "launch" ? work.request.isPdl : false));
+      const emitted = emitCommands(runtime, calls, ({ buffer }) => memory.get(buffer)!, schedule);
+      return emitted.map(({ command }) => (command.kind === "launch" ? command.request.isPdl : false));
     });
 
   test("begin early where the call before on their branch has sent a launch, and nothing else behind it", () => {

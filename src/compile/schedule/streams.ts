@@ -5,7 +5,7 @@
 
 import type { Stream } from "../../driver/index.js";
 import type { Mark, Runtime } from "../../runtime/index.js";
-import { type Piece, submitCommands } from "../execute/emit.js";
+import { type StepCommand, submitCommands } from "../execute/emit.js";
 import type { Schedule } from "../program/program.js";
 
 /** What one call sends, where, and behind what. */
@@ -13,14 +13,18 @@ interface Submission {
   readonly stream: Stream;
   /** It is the first of its branch, and waits for nothing: that branch begins with the step itself. */
   readonly isBeginning: boolean;
-  readonly pieces: readonly Piece[];
+  readonly pieces: readonly StepCommand[];
   readonly after: readonly number[];
   /** Some call waits for it. */
   readonly isAwaited: boolean;
 }
 
 /** How a schedule's pieces are sent. The streams are the runtime's and last as long as it does. */
-export function submitterOf(runtime: Runtime, schedule: Schedule, pieces: readonly Piece[]): () => void {
+export function submitterOf(
+  runtime: Runtime,
+  schedule: Schedule,
+  pieces: readonly StepCommand[],
+): () => void {
   const sideStreams = schedule.calls.reduce((most, { stream }) => Math.max(most, stream), 0);
   if (sideStreams === 0) return () => submitCommands(runtime, pieces);
   const sides = runtime.sideStreams(sideStreams, { isFirst: !schedule.isMainFirst });
@@ -30,12 +34,12 @@ export function submitterOf(runtime: Runtime, schedule: Schedule, pieces: readon
 
 function sendingsOf(
   { calls }: Schedule,
-  pieces: readonly Piece[],
+  pieces: readonly StepCommand[],
   streams: readonly Stream[],
 ): readonly Submission[] {
   const [main] = streams;
   if (!main) return [];
-  const ofCall: Piece[][] = calls.map(() => []);
+  const ofCall: StepCommand[][] = calls.map(() => []);
   for (const piece of pieces) {
     const stream = streams[calls[piece.call]?.stream ?? 0] ?? main;
     ofCall[piece.call]?.push(stream === main ? piece : onStream(piece, stream));
@@ -50,12 +54,12 @@ function sendingsOf(
   });
 }
 
-function onStream({ work, ...piece }: Piece, stream: Stream): Piece {
+function onStream({ command: work, ...piece }: StepCommand, stream: Stream): StepCommand {
   if (work.kind !== "launch")
     throw new Error(
       `"${piece.op}" is on a side branch and sends a ${work.kind}, which goes on the main one only.`,
     );
-  return { ...piece, work: { kind: "launch", request: { ...work.request, stream } } };
+  return { ...piece, command: { kind: "launch", request: { ...work.request, stream } } };
 }
 
 function sendAll(runtime: Runtime, sendings: readonly Submission[]): void {
@@ -67,7 +71,7 @@ function sendAll(runtime: Runtime, sendings: readonly Submission[]): void {
     for (const [place, { stream, pieces, after, isAwaited }] of sendings.entries()) {
       for (const earlier of after) {
         const mark = marks.get(earlier);
-        if (mark) runtime.waitFor(mark, stream);
+        if (mark) runtime.waitEvent(mark, stream);
       }
       if (stream !== runtime.stream) begun.add(stream);
       submitCommands(runtime, pieces);

@@ -4,8 +4,8 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import { CallTrace, type GemmInputDtype, type GemmProblem, type KernelCall } from "../../kernels/index.js";
-import { type DeviceArray, formatShape, type LoweredOp, listenToOps } from "../../ops/index.js";
+import type { GemmInputDtype, GemmProblem, KernelCall } from "../../kernels/index.js";
+import { type DeviceArray, formatShape, type LoweredOp, OpTrace } from "../../ops/index.js";
 import type { StepPhase } from "../../records/index.js";
 import {
   alignment,
@@ -94,7 +94,7 @@ export function auditStep(runtime: Runtime, expected: ExpectedWork, body: () => 
 }
 
 function runTraced<T>(runtime: Runtime, tracer: Tracer, body: () => T): T {
-  return runtime.traceWith(tracer, () => listenToOps(runtime, tracer, body));
+  return runtime.traceWith(tracer, body);
 }
 
 function guardSignature({ from, until, number }: Guard, signatures: Signatures): string {
@@ -105,7 +105,7 @@ const defaultAdvice =
   "Return the tensor from the step and read it outside; set rates and upload data before the call; compute with tensors " +
   "what depends on data.";
 
-class Tracer extends CallTrace {
+class Tracer extends OpTrace {
   readonly buffers: Buffers;
   readonly calls: Call[] = [];
   readonly ops: TracedOp[] = [];
@@ -116,7 +116,7 @@ class Tracer extends CallTrace {
   readonly types = new Map<number, string>();
   readonly forgets: Forget[] = [];
   readonly #runtime: Runtime;
-  /** The op that is being lowered; others may be lowered inside it. */
+  /** The op whose calls are being recorded. */
   #op: string | undefined;
   #phase: StepPhase = "forward";
 
@@ -139,17 +139,21 @@ class Tracer extends CallTrace {
       throw changed("its calls of clipGradNorm, or what follows them, are not those of the first trace", {});
   }
 
-  enter({ name, operands, outputs }: LoweredOp): () => void {
-    const outer = this.#op;
-    this.#op ??= name;
+  recordOp({ name, operands, outputs, calls }: LoweredOp): void {
     const from = this.calls.length;
-    return () => {
-      this.#op = outer;
-      for (const output of outputs) this.#noteType(output);
-      if (outer !== undefined) return;
-      const [given, made] = [operands, outputs].map((list) => list.map(describe));
-      this.ops.push({ name, operands: given ?? [], outputs: made ?? [], from, to: this.calls.length });
-    };
+    this.#op = name;
+    try {
+      for (const call of calls) this.recordCall(call);
+    } finally {
+      this.#op = undefined;
+    }
+    for (const output of outputs) this.#noteType(output);
+    this.ops.push({
+      name,
+      operands: operands.map(describe),
+      outputs: outputs.map(describe),
+      ...{ from, to: this.calls.length },
+    });
   }
 
   enterStepPhase(phase: StepPhase): () => void {

@@ -179,7 +179,7 @@ describe("what a captured function may not do", () => {
       for (let time = 0; time <= calls; time++) grow();
       calls += 1;
     };
-    rejects("CAPTURE_REJECTED", () => runtime.capture("restless", body), /1 pieces .* then 2/);
+    rejects("CAPTURE_REJECTED", () => runtime.capture("restless", body), /1 commands .* then 2/);
     assert.equal(first(), 3);
   });
 
@@ -316,9 +316,9 @@ describe("branches", () => {
       const early = runtime.recordEvent(side);
       growOn(side);
       const late = isCombined ? runtime.recordEvent(side) : undefined;
-      runtime.waitFor(early, runtime.stream);
+      runtime.waitEvent(early, runtime.stream);
       if (late) {
-        runtime.waitFor(late, runtime.stream);
+        runtime.waitEvent(late, runtime.stream);
         runtime.destroyEvent(late);
         grow();
       }
@@ -338,7 +338,7 @@ describe("branches", () => {
     open();
     const mark = runtime.recordEvent(runtime.stream);
     rejects("CAPTURE_REJECTED", () =>
-      runtime.capture("foreign", () => runtime.waitFor(mark, runtime.stream)),
+      runtime.capture("foreign", () => runtime.waitEvent(mark, runtime.stream)),
     );
     runtime.destroyEvent(mark);
   });

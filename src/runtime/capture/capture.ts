@@ -29,7 +29,7 @@ import {
   takeSnapshot,
   withoutCovered,
 } from "./checksum.js";
-import { type AccessSet, noAccess, placesOf, type Work } from "./work.js";
+import { type AccessSet, noAccess, spanKeys, type Work } from "./work.js";
 
 export interface CaptureOptions {
   readonly driver: Driver;
@@ -106,7 +106,7 @@ export function captureGraph(
     }
     const charge = budget.charge(
       "graph",
-      bytes(bytesPerNode * Math.max(1, accesses.pieces)),
+      bytes(bytesPerNode * Math.max(1, accesses.commands)),
       `graph "${name}"`,
     );
     undo.push(() => budget.release(charge));
@@ -132,14 +132,14 @@ export function captureGraph(
       requireSameWork(name, accesses, runPass(options, name, "recording", body, accesses)),
     );
     undo.push(() => driver.destroyGraph(graph));
-    requireNodes(name, graph, accesses.pieces);
+    requireNodes(name, graph, accesses.commands);
     driver.instantiate(graph);
     poisonScratch();
     driver.launchGraph(stream, graph);
     requireSameChecksums(name, expected, takeChecksums(transfer, compared), scratch);
     putBack();
 
-    recorder.record("capture", name, 0, accesses.pieces);
+    recorder.record("capture", name, 0, accesses.commands);
     undo.splice(undo.indexOf(putBack), 1);
     return new CapturedGraph(options, name, graph, () => runAll(undo.reverse()));
   } catch (error) {
@@ -170,7 +170,7 @@ function runPass(
   observed?: AccessSet,
 ): AccessSet {
   const accesses = noAccess(observed);
-  work.touched = accesses;
+  work.accesses = accesses;
   try {
     const result = gate.during(pass, body);
     if (result instanceof Promise) {
@@ -188,7 +188,7 @@ function runPass(
     for (const stream of pass === "running" ? accesses.streams.keys() : []) driver.synchronize(stream);
     throw error;
   } finally {
-    work.touched = undefined;
+    work.accesses = undefined;
   }
 }
 
@@ -209,7 +209,7 @@ function record(driver: Driver, stream: Stream, body: () => void): Graph {
 }
 
 function requireJoined(name: string, { streams }: AccessSet): void {
-  const [unjoined] = [...streams].find(([, { given, joined }]) => joined < given) ?? [];
+  const [unjoined] = [...streams].find(([, { issued: given, awaited: joined }]) => joined < given) ?? [];
   if (!unjoined) return;
   throw new HoldfastError(
     "CAPTURE_REJECTED",
@@ -221,25 +221,26 @@ function requireJoined(name: string, { streams }: AccessSet): void {
 
 /** A graph is valid only if the function does the same work on the same memory every time. */
 function requireSameWork(name: string, observed: AccessSet, now: AccessSet): void {
-  const observedRanges = placesOf(observed.all);
+  const observedRanges = spanKeys(observed.all);
   const stranger = [...now.all].find(({ span }) => !observedRanges.has(formatSpan(span)));
-  if (!stranger && now.pieces === observed.pieces && placesOf(now.all).size === observedRanges.size) return;
+  if (!stranger && now.commands === observed.commands && spanKeys(now.all).size === observedRanges.size)
+    return;
   throw new HoldfastError(
     "CAPTURE_REJECTED",
-    `The function of capture "${name}" does different work each time: ${observed.pieces} commands on ${observed.all.size} ` +
-      `storages at first, then ${now.pieces} on ${now.all.size}${stranger ? `, including "${stranger.label}"` : ""}. ` +
+    `The function of capture "${name}" does different work each time: ${observed.commands} commands on ${observed.all.size} ` +
+      `storages at first, then ${now.commands} on ${now.all.size}${stranger ? `, including "${stranger.label}"` : ""}. ` +
       "A captured function must do the same work every time.",
-    { numbers: { capture: name, pieces: observed.pieces, piecesNow: now.pieces } },
+    { numbers: { capture: name, commands: observed.commands, commandsNow: now.commands } },
   );
 }
 
-function requireNodes(name: string, { nodes }: Graph, pieces: number): void {
+function requireNodes(name: string, { nodes }: Graph, commands: number): void {
   const counted = nodes.kernel + nodes.copy + nodes.fill;
-  if (nodes.memory === 0 && nodes.host === 0 && counted === pieces) return;
+  if (nodes.memory === 0 && nodes.host === 0 && counted === commands) return;
   throw new HoldfastError(
     "CAPTURE_NODES",
-    `The graph of "${name}" has ${counted} work nodes for ${pieces} recorded commands, ${nodes.memory} memory nodes and ` +
+    `The graph of "${name}" has ${counted} work nodes for ${commands} recorded commands, ${nodes.memory} memory nodes and ` +
       `${nodes.host} host nodes. Only work nodes are allowed: memory nodes make the second launch fail, host nodes block.`,
-    { numbers: { ...nodes, pieces } },
+    { numbers: { ...nodes, commands } },
   );
 }

@@ -1,6 +1,6 @@
 /**
- * Work: the one way in which kernels, fills and copies reach a stream. Storages are checked to be alive, the op is noted
- * for stall reports, and during a capture everything that the work touches is collected, so that the graph can own it.
+ * Work: the one way in which launches, fills and copies reach a stream. Storages are checked to be live, the op is noted
+ * for stall reports, and during a capture all accessed storages are collected, so that the graph can own them.
  */
 
 import type { Driver, Event, Kernel, Parameter, Stream } from "../../driver/index.js";
@@ -11,42 +11,42 @@ import type { LabelTable } from "../observe/label-table.js";
 import type { SharedStatus } from "../observe/shared-status.js";
 import type { CaptureStateMachine } from "./capture-state.js";
 
-/** What a captured function has touched so far. */
+/** The storages that a captured function has accessed so far. */
 export interface AccessSet {
   readonly all: Set<Storage>;
   readonly written: Set<Storage>;
-  /** The places that may be written, once they are known: what was not saved before could not be put back. */
+  /** The spans that may be written, after the first pass: contents that were not saved could not be restored. */
   readonly writable: ReadonlySet<string> | undefined;
-  /** Pieces of work, each of which must become one node of the graph. */
-  pieces: number;
-  /** The side streams that were ordered behind the capture's own. */
-  readonly streams: Map<Stream, Branch>;
+  /** How many commands were issued; each must become one node of the graph. */
+  commands: number;
+  /** The side streams that were ordered after the capture's own stream. */
+  readonly streams: Map<Stream, SideStream>;
 }
 
-/** A side stream of a capture: how much it was given, what it waits for included, and how much of that others wait for. */
-export interface Branch {
-  given: number;
-  joined: number;
+/** A side stream of a capture: how many commands and waits it was issued, and up to which of them others wait for it. */
+export interface SideStream {
+  issued: number;
+  awaited: number;
 }
 
 /** A point in a stream's work that other streams can wait for. */
-export interface Mark {
+export interface StreamEvent {
   readonly stream: Stream;
-  /** Nothing is sent while a capture only observes. */
+  /** Undefined while a capture only observes: nothing is issued then. */
   readonly event: Event | undefined;
-  /** How much the stream had been given, where it is a side stream of a capture; and which pass of it that was. */
-  readonly given: number;
-  readonly touched: AccessSet | undefined;
+  /** For a side stream of a capture: how much it had been issued, and in which pass. */
+  readonly issued: number;
+  readonly accesses: AccessSet | undefined;
 }
 
-/** For the start of a pass; `observed` is what the first pass has shown. */
+/** For the start of a pass; `observed` is what the first pass has collected. */
 export function noAccess(observed?: AccessSet): AccessSet {
-  const writable = observed && placesOf(observed.written);
-  return { all: new Set(), written: new Set(), writable, pieces: 0, streams: new Map() };
+  const writable = observed && spanKeys(observed.written);
+  return { all: new Set(), written: new Set(), writable, commands: 0, streams: new Map() };
 }
 
-/** Views are made anew in each pass; what counts is which bytes they show. */
-export function placesOf(storages: Iterable<Storage>): Set<string> {
+/** Views are made anew in each pass, so storages are compared by their bytes. */
+export function spanKeys(storages: Iterable<Storage>): Set<string> {
   return new Set([...storages].map(({ span }) => formatSpan(span)));
 }
 
@@ -57,7 +57,7 @@ export interface WorkOptions {
   readonly labels: LabelTable;
   readonly gate: CaptureStateMachine;
   readonly requireLive: (storage: Storage, use: string) => void;
-  /** Who keeps a storage's bytes, so that a graph owns the one that lasts. */
+  /** The storage that owns a view's bytes: a graph owns that one. */
   readonly arenaOwnerOf: (storage: Storage) => Storage;
 }
 
@@ -68,51 +68,51 @@ export interface LaunchRequest {
   readonly blocks: number;
   /** A storage for each memory parameter of the kernel, a number for each scalar. */
   readonly arguments: readonly (Storage | number)[];
-  /** The runtime's own stream unless given; order others with `orderStreams`. */
+  /** Default: the runtime's own stream. Order others with `orderStreams`. */
   readonly stream?: Stream;
-  /** May it begin while the launch before it on its stream ends, if its kernel waits by itself? */
+  /** Programmatic dependent launch: it may start while the launch before it on its stream ends, if its kernel waits. */
   readonly isPdl?: boolean;
 }
 
 export class Work {
   readonly #options: WorkOptions;
   /** Set by the capture while its function runs. */
-  touched: AccessSet | undefined;
+  accesses: AccessSet | undefined;
 
   constructor(options: WorkOptions) {
     this.#options = options;
   }
 
   launch(request: LaunchRequest): void {
-    const { op, kernel, blocks, arguments: given, stream = this.#options.stream, isPdl = false } = request;
+    const { op, kernel, blocks, arguments: passed, stream = this.#options.stream, isPdl = false } = request;
     this.#requireMember(stream, `launch on stream ${stream.id}`, op);
-    const values = given.map((value, index) => {
+    const values = passed.map((value, index) => {
       if (typeof value === "number") return value;
       this.#note(op, value, kernel.parameters[index]);
       return value.span;
     });
     this.#send(op, () => this.#options.driver.launch(stream, { kernel, blocks, arguments: values, isPdl }));
-    const captured = this.touched?.streams.get(stream);
-    if (captured) captured.given += 1;
+    const captured = this.accesses?.streams.get(stream);
+    if (captured) captured.issued += 1;
   }
 
-  /** Holds back what `later` is given from now on until `earlier` has done what it was given so far. */
+  /** Everything issued to `later` from now on waits for everything issued to `earlier` so far. */
   orderStreams(earlier: Stream, later: Stream): void {
-    const mark = this.recordEvent(earlier);
+    const event = this.recordEvent(earlier);
     try {
-      this.waitFor(mark, later);
+      this.waitEvent(event, later);
     } finally {
-      this.destroyEvent(mark);
+      this.destroyEvent(event);
     }
   }
 
-  /** Marks what a stream was given so far. The mark is to be ended. */
-  recordEvent(stream: Stream): Mark {
+  /** Records everything that a stream was issued so far. The caller destroys the event. */
+  recordEvent(stream: Stream): StreamEvent {
     const { driver, gate } = this.#options;
     this.#requireMember(stream, `wait for stream ${stream.id}`, "orderStreams");
-    const { touched } = this;
-    const given = touched?.streams.get(stream)?.given ?? 0;
-    if (gate.state === "observing") return { stream, event: undefined, given, touched };
+    const { accesses } = this;
+    const issued = accesses?.streams.get(stream)?.issued ?? 0;
+    if (gate.state === "observing") return { stream, event: undefined, issued, accesses };
     const event = driver.createEvent();
     try {
       driver.recordEvent(event, stream);
@@ -120,32 +120,31 @@ export class Work {
       driver.destroyEvent(event);
       throw error;
     }
-    return { stream, event, given, touched };
+    return { stream, event, issued, accesses };
   }
 
-  /** Holds back what `later` is given from now on until the marked work is done. */
-  waitFor(mark: Mark, later: Stream): void {
-    const { driver, stream: own, gate } = this.#options;
-    const { stream: earlier, event, given } = mark;
-    if (mark.touched !== this.touched)
-      gate.rejectInside(`wait for a mark of stream ${earlier.id} from outside`, "waitFor");
-    if (this.touched) {
-      // Whoever waits for a branch answers for its work from here on.
-      const { streams } = this.touched;
+  /** Everything issued to `later` from now on waits for the event. */
+  waitEvent({ stream: earlier, event, issued, accesses }: StreamEvent, later: Stream): void {
+    const { driver, stream: main, gate } = this.#options;
+    if (accesses !== this.accesses)
+      gate.rejectInside(`wait for an event of stream ${earlier.id} from outside`, "waitEvent");
+    if (this.accesses) {
+      // A stream that waits for a side stream answers for its work from here on.
+      const { streams } = this.accesses;
       const stream = streams.get(earlier);
-      const isOwed = stream !== undefined && stream.joined < given;
-      if (stream) stream.joined = Math.max(stream.joined, given);
-      if (later !== own) {
-        const waiting = streams.get(later) ?? { given: 0, joined: 0 };
+      const isOwed = stream !== undefined && stream.awaited < issued;
+      if (stream) stream.awaited = Math.max(stream.awaited, issued);
+      if (later !== main) {
+        const waiting = streams.get(later) ?? { issued: 0, awaited: 0 };
         streams.set(later, waiting);
-        if (isOwed) waiting.given += 1;
+        if (isOwed) waiting.issued += 1;
       }
     }
     if (event) driver.waitEvent(later, event);
   }
 
-  /** What waits for it waits on. */
-  destroyEvent({ event }: Mark): void {
+  /** Streams that wait for it go on waiting. */
+  destroyEvent({ event }: StreamEvent): void {
     if (event) this.#options.driver.destroyEvent(event);
   }
 
@@ -169,18 +168,18 @@ export class Work {
     this.#send(op, () => driver.copyOnDevice(stream, target.span, source.span));
   }
 
-  /** A captured function's work on a stream that the capture does not know would run instead of being recorded. */
+  /** Inside a capture, work on a stream that the capture does not know would run instead of being recorded. */
   #requireMember(stream: Stream, what: string, label: string): void {
-    const isMember = stream === this.#options.stream || this.touched?.streams.has(stream);
+    const isMember = stream === this.#options.stream || this.accesses?.streams.has(stream);
     if (!isMember)
       this.#options.gate.rejectInside(`${what}, which is not ordered behind the capture's own`, label);
   }
 
   #note(op: string, used: Storage, parameter: Parameter | undefined): void {
     this.#options.requireLive(used, op);
-    if (!this.touched) return;
+    if (!this.accesses) return;
     const storage = this.#options.arenaOwnerOf(used);
-    const { all, written, writable } = this.touched;
+    const { all, written, writable } = this.accesses;
     if (parameter !== "in" && writable && !writable.has(formatSpan(storage.span)))
       throw newTarget(op, storage);
     all.add(storage);
@@ -190,7 +189,7 @@ export class Work {
   #send(op: string, send: () => void): void {
     const { sharedStatus, labels, gate } = this.#options;
     sharedStatus.op = labels.idOf(op);
-    if (this.touched) this.touched.pieces += 1;
+    if (this.accesses) this.accesses.commands += 1;
     if (gate.state !== "observing") send();
   }
 }

@@ -1,0 +1,30 @@
+/** Traces that know ops: which op of the table calls come of, and which phase of a training step they are in. */
+
+import { CallTrace, type KernelCall } from "../kernels/index.js";
+import type { StepPhase } from "../records/index.js";
+import type { Runtime } from "../runtime/index.js";
+import type { DeviceArray } from "./device-array.js";
+
+export interface LoweredOp {
+  readonly name: string;
+  readonly operands: readonly (DeviceArray | number)[];
+  readonly outputs: readonly DeviceArray[];
+  readonly calls: readonly KernelCall[];
+}
+
+export abstract class OpTrace extends CallTrace {
+  abstract recordOp(op: LoweredOp): void;
+  /** Returns the function that ends the phase. */
+  abstract enterStepPhase(phase: StepPhase): () => void;
+}
+
+/** Runs a function as a phase of a training step; without a trace the phase means nothing. */
+export function inStepPhase<T>(runtime: Runtime, phase: StepPhase, body: () => T): T {
+  const trace = runtime.traceSink;
+  const leave = trace instanceof OpTrace ? trace.enterStepPhase(phase) : undefined;
+  try {
+    return body();
+  } finally {
+    leave?.();
+  }
+}
