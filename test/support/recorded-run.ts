@@ -10,7 +10,7 @@ import { crossasset, manualSeed, nn, device as openDevice, optim, TensorDataset,
 import { writeCurves } from "../../src/cli/train/tensorboard.js";
 import { normaliserFrom, sampleWidth } from "../../src/crossasset/samples/index.js";
 import { exitCodeOf, exitCodes } from "../../src/errors/index.js";
-import { exportTensorBoard, openInspector, openInspectorAside, viewAsText } from "../../src/inspect/index.js";
+import { exportTensorBoard, openInspector, openInspectorInThread, viewAsText } from "../../src/inspect/index.js";
 import { stepColumns } from "../../src/records/index.js";
 import {
   CheckpointStore,
@@ -81,14 +81,14 @@ async function train({
   await stop?.ready;
   const halt = new AbortController();
   let run: crossasset.JobRun | undefined;
-  let inspector: Awaited<ReturnType<typeof openInspectorAside>> | undefined;
+  let inspector: Awaited<ReturnType<typeof openInspectorInThread>> | undefined;
   let curves: ReturnType<typeof writeCurves> | undefined;
   try {
     run = crossasset.openJobRun({ path: out, settings, device: "CPU", runtime: device.runtime });
     stop?.markRun(out);
     server?.show(out);
     curves = curvesFolder === undefined ? undefined : writeCurves(curvesFolder, out);
-    inspector = hasThreads ? await openInspectorAside({ root: out }) : undefined;
+    inspector = hasThreads ? await openInspectorInThread({ root: out }) : undefined;
     const results = await trainTiny(device, run, close, halt, curves?.listen, stopAfter);
     const exitCode = (results ? exitCodes.ok : exitCodes.stopped).code;
     run.end(results, exitCode);

@@ -17,7 +17,7 @@ import {
 } from "../../crossasset/index.js";
 import { makeFolder } from "../../data/index.js";
 import { exitCodeOf, exitCodes, HoldfastError } from "../../errors/index.js";
-import { type Inspector, openInspectorAside } from "../../inspect/index.js";
+import { type Inspector, openInspectorInThread } from "../../inspect/index.js";
 import { readSettings, settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
 import { RunServer, runFiles, stopOnSignals } from "../../train/index.js";
@@ -211,7 +211,7 @@ async function trainCrossAsset(given: CommandOptions): Promise<number> {
     stop.markRun(out);
     server?.show(out);
     curves = given.tensorboard === undefined ? undefined : writeCurves(given.tensorboard, out);
-    inspector = given.ui ? await openInspectorAside({ root: out }) : undefined;
+    inspector = given.ui ? await openInspectorInThread({ root: out }) : undefined;
     if (inspector) {
       if (name === "live" || name === "plain") write(`inspect  ${inspector.url}\n`);
       else console.error(inspector.url);

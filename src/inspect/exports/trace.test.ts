@@ -130,7 +130,7 @@ test("of a long run the last steps are shown each and those before them together
   const { spans } = checkTrace(JSON.stringify(file));
   const steps = spans.get("run long: steps, as the host sends them")!;
   assert.equal(steps.length, 50 + 100);
-  assert.deepEqual([steps[1]!.name, steps[1]!.cat], ["steps 99 to 196", "steps together"]);
+  assert.deepEqual([steps[1]!.name, steps[1]!.cat], ["steps 99 to 196", "step group"]);
   assert.deepEqual([steps[1]!.args["steps"], steps[1]!.args["lossMax"]], [98, 99]);
   assert.deepEqual([steps[50]!.name, steps.at(-1)!.name], ["step 4901", "step 5000"]);
   assert.match(

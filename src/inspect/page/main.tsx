@@ -1,4 +1,4 @@
-/** Puts the page into its document. */
+/** Renders the page into its document. */
 
 import { render } from "preact";
 import { App } from "./app.js";

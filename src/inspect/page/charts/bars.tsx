@@ -1,18 +1,18 @@
-/** Shares as bars: of a whole, beside one another, with a line for what is to be beaten. */
+/** Shares as bars, with a line for the baseline. */
 
 import { formatBytes, formatPercent } from "../tables/format.js";
 import { lookOf } from "./palette.js";
 
 export interface Bar {
   readonly label: string;
-  /** From 0 to 1; undefined where it isn't known. */
+  /** From 0 to 1; undefined if unknown. */
   readonly share: number | undefined;
-  /** A thin line across the bar: what it should beat. */
+  /** A thin line across the bar: the baseline. */
   readonly baseline?: number | undefined;
   readonly colour: string;
 }
 
-/** One bar a line, with its value in figures. */
+/** One bar per line, with its value. */
 export function ShareBars({ bars, most = 1 }: { readonly bars: readonly Bar[]; readonly most?: number }) {
   return (
     <ul class="bars">
@@ -40,7 +40,7 @@ export interface Holder {
   readonly bytes: number;
 }
 
-/** So many holders are told one by one; smaller ones together. */
+/** Max. holders shown individually; smaller ones are grouped. */
 const maxHolders = 11;
 
 export interface BudgetBarProps {
@@ -49,7 +49,7 @@ export interface BudgetBarProps {
   readonly limit: number;
 }
 
-/** A thin bar of what is held of the limit, and a thick one of who holds it. */
+/** A thin bar: used memory of the limit. A thick bar: used memory by holder. */
 export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
   const sorted = [...holders].sort((a, b) => b.bytes - a.bytes);
   const told = sorted.length > maxHolders + 1 ? sorted.slice(0, maxHolders) : sorted;
@@ -74,7 +74,7 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
       <div
         class="progress"
         role="progressbar"
-        aria-label="Held of the limit"
+        aria-label="Used of the limit"
         aria-valuemin={0}
         aria-valuemax={limit}
         aria-valuenow={used}

@@ -1,40 +1,18 @@
 /**
- * A chart of lines over steps: uPlot with our colours, zoom by drag, wheel and keys, a legend that tells the values under the
- * cursor, and its picture as a file.
+ * A line chart over steps: uPlot with the page's colours, zoom by drag, wheel and keys, a legend with the values at the cursor, and
+ * export as an image.
  */
 
 import type { Ref, TargetedKeyboardEvent } from "preact";
 import { useEffect, useImperativeHandle, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { Column } from "../wire.js";
-import { type ChartShape, chartOptions } from "./chart-options.js";
+import { type ChartMark, type ChartSeries, type ChartShape, chartOptions } from "./chart-options.js";
 import { moveRange, type Range, zoomRange } from "./scales.js";
 import { useInk } from "./theme.js";
 
-export interface ChartSeries {
-  readonly label: string;
-  readonly values: Column;
-  readonly colour: string;
-  readonly dash?: readonly number[];
-  /** A line in the background of another one; the legend leaves it out. */
-  readonly isFaint?: boolean;
-  /** Fills from this line down to zero, or to the series before it where that is filled too. */
-  readonly isFilled?: boolean;
-  /** No line but dots. */
-  readonly isDots?: boolean;
-  /** Each point's least and greatest value, drawn as a band behind the line. */
-  readonly band?: { readonly low: Column; readonly high: Column };
-}
-
-/** A moment that is marked by an upright line. */
-export interface ChartMark {
-  readonly at: number;
-  readonly label: string;
-  readonly isIncident?: boolean;
-}
-
 export interface ChartHandle {
-  /** The chart with its title and legend. */
+  /** The chart as an image, with title and legend. */
   readonly picture: () => Promise<Blob | undefined>;
 }
 
@@ -48,13 +26,13 @@ export interface ChartProps {
   readonly startsAtZero?: boolean;
   readonly cutsTowers?: boolean;
   readonly isBytes?: boolean;
-  /** All that can be shown, and the stretch that is; without them the chart can't be zoomed. */
+  /** The whole range and the visible range; without them the chart can't be zoomed. */
   readonly whole?: Range | undefined;
   readonly range?: Range | undefined;
   readonly onRange?: (range: Range | undefined) => void;
   readonly marks?: readonly ChartMark[];
   readonly height?: number;
-  /** Draws across what isn't known: series of several runs have different steps. */
+  /** Connects points across gaps: series of several runs have different steps. */
   readonly spansGaps?: boolean;
   readonly handle?: Ref<ChartHandle>;
   readonly onDraw?: () => void;
@@ -115,7 +93,7 @@ export function Chart(props: ChartProps) {
     observer.observe(element);
     const onWheel = (event: WheelEvent): void => {
       const { whole: all, range: shown, onRange: tell } = latest.current;
-      // What can't get smaller lets the page scroll on.
+      // At the zoom limit, the wheel scrolls the page.
       if (!all || !tell || event.ctrlKey || (event.deltaY > 0 && !shown)) return;
       event.preventDefault();
       const about = made.posToVal(event.clientX - made.over.getBoundingClientRect().left, "x");
@@ -177,7 +155,9 @@ export function Chart(props: ChartProps) {
         aria-valuemin={0}
         aria-valuemax={Math.max(0, x.length - 1)}
         aria-valuenow={place ?? 0}
-        aria-valuetext={place === undefined ? "no point chosen" : legendText(named, x, place, xLabel, format)}
+        aria-valuetext={
+          place === undefined ? "no point selected" : legendText(named, x, place, xLabel, format)
+        }
         onKeyDown={onKeyDown}
       />
       <ul class="legend">
@@ -215,7 +195,7 @@ function legendText(
   return [`${xLabel} ${format2(x[place])}`, ...values].join(", ");
 }
 
-/** uPlot's columns: the places along, each series, then each band's two edges. */
+/** uPlot's columns: x, each series, then the two edges of each band. */
 function tableOf(x: Column, series: readonly ChartSeries[], isLog: boolean): uPlot.AlignedData {
   const clean = (values: Column): (number | null)[] =>
     isLog ? values.map((value) => (value !== null && value > 0 ? value : null)) : [...values];

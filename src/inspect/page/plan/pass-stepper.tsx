@@ -1,4 +1,4 @@
-/** The compiler's passes one by one: the calls before and after, with those gone and those new marked. */
+/** The compiler's passes one by one: the calls before and after, with removed and added ones marked. */
 
 import type { TargetedKeyboardEvent } from "preact";
 import { useMemo, useState } from "preact/hooks";
@@ -6,7 +6,7 @@ import { formatCount } from "../tables/format.js";
 import type { StageReport } from "../wire.js";
 import { changesOf, type MarkedCall } from "./call-changes.js";
 
-/** Around a change so many kept calls are shown; a longer row of them is folded. */
+/** Unchanged calls shown around a change; longer runs are folded. */
 const around = 2;
 
 export function PassStepper({ stages }: { readonly stages: readonly StageReport[] }) {
@@ -89,7 +89,7 @@ export function PassStepper({ stages }: { readonly stages: readonly StageReport[
   );
 }
 
-/** The pass that changed the number of calls most: the first thing that one looks for. */
+/** The pass that changed the number of calls most: the initial selection. */
 function busiestOf(stages: readonly StageReport[]): number {
   const change = (place: number): number =>
     Math.abs((stages[place]?.calls.length ?? 0) - (stages[place - 1]?.calls.length ?? 0));
@@ -99,7 +99,7 @@ function busiestOf(stages: readonly StageReport[]): number {
   );
 }
 
-/** The list with long rows of kept calls told as their count. */
+/** The list with long runs of unchanged calls folded to a count. */
 function foldKept(marked: readonly MarkedCall[], isWhole: boolean): (MarkedCall | number)[] {
   if (isWhole) return [...marked];
   const isNear = (place: number): boolean => {
@@ -117,7 +117,7 @@ function foldKept(marked: readonly MarkedCall[], isWhole: boolean): (MarkedCall 
   return folded.flatMap((entry, place) => (entry === 1 ? (marked[placeIn(folded, place)] ?? entry) : entry));
 }
 
-/** Where an entry of the folded list stands in the whole one. */
+/** The index of a folded entry in the whole list. */
 function placeIn(folded: readonly (MarkedCall | number)[], place: number): number {
   return folded
     .slice(0, place)

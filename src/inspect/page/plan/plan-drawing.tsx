@@ -1,17 +1,17 @@
-/** The strokes of the picture of step memory: axes, rectangles, the peak's line, and what is held. */
+/** Draws the step memory picture: axes, rectangles, the line of the peak, and the selection. */
 
 import { type Ink, phaseColours } from "../charts/palette.js";
 import { byteTicks, type Range, roundTicks } from "../charts/scales.js";
 import { formatBytes, formatCount } from "../tables/format.js";
 import type { PlanPicture } from "./plan-picture.js";
 
-/** What of the picture is seen. */
+/** The visible range. */
 export interface View {
   readonly calls: Range;
   readonly bytes: Range;
 }
 
-/** Where the picture lies on its canvas, in pixels of the page. */
+/** The area of the picture on its canvas, in CSS pixels. */
 export interface PlotArea {
   readonly left: number;
   readonly top: number;
@@ -32,7 +32,7 @@ export interface BoxLook {
 export interface BoxDrawing {
   readonly picture: PlanPicture;
   readonly looks: readonly BoxLook[];
-  /** Those that a search has found; the others are dimmed. */
+  /** The search results; the other tensors are dimmed. */
   readonly found: ReadonlySet<number> | undefined;
   readonly view: View;
   readonly area: PlotArea;
@@ -41,7 +41,7 @@ export interface BoxDrawing {
 
 type Pen = CanvasRenderingContext2D;
 
-/** Every rectangle, one colour after the other: so that the pen changes seldom. */
+/** Draws all rectangles, grouped by colour to avoid state changes. */
 export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
   const { picture, looks, found, view, area, ink } = drawing;
   drawAxes(pen, view, area, ink);
@@ -81,7 +81,7 @@ export interface OverlayDrawing {
   readonly view: View;
   readonly area: PlotArea;
   readonly ink: Ink;
-  /** The held one and the hovered one. */
+  /** The selected and the hovered tensor. */
   readonly boxes: readonly number[];
 }
 
@@ -103,7 +103,7 @@ export function drawOverlay(pen: Pen, { picture, view, area, ink, boxes }: Overl
   pen.restore();
 }
 
-/** From calls and bytes to pixels; nothing gets thinner than can be seen. */
+/** Maps calls and bytes to pixels, with a min. visible size. */
 function placer({ calls, bytes }: View, area: PlotArea) {
   const across = area.width / (calls.max - calls.min);
   const up = area.height / (bytes.max - bytes.min);
@@ -175,7 +175,7 @@ function line(pen: Pen, fromX: number, fromY: number, toX: number, toY: number):
   pen.stroke();
 }
 
-/** What is saved for backward is striped: seen without telling colours apart. */
+/** Tensors saved for backward are striped, so that they do not depend on colour. */
 function stripsOf(pen: Pen, ink: Ink): CanvasPattern | undefined {
   const tile = document.createElement("canvas");
   tile.width = 8;

@@ -1,9 +1,9 @@
-/** What follows from the table of steps: which rows a stretch of steps has, how long steps take, when the run will end. */
+/** Computations on the table of steps: rows of a range, step times, remaining time. */
 
 import type { Range } from "../charts/scales.js";
 import type { Column, StepTable } from "../wire.js";
 
-/** The steps of a table, the first and the last; undefined without any. */
+/** The first and the last step of a table; undefined if it is empty. */
 export function stridedAccess(table: StepTable | undefined): Range | undefined {
   const steps = table?.columns.step ?? [];
   const [first, last] = [steps[0], steps.at(-1)];
@@ -12,8 +12,8 @@ export function stridedAccess(table: StepTable | undefined): Range | undefined {
 }
 
 /**
- * The rows behind a stretch of steps, a point more on either side, so that lines reach the chart's edges. Each point of a table
- * stands for as many rows as every other one.
+ * The rows of a range of steps, plus one point on either side, so that lines reach the chart's edges. All points of a table stand for
+ * the same number of rows.
  */
 export function rowsOfSteps(table: StepTable, { min, max }: Range): { from: number; to: number } {
   const steps = table.columns.step;
@@ -26,7 +26,7 @@ export function rowsOfSteps(table: StepTable, { min, max }: Range): { from: numb
   };
 }
 
-/** The first place whose step is this or a later one; steps ascend. */
+/** The first index whose step is at least this one; steps ascend. */
 function firstAtLeast(steps: Column, step: number): number {
   let [low, high] = [0, steps.length];
   while (low < high) {
@@ -37,7 +37,7 @@ function firstAtLeast(steps: Column, step: number): number {
   return low;
 }
 
-/** Whether every step of the range lies between the table's first and last, or none is missing beyond them. */
+/** True if the table has every step of the range. */
 export function covers(table: StepTable, { min, max }: Range): boolean {
   const own = stridedAccess(table);
   if (own === undefined) return false;
@@ -47,11 +47,11 @@ export function covers(table: StepTable, { min, max }: Range): boolean {
 export interface StepTimes {
   /** The host's milliseconds for a step. */
   readonly host: (number | null)[];
-  /** From the step before it to this one, in milliseconds: the host's time and the wait for the device. */
+  /** From the previous step to this one, in milliseconds: host time and waiting for the device. */
   readonly whole: (number | null)[];
 }
 
-/** Pauses between epochs (tests, checkpoints) are no step: a difference across another epoch or fold is left out. */
+/** Differences across epochs or folds are omitted, because they include tests and checkpoints. */
 export function stepTimes({ columns }: StepTable): StepTimes {
   const { step, time, hostMs, epoch, fold } = columns;
   const whole = step.map((here, place) => {
@@ -65,20 +65,20 @@ export function stepTimes({ columns }: StepTable): StepTimes {
   return { host: [...hostMs], whole };
 }
 
-/** An epoch, as far as a step's time follows from it. */
+/** The figures of an epoch that determine its step time. */
 export interface TimedEpoch {
   readonly fold: number;
   readonly epoch: number;
-  /** The run's step behind it. */
+  /** The run's step after it. */
   readonly step: number | undefined;
   readonly samplesPerSecond: number | undefined;
   readonly seconds: number | undefined;
 }
 
 /**
- * A step's milliseconds in each epoch that has ended, by the epoch's own figures: steps are sent ahead of a device, so the times at
- * which they were sent say nothing. An epoch's seconds count the making of plans, its samples a second do not; how many samples
- * it has is known from the fold's other epochs.
+ * The milliseconds per step of each completed epoch, from the epoch's figures: the host runs ahead of the device, so send times say
+ * nothing. An epoch's seconds include compilation, its samples per second do not; its number of samples follows from the fold's
+ * other epochs.
  */
 export function epochStepMs(
   epochs: readonly TimedEpoch[],
@@ -93,7 +93,7 @@ export function epochStepMs(
   });
 }
 
-/** The middle one of the host's times in each epoch, at each of the epoch's points: the first step of a plan is not a usual one. */
+/** The median host time of each epoch, at each of its points: the first step of a plan is an outlier. */
 export function hostByEpoch({ columns }: StepTable): (number | null)[] {
   const keyAt = (place: number): string => `${columns.fold[place]} ${columns.epoch[place]}`;
   const found = new Map<string, number[]>();
@@ -109,7 +109,7 @@ export function hostByEpoch({ columns }: StepTable): (number | null)[] {
   return columns.step.map((_, place) => middle.get(keyAt(place)) ?? null);
 }
 
-/** A figure of each epoch, at each of the epoch's points: where there is none, null. */
+/** A figure of each epoch, at each of its points; null if unknown. */
 export function byEpoch(
   { columns }: StepTable,
   figures: readonly { readonly fold: number; readonly epoch: number; readonly value: number | undefined }[],
@@ -118,7 +118,7 @@ export function byEpoch(
   return columns.step.map((_, place) => values.get(`${columns.fold[place]} ${columns.epoch[place]}`) ?? null);
 }
 
-/** The places where another fold begins, with its number from 0. */
+/** The steps where folds start, with their index. */
 export function foldStarts({ columns }: StepTable): { step: number; fold: number }[] {
   const starts: { step: number; fold: number }[] = [];
   for (const [place, fold] of columns.fold.entries()) {
@@ -130,7 +130,7 @@ export function foldStarts({ columns }: StepTable): { step: number; fold: number
   return starts;
 }
 
-/** The last value that is known. */
+/** The last known value. */
 export function lastKnown(values: Column | undefined): number | undefined {
   for (let place = (values?.length ?? 0) - 1; place >= 0; place--) {
     const value = values?.[place];
@@ -140,8 +140,8 @@ export function lastKnown(values: Column | undefined): number | undefined {
 }
 
 /**
- * Seconds until the end, by the pace of the last twentieth of the steps; undefined before there is a pace. It counts the time
- * that tests and checkpoints took in it.
+ * Seconds until the end, at the pace of the last twentieth of the steps, tests and checkpoints included; undefined before there is a
+ * pace.
  */
 export function secondsLeft(table: StepTable, of: number | undefined): number | undefined {
   const { step, time } = table.columns;
@@ -153,7 +153,7 @@ export function secondsLeft(table: StepTable, of: number | undefined): number | 
   return (Math.max(0, of - toStep) * (toTime - fromTime)) / (toStep - fromStep) / 1000;
 }
 
-/** Several runs' points on one axis: all their steps, each once and ascending, and the way of a run's values onto it. */
+/** Merges the steps of several runs into one axis, and maps a run's values onto it. */
 export function combineSplits(runs: readonly Column[]): {
   steps: number[];
   place: (run: number, values: Column) => Column;

@@ -1,4 +1,4 @@
-/** A table that is sorted by its heads and moved through by arrow keys; long ones come in pages. */
+/** A sortable table with keyboard navigation; long tables have pages. */
 
 import type { ComponentChildren, TargetedKeyboardEvent } from "preact";
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
@@ -6,11 +6,11 @@ import { formatCount } from "./format.js";
 
 export interface TableColumn<Row> {
   readonly label: string;
-  /** What it is sorted by. */
+  /** The sort key. */
   readonly value: (row: Row) => string | number | undefined;
   readonly show?: (row: Row) => ComponentChildren;
   readonly isNumber?: boolean;
-  /** What the head says when it is hovered. */
+  /** The tooltip of the header. */
   readonly title?: string;
 }
 
@@ -18,7 +18,7 @@ export interface SortTableProps<Row> {
   readonly label: string;
   readonly rows: readonly Row[];
   readonly columns: readonly TableColumn<Row>[];
-  /** The column that it starts by, and from its greatest value down; the rows' own order unless given. */
+  /** The initial sort column, descending; default: the order of the rows. */
   readonly sortBy?: string;
   readonly pageSize?: number;
   readonly isTuned?: (row: Row) => boolean;
@@ -65,7 +65,7 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
     <div class="table">
       <div class="scroll">
         <table
-          // biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: a table that keys move through is what a grid is.
+          // biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: a table with keyboard navigation is a grid.
           role="grid"
           tabIndex={0}
           aria-label={`${label}: ${formatCount(rows.length)} rows, arrow keys move`}
@@ -149,7 +149,7 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
   );
 }
 
-/** What isn't known comes last, either way. */
+/** Unknown values come last in both directions. */
 function compare(
   one: string | number | undefined,
   other: string | number | undefined,
