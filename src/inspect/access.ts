@@ -78,8 +78,8 @@ export function checkToken(
     .map((part) => part.trim())
     .find((part) => part.startsWith(`${policy.cookie}=`))
     ?.slice(policy.cookie.length + 1);
-  const given = query.get("token");
-  const isFromUrl = given !== null && isSame(given, token);
+  const presented = query.get("token");
+  const isFromUrl = presented !== null && isSame(presented, token);
   const isGood = isFromUrl || [bearer, kept].some((one) => one !== undefined && isSame(one, token));
   return { isGood, isFromUrl };
 }
@@ -89,9 +89,9 @@ export function cookieOf({ cookie, token = "" }: AccessPolicy): string {
 }
 
 /** A comparison in constant time, by digests of equal length. */
-function isSame(given: string, token: string): boolean {
+function isSame(presented: string, token: string): boolean {
   const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
-  return timingSafeEqual(digest(given), digest(token));
+  return timingSafeEqual(digest(presented), digest(token));
 }
 
 /** True if the text is safe in addresses and cookies. */

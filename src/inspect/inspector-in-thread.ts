@@ -9,14 +9,14 @@ import { threadAdvice } from "../units/index.js";
 import type { Inspector, InspectorOptions } from "./server.js";
 
 /** The thread's only message: its address, or an error. */
-export type AsideMessage =
+export type ThreadMessage =
   | { readonly url: string }
   | { readonly code: HoldfastError["code"]; readonly message: string };
 
 /** Like `openInspector`, in a worker thread. It does not keep the process alive. */
 export async function openInspectorInThread(options: InspectorOptions): Promise<Inspector> {
   const worker = startThread(options);
-  const told = await new Promise<AsideMessage>((resolve, reject) => {
+  const message = await new Promise<ThreadMessage>((resolve, reject) => {
     worker.once("message", resolve);
     worker.once("error", (error) => reject(threadFailed(error)));
   });
@@ -24,9 +24,9 @@ export async function openInspectorInThread(options: InspectorOptions): Promise<
   worker.removeAllListeners("error").on("error", () => undefined);
   worker.unref();
   const close = async (): Promise<void> => void (await worker.terminate());
-  if ("url" in told) return { url: told.url, close };
+  if ("url" in message) return { url: message.url, close };
   await close();
-  throw new HoldfastError(told.code, told.message);
+  throw new HoldfastError(message.code, message.message);
 }
 
 function startThread(workerData: InspectorOptions): Worker {

@@ -305,7 +305,7 @@ test("a port that is taken, a token that is none and an address that is none are
   const wrong = [
     [{ port }, /another program uses this port/],
     [{ token: "a b" }, /A token has 8 to 200/],
-    [{ host: "a b" }, /is no address/],
+    [{ host: "a b" }, /is not an address/],
   ] as const;
   for (const [options, message] of wrong)
     await assert.rejects(openTestInspector({ root, ...options }), { code: "BAD_ARGUMENT", message });

@@ -127,17 +127,22 @@ export class StepTable {
     const rates = new RateMeter(this.#columns.time, this.#columns.samples);
     for (let point = 0; point < count; point++) {
       const first = begin + Math.floor((point * (end - begin)) / count);
-      const behind = begin + Math.floor(((point + 1) * (end - begin)) / count);
-      this.#fillPoint(columns, point, first, behind);
-      columns.samplesPerSecond[point] = rates.upTo(first, behind - 1);
+      const pointEnd = begin + Math.floor(((point + 1) * (end - begin)) / count);
+      this.#fillPoint(columns, point, first, pointEnd);
+      columns.samplesPerSecond[point] = rates.upTo(first, pointEnd - 1);
     }
     return { rows: this.#rows, from: begin, to: end, columns };
   }
 
-  #fillPoint(columns: Record<PointColumn, Float64Array>, point: number, first: number, behind: number): void {
+  #fillPoint(
+    columns: Record<PointColumn, Float64Array>,
+    point: number,
+    first: number,
+    pointEnd: number,
+  ): void {
     const { loss, hostMs } = this.#columns;
     let [sum, least, greatest, known, host] = [0, Infinity, -Infinity, 0, 0];
-    for (let row = first; row < behind; row++) {
+    for (let row = first; row < pointEnd; row++) {
       const value = loss[row] ?? Number.NaN;
       if (Number.isFinite(value)) {
         sum += value;
@@ -151,10 +156,10 @@ export class StepTable {
     columns.loss[point] = isKnown ? sum / known : Number.NaN;
     columns.lossMin[point] = isKnown ? least : Number.NaN;
     columns.lossMax[point] = isKnown ? greatest : Number.NaN;
-    columns.notFinite[point] = behind - first - known;
-    columns.hostMs[point] = host / (behind - first);
+    columns.notFinite[point] = pointEnd - first - known;
+    columns.hostMs[point] = host / (pointEnd - first);
     for (const column of ["step", "time", "lr", "fold", "epoch"] as const)
-      columns[column][point] = this.#columns[column][behind - 1] ?? Number.NaN;
+      columns[column][point] = this.#columns[column][pointEnd - 1] ?? Number.NaN;
   }
 }
 

@@ -90,9 +90,9 @@ export class TraceWriter {
    */
   addSpans(track: Track, spans: readonly TraceSpan[], fromMs?: number): void {
     const fromNs = fromMs === undefined ? undefined : this.#nanoseconds(fromMs);
-    const place = (ms: number): number =>
+    const toNanoseconds = (ms: number): number =>
       fromNs === undefined ? this.#nanoseconds(ms) : fromNs + Math.round(ms * 1e6);
-    this.#addInside(track, spans, place, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
+    this.#addInside(track, spans, toNanoseconds, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
   }
 
   addInstant(
@@ -119,19 +119,19 @@ export class TraceWriter {
   #addInside(
     track: Track,
     spans: readonly TraceSpan[],
-    place: (ms: number) => number,
+    toNanoseconds: (ms: number) => number,
     fromNs: number,
     toNs: number,
   ): void {
     let freeNs = fromNs;
     for (const { name, cat, beginMs, lastsMs, args = {}, inner = [] } of spans) {
-      const begin = Math.min(toNs, Math.max(freeNs, place(beginMs)));
+      const begin = Math.min(toNs, Math.max(freeNs, toNanoseconds(beginMs)));
       const length = Number.isFinite(lastsMs) ? Math.max(0, Math.round(lastsMs * 1e6)) : 0;
       const end = Math.min(toNs, begin + length);
       // One nanosecond shorter, because viewers add the two as floats and neighbours could overlap by rounding.
       const times = { ts: begin / 1000, dur: Math.max(0, end - begin - 1) / 1000 };
       this.#events.push({ ph: "X", ...track, ...times, name, cat, args: toldOf(args) });
-      this.#addInside(track, inner, place, begin, Math.max(begin, end - 1));
+      this.#addInside(track, inner, toNanoseconds, begin, Math.max(begin, end - 1));
       freeNs = end;
     }
   }

@@ -120,7 +120,7 @@ test("steps of one millisecond stand one behind the other, each as long as the h
   );
 });
 
-test("of a long run the last steps are shown each and those before them together, with their extremes", () => {
+test("the last steps of a long run are shown individually and the earlier ones in groups, with their extremes", () => {
   const run = writeSampleRun(makeFolder(), "long", {
     ...{ steps: 5000, stepMs: 1 },
     lossAt: (step) => (step === 123 ? 99 : undefined),
@@ -135,7 +135,7 @@ test("of a long run the last steps are shown each and those before them together
   assert.deepEqual([steps[50]!.name, steps.at(-1)!.name], ["step 4901", "step 5000"]);
   assert.match(
     file.otherData["notes"]!,
-    /Of 5000 steps the last 100 are shown each; the 4900 before them are 50 points/,
+    /The last 100 of 5000 steps are shown individually; the 4900 earlier ones are 50 points/,
   );
 });
 

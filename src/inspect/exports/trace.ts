@@ -135,7 +135,7 @@ function stepSpans(rows: readonly StepBucket[]): TraceSpan[] {
       hostMs,
     } = bucket;
     const isOne = count === 1;
-    // The log's clock may tell whole milliseconds: steps of one stand one behind the other.
+    // The log's clock may have a resolution of milliseconds: steps of one millisecond are placed one after the other.
     const lastsMs = isOne ? hostMs : endTime - time;
     return {
       name: isOne ? `step ${firstStep}` : `steps ${firstStep} to ${lastStep}`,
@@ -182,7 +182,7 @@ function addCurves(writer: TraceWriter, pid: number, rows: readonly StepBucket[]
 function addMemory(writer: TraceWriter, pid: number, memory: readonly MemorySample[]): void {
   const labels = [...new Set(memory.flatMap(({ holders }) => holders.map(({ label }) => label)))];
   for (const { time, used, limit, holders, arena } of inOrder(memory, ({ time }) => time)) {
-    // A holder that is gone is told as 0: a curve keeps its last value otherwise.
+    // A removed holder is written as 0, because a curve would keep its last value.
     const byHolder = new Map(holders.map(({ label, bytes }) => [label, bytes]));
     writer.addCounter(pid, "memory, bytes", time, { used, limit });
     writer.addCounter(

@@ -85,7 +85,7 @@ export function App() {
           {runs?.length === 0 ? (
             <p class="empty large">
               No runs yet. <code>holdfast train crossasset --out runs/first</code> makes one; it appears here
-              as soon as it has begun.
+              when it starts.
             </p>
           ) : null}
           {route.run === undefined ? null : (
@@ -135,8 +135,8 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
   }, [name]);
 
   if (!detail) {
-    const told = live.rejection ?? line?.note;
-    return told ? <p class="banner">{told}</p> : <p class="empty large">Reading {name}…</p>;
+    const message = live.rejection ?? line?.note;
+    return message ? <p class="banner">{message}</p> : <p class="empty large">Reading {name}…</p>;
   }
   const { tab } = route;
   const messages = [...new Set([...detail.messages, ...(line?.note ? [line.note] : [])])];

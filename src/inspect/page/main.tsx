@@ -3,8 +3,8 @@
 import { render } from "preact";
 import { App } from "./app.js";
 
-const place = document.getElementById("page");
-if (place) {
-  place.textContent = "";
-  render(<App />, place);
+const container = document.getElementById("page");
+if (container) {
+  container.textContent = "";
+  render(<App />, container);
 }

@@ -52,15 +52,15 @@ export interface BudgetBarProps {
 /** A thin bar: used memory of the limit. A thick bar: used memory by holder. */
 export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
   const sorted = [...holders].sort((a, b) => b.bytes - a.bytes);
-  const told = sorted.length > maxHolders + 1 ? sorted.slice(0, maxHolders) : sorted;
-  const rest = used - told.reduce((sum, { bytes }) => sum + bytes, 0);
-  const untold = sorted.length - told.length;
+  const shown = sorted.length > maxHolders + 1 ? sorted.slice(0, maxHolders) : sorted;
+  const rest = used - shown.reduce((sum, { bytes }) => sum + bytes, 0);
+  const hiddenCount = sorted.length - shown.length;
   const entries = [
-    ...told.map((holder, place) => ({ ...holder, colour: lookOf(place).colour, isStriped: place >= 6 })),
+    ...shown.map((holder, index) => ({ ...holder, colour: lookOf(index).colour, isStriped: index >= 6 })),
     ...(rest > 0
       ? [
           {
-            label: untold > 0 ? `${untold} others` : "others",
+            label: hiddenCount > 0 ? `${hiddenCount} others` : "others",
             bytes: rest,
             colour: "#8a93a3",
             isStriped: false,
@@ -82,9 +82,9 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
         <span style={{ width: `${(100 * used) / Math.max(limit, held)}%` }} />
       </div>
       <div class="whole" aria-hidden="true">
-        {entries.map(({ label, bytes, colour, isStriped }, place) => (
+        {entries.map(({ label, bytes, colour, isStriped }, index) => (
           <span
-            key={`${place}-${label}`}
+            key={`${index}-${label}`}
             class={isStriped ? "striped" : ""}
             title={`${label}: ${formatBytes(bytes)}`}
             style={{ width: `${(100 * bytes) / held}%`, backgroundColor: colour }}
@@ -92,8 +92,8 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
         ))}
       </div>
       <ul class="holders">
-        {entries.map(({ label, bytes, colour, isStriped }, place) => (
-          <li key={`${place}-${label}`}>
+        {entries.map(({ label, bytes, colour, isStriped }, index) => (
+          <li key={`${index}-${label}`}>
             <span class={isStriped ? "key striped" : "key"} style={{ backgroundColor: colour }} />
             <span class="name" title={label}>
               {label}

@@ -43,7 +43,7 @@ export interface ChartShape {
 export interface ChartEvents {
   readonly marks: () => readonly ChartMark[];
   readonly select: (range: Range) => void;
-  readonly point: (place: number | undefined) => void;
+  readonly point: (index: number | undefined) => void;
   readonly drawn: () => void;
 }
 
@@ -98,7 +98,7 @@ export function chartOptions(
         values: (_, places) => places.map((value) => (value === null ? "" : format(value))),
       },
     ],
-    series: [{}, ...series.map((one, place) => lineOf(one, series, place, spansGaps)), ...bandEdges(series)],
+    series: [{}, ...series.map((one, index) => lineOf(one, series, index, spansGaps)), ...bandEdges(series)],
     bands: bandsOf(series),
     hooks: {
       setSelect: [
@@ -131,11 +131,11 @@ function padded(low: number | null, high: number | null, startsAtZero: boolean):
 function lineOf(
   one: ChartSeries,
   all: readonly ChartSeries[],
-  place: number,
+  index: number,
   spansGaps: boolean,
 ): uPlot.Series {
   const { label, colour, dash = [], isFaint = false, isFilled = false, isDots = false } = one;
-  const isStacked = isFilled && (all[place + 1]?.isFilled ?? false);
+  const isStacked = isFilled && (all[index + 1]?.isFilled ?? false);
   return {
     label,
     stroke: isFaint ? `${colour}59` : colour,
@@ -158,13 +158,13 @@ function bandEdges(series: readonly ChartSeries[]): uPlot.Series[] {
 function bandsOf(series: readonly ChartSeries[]): uPlot.Band[] {
   const bands: uPlot.Band[] = [];
   let edge = 1 + series.length;
-  for (const [place, { band, colour, isFilled }] of series.entries()) {
+  for (const [index, { band, colour, isFilled }] of series.entries()) {
     if (band) {
       bands.push({ series: [edge, edge + 1], fill: `${colour}2e` });
       edge += 2;
     }
-    if (isFilled && series[place + 1]?.isFilled)
-      bands.push({ series: [place + 1, place + 2], fill: `${colour}70` });
+    if (isFilled && series[index + 1]?.isFilled)
+      bands.push({ series: [index + 1, index + 2], fill: `${colour}70` });
   }
   return bands;
 }

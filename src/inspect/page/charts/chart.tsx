@@ -62,7 +62,7 @@ export function Chart(props: ChartProps) {
   } = props;
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
-  const [place, setPlace] = useState<number | undefined>(undefined);
+  const [pointIndex, setPointIndex] = useState<number | undefined>(undefined);
   const ink = useInk();
   const latest = useRef({ whole, range, onRange, marks, onDraw });
   latest.current = { whole, range, onRange, marks, onDraw };
@@ -81,7 +81,7 @@ export function Chart(props: ChartProps) {
     const options = chartOptions(shape, series, ink, format, {
       marks: () => latest.current.marks,
       select: (chosen) => latest.current.onRange?.(chosen),
-      point: setPlace,
+      point: setPointIndex,
       drawn: () => latest.current.onDraw?.(),
     });
     const made = new uPlot({ ...options, width: Math.max(120, element.clientWidth) }, data, element);
@@ -129,13 +129,13 @@ export function Chart(props: ChartProps) {
     if (along !== undefined && event.shiftKey && whole && range && onRange) {
       onRange(moveRange(range, along * 0.2 * (range.max - range.min), whole));
     } else if (along !== undefined) {
-      const next = Math.max(0, Math.min(x.length - 1, (place ?? (along > 0 ? -1 : x.length)) + along));
+      const next = Math.max(0, Math.min(x.length - 1, (pointIndex ?? (along > 0 ? -1 : x.length)) + along));
       const left = chart.valToPos(x[next] ?? 0, "x");
       chart.setCursor({ left: Math.max(0, left), top: chart.over.clientHeight / 2 });
-      setPlace(next);
+      setPointIndex(next);
     } else if ((event.key === "+" || event.key === "-") && whole && onRange) {
       const shown = range ?? whole;
-      const about = place === undefined ? (shown.min + shown.max) / 2 : (x[place] ?? shown.min);
+      const about = pointIndex === undefined ? (shown.min + shown.max) / 2 : (x[pointIndex] ?? shown.min);
       onRange(zoomRange(shown, about, event.key === "+" ? 0.7 : 1 / 0.7, whole, 4));
     } else if (event.key === "0" || event.key === "Escape") onRange?.(undefined);
     else return;
@@ -154,14 +154,14 @@ export function Chart(props: ChartProps) {
         aria-label={`${title}: arrow keys move from point to point, plus and minus zoom, 0 shows everything`}
         aria-valuemin={0}
         aria-valuemax={Math.max(0, x.length - 1)}
-        aria-valuenow={place ?? 0}
+        aria-valuenow={pointIndex ?? 0}
         aria-valuetext={
-          place === undefined ? "no point selected" : legendText(named, x, place, xLabel, format)
+          pointIndex === undefined ? "no point selected" : legendText(named, x, pointIndex, xLabel, format)
         }
         onKeyDown={onKeyDown}
       />
       <ul class="legend">
-        <li class="at">{place === undefined ? xLabel : `${xLabel} ${format2(x[place])}`}</li>
+        <li class="at">{pointIndex === undefined ? xLabel : `${xLabel} ${format2(x[pointIndex])}`}</li>
         {named.map(({ label, colour, values, dash, isDots }) => (
           <li key={label}>
             <svg width="18" height="10" aria-hidden="true">
@@ -172,7 +172,7 @@ export function Chart(props: ChartProps) {
               )}
             </svg>
             {label}
-            {place === undefined ? null : <b>{format(values[place])}</b>}
+            {pointIndex === undefined ? null : <b>{format(values[pointIndex])}</b>}
           </li>
         ))}
       </ul>
@@ -187,12 +187,12 @@ function format2(value: number | null | undefined): string {
 function legendText(
   series: readonly ChartSeries[],
   x: Column,
-  place: number,
+  pointIndex: number,
   xLabel: string,
   format: ChartProps["format"],
 ): string {
-  const values = series.map(({ label, values: own }) => `${label} ${format(own[place])}`);
-  return [`${xLabel} ${format2(x[place])}`, ...values].join(", ");
+  const values = series.map(({ label, values: own }) => `${label} ${format(own[pointIndex])}`);
+  return [`${xLabel} ${format2(x[pointIndex])}`, ...values].join(", ");
 }
 
 /** uPlot's columns: x, each series, then the two edges of each band. */

@@ -35,8 +35,8 @@ export function Figure(props: FigureProps) {
         {hint === undefined ? null : <Hint about={title} text={hint} />}
         <div class="actions">
           {empty === undefined
-            ? actions.map(({ label, title: told, run }) => (
-                <button type="button" class="small" key={label} title={told} onClick={run}>
+            ? actions.map(({ label, title: tooltip, run }) => (
+                <button type="button" class="small" key={label} title={tooltip} onClick={run}>
                   {label}
                 </button>
               ))

@@ -24,15 +24,15 @@ export interface SeriesLook {
 }
 
 /** The style of the series with this index. */
-export function lookOf(place: number): SeriesLook {
-  const colour = seriesColours[place % seriesColours.length] ?? seriesColours[0];
-  const dash = dashes[Math.floor(place / seriesColours.length) % dashes.length] ?? [];
+export function lookOf(index: number): SeriesLook {
+  const colour = seriesColours[index % seriesColours.length] ?? seriesColours[0];
+  const dash = dashes[Math.floor(index / seriesColours.length) % dashes.length] ?? [];
   return { colour, dash };
 }
 
 /** Assigns a style to each name. Additional names do not change earlier styles. */
 export function assignLooks(names: readonly string[]): ReadonlyMap<string, SeriesLook> {
-  return new Map([...new Set(names)].map((name, place) => [name, lookOf(place)]));
+  return new Map([...new Set(names)].map((name, index) => [name, lookOf(index)]));
 }
 
 /** The colour of each phase of a step. */

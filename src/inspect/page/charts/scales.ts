@@ -51,8 +51,8 @@ export function byteTicks({ min, max }: Range, count: number): number[] {
 
 function multiplesOf(step: number, min: number, max: number): number[] {
   const ticks: number[] = [];
-  for (let place = Math.ceil(min / step - 1e-9); place * step <= max + step * 1e-9; place++)
-    ticks.push(Number((place * step).toPrecision(12)));
+  for (let index = Math.ceil(min / step - 1e-9); index * step <= max + step * 1e-9; index++)
+    ticks.push(Number((index * step).toPrecision(12)));
   return ticks;
 }
 

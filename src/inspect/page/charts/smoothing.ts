@@ -10,8 +10,8 @@ export function smooth(values: Column, weight: number, parts: Column = []): (num
   if (!(weight > 0)) return [...values];
   let mixed = 0;
   let weights = 0;
-  return values.map((value, place) => {
-    if (place > 0 && parts[place] !== parts[place - 1]) {
+  return values.map((value, index) => {
+    if (index > 0 && parts[index] !== parts[index - 1]) {
       mixed = 0;
       weights = 0;
     }

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef } from "preact/hooks";
-import { combineSplits } from "../runs/steps.js";
+import { mergeSteps } from "../runs/steps.js";
 import { toCsv } from "../tables/csv.js";
 import { formatCount } from "../tables/format.js";
 import type { StepTables } from "../tables/step-tables.js";
@@ -59,14 +59,14 @@ export function StepChart(props: StepChartProps) {
 
   const { x, series } = useMemo(() => {
     const runs = [...shown].filter(([, table]) => table.columns.step.length > 0);
-    const { steps, place } = combineSplits(runs.map(([, table]) => table.columns.step));
+    const { steps, align } = mergeSteps(runs.map(([, table]) => table.columns.step));
     const lines = runs.flatMap(([name, table], index) => {
       const look = looks.get(name);
       const own = look ? linesOf(table, look, name, runs.length === 1) : [];
       return own.map(({ values, band, ...line }) => ({
         ...line,
-        values: place(index, values),
-        ...(band && { band: { low: place(index, band.low), high: place(index, band.high) } }),
+        values: align(index, values),
+        ...(band && { band: { low: align(index, band.low), high: align(index, band.high) } }),
       }));
     });
     return { x: steps, series: lines };
@@ -85,7 +85,7 @@ export function StepChart(props: StepChartProps) {
           ] as [string, Column][])
         : []),
     ]);
-    const rows = x.map((step, place) => [step, ...columns.map(([, values]) => values[place])]);
+    const rows = x.map((step, index) => [step, ...columns.map(([, values]) => values[index])]);
     download(fileName(run, `${title}.csv`), toCsv(["step", ...columns.map(([label]) => label)], rows));
   };
   return (

@@ -134,7 +134,7 @@ interface SampleChartProps {
 function SampleChart({ run, title, caption, hint, x, series, format, empty }: SampleChartProps) {
   const chart = useRef<ChartHandle>(null);
   const saveCsv = (): void => {
-    const rows = x.map((step, place) => [step, ...series.map(({ values }) => values[place])]);
+    const rows = x.map((step, index) => [step, ...series.map(({ values }) => values[index])]);
     download(fileName(run, `${title}.csv`), toCsv(["step", ...series.map(({ label }) => label)], rows));
   };
   return (
@@ -170,9 +170,9 @@ function arenaLines(samples: readonly MemorySample[]): {
   const byStep = [...new Map(samples.map((sample) => [sample.step, sample])).values()].sort(
     (a, b) => a.step - b.step,
   );
-  const line = (label: string, place: number, pick: (sample: MemorySample) => number): ChartSeries => ({
+  const line = (label: string, index: number, pick: (sample: MemorySample) => number): ChartSeries => ({
     label,
-    ...lookOf(place),
+    ...lookOf(index),
     values: byStep.map(pick),
   });
   return {

@@ -84,10 +84,10 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
     return () => element?.removeEventListener("wheel", listen);
   }, []);
 
-  function zoom(call: number, byte: number, factor: number, isKMajorOnly = false): void {
+  function zoom(call: number, byte: number, factor: number, isHorizontalOnly = false): void {
     setView((last) => ({
       calls: zoomRange(last.calls, call, factor, picture.calls, 2),
-      bytes: isKMajorOnly ? last.bytes : zoomRange(last.bytes, byte, factor, picture.bytes, 1024),
+      bytes: isHorizontalOnly ? last.bytes : zoomRange(last.bytes, byte, factor, picture.bytes, 1024),
     }));
   }
   const reset = (): void => setView({ calls: picture.calls, bytes: picture.bytes });
@@ -199,7 +199,7 @@ interface TooltipProps {
 
 function Tooltip({ tensor, plan, left, top, isLeftward }: TooltipProps) {
   const { label, type, bytes, offset, birth, death, isSaved } = tensor;
-  const nameOf = (place: number): string => plan.calls[Math.floor(place)]?.op ?? "";
+  const nameOf = (column: number): string => plan.calls[Math.floor(column)]?.op ?? "";
   return (
     <div
       class={isLeftward ? "tooltip leftward" : "tooltip"}

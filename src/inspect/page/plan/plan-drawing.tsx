@@ -45,7 +45,7 @@ type Pen = CanvasRenderingContext2D;
 export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
   const { picture, looks, found, view, area, ink } = drawing;
   drawAxes(pen, view, area, ink);
-  const place = placer(view, area);
+  const toPixels = pixelMapper(view, area);
   pen.save();
   clipTo(pen, area);
   const strips = stripsOf(pen, ink);
@@ -55,7 +55,7 @@ export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
       for (const [index, box] of picture.boxes.entries()) {
         const look = looks[index];
         if (look?.phase !== phase || isDimmed !== (found !== undefined && !found.has(index))) continue;
-        const { left, top, width, height } = place(box);
+        const { left, top, width, height } = toPixels(box);
         if (left > area.left + area.width || left + width < area.left) continue;
         if (top > area.top + area.height || top + height < area.top) continue;
         pen.fillStyle = phaseColours[phase];
@@ -86,13 +86,13 @@ export interface OverlayDrawing {
 }
 
 export function drawOverlay(pen: Pen, { picture, view, area, ink, boxes }: OverlayDrawing): void {
-  const place = placer(view, area);
+  const toPixels = pixelMapper(view, area);
   pen.save();
   clipTo(pen, area);
   for (const index of boxes) {
     const box = picture.boxes[index];
     if (!box) continue;
-    const { left, top, width, height } = place(box);
+    const { left, top, width, height } = toPixels(box);
     pen.strokeStyle = ink.ground;
     pen.lineWidth = 4;
     pen.strokeRect(left, top, width, height);
@@ -104,7 +104,7 @@ export function drawOverlay(pen: Pen, { picture, view, area, ink, boxes }: Overl
 }
 
 /** Maps calls and bytes to pixels, with a min. visible size. */
-function placer({ calls, bytes }: View, area: PlotArea) {
+function pixelMapper({ calls, bytes }: View, area: PlotArea) {
   const across = area.width / (calls.max - calls.min);
   const up = area.height / (bytes.max - bytes.min);
   return ({ left, right, bottom, top }: PlanPicture["boxes"][number]) => ({
@@ -148,9 +148,9 @@ function drawAxes(pen: Pen, { calls, bytes }: View, area: PlotArea, ink: Ink): v
   pen.fillText("↑ address in the step's block", area.left, area.top + area.height + 23);
 }
 
-function drawPeak(pen: Pen, { peakPlace }: PlanPicture, { calls }: View, area: PlotArea, ink: Ink): void {
-  if (peakPlace === undefined || peakPlace < calls.min || peakPlace > calls.max) return;
-  const x = area.left + ((peakPlace - calls.min) / (calls.max - calls.min)) * area.width;
+function drawPeak(pen: Pen, { peakColumn }: PlanPicture, { calls }: View, area: PlotArea, ink: Ink): void {
+  if (peakColumn === undefined || peakColumn < calls.min || peakColumn > calls.max) return;
+  const x = area.left + ((peakColumn - calls.min) / (calls.max - calls.min)) * area.width;
   pen.strokeStyle = ink.alert;
   pen.lineWidth = 1.5;
   pen.setLineDash([5, 3]);

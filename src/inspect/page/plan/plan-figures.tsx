@@ -27,7 +27,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
   }, [memory, search]);
   const columns = useMemo(() => tensorColumns(plan), [plan]);
   const choose = (tensor: PlannedTensor): void => setPinned(memory.tensors.indexOf(tensor));
-  const isTuned = (tensor: PlannedTensor): boolean => pinned >= 0 && memory.tensors[pinned] === tensor;
+  const isSelected = (tensor: PlannedTensor): boolean => pinned >= 0 && memory.tensors[pinned] === tensor;
   const over = memory.lowerBound > 0 ? memory.peak / memory.lowerBound - 1 : 0;
   const hasNone = memory.tensors.length === 0 ? "This step needs no step memory." : undefined;
   return (
@@ -66,7 +66,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
           rows={alive}
           columns={columns}
           pageSize={10}
-          isTuned={isTuned}
+          isSelected={isSelected}
           onChoose={choose}
           footer={
             <tr>
@@ -96,7 +96,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
           rows={shown}
           columns={columns}
           pageSize={15}
-          isTuned={isTuned}
+          isSelected={isSelected}
           onChoose={choose}
         />
       </Figure>

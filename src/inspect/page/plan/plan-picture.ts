@@ -18,7 +18,7 @@ export interface PlanPicture {
   readonly calls: Range;
   readonly bytes: Range;
   /** The position of the peak; undefined without step memory. */
-  readonly peakPlace: number | undefined;
+  readonly peakColumn: number | undefined;
 }
 
 /** The rectangles of a plan's tensors, in order. With side streams, lifetimes may start or end at half calls; then a column is half a call wide. */
@@ -34,25 +34,25 @@ export function pictureOf({ memory, calls }: Pick<PlanRecord, "memory" | "calls"
   }));
   const lastCall = boxes.reduce((most, { right }) => Math.max(most, right), Math.max(1, calls.length));
   const lastByte = boxes.reduce((most, { top }) => Math.max(most, top), Math.max(1, memory.peak));
-  const place = peakPlaceOf(memory);
+  const column = peakColumnOf(memory);
   return {
     boxes,
     calls: { min: 0, max: lastCall },
     bytes: { min: 0, max: lastByte },
-    peakPlace: place === undefined ? undefined : place + width / 2,
+    peakColumn: column === undefined ? undefined : column + width / 2,
   };
 }
 
 /** The record has the call of the peak; with side streams, the peak may be just before it. */
-function peakPlaceOf({ peakAt, tensors }: PlanMemory): number | undefined {
+function peakColumnOf({ peakAt, tensors }: PlanMemory): number | undefined {
   if (peakAt < 0) return undefined;
-  const places = [peakAt, peakAt - 0.5];
-  const [here = 0, before = 0] = places.map((place) => sumBytes(aliveAt(tensors, place)));
+  const columns = [peakAt, peakAt - 0.5];
+  const [here = 0, before = 0] = columns.map((column) => sumBytes(aliveAt(tensors, column)));
   return before > here ? peakAt - 0.5 : peakAt;
 }
 
-function aliveAt(tensors: readonly PlannedTensor[], place: number): PlannedTensor[] {
-  return tensors.filter(({ birth, death }) => birth <= place && place <= death);
+function aliveAt(tensors: readonly PlannedTensor[], column: number): PlannedTensor[] {
+  return tensors.filter(({ birth, death }) => birth <= column && column <= death);
 }
 
 export function sumBytes(tensors: readonly { readonly bytes: number }[]): number {
@@ -61,9 +61,9 @@ export function sumBytes(tensors: readonly { readonly bytes: number }[]): number
 
 /** The tensors live at the peak, the largest first. Their sum is the lower bound of any plan. */
 export function aliveAtPeak(memory: PlanMemory): PlannedTensor[] {
-  const place = peakPlaceOf(memory);
-  if (place === undefined) return [];
-  return aliveAt(memory.tensors, place).sort((a, b) => b.bytes - a.bytes || a.offset - b.offset);
+  const column = peakColumnOf(memory);
+  if (column === undefined) return [];
+  return aliveAt(memory.tensors, column).sort((a, b) => b.bytes - a.bytes || a.offset - b.offset);
 }
 
 /** The phase of the call that makes a tensor; scratch memory has no type and no phase. */
@@ -78,8 +78,8 @@ export function matching(tensors: readonly PlannedTensor[], text: string): Reado
   if (wanted === "") return undefined;
   const found = new Set<number>();
   for (const [index, { label, type, isSaved }] of tensors.entries()) {
-    const told = `${label} ${type ?? "scratch"} ${isSaved ? "saved" : ""}`.toLowerCase();
-    if (told.includes(wanted)) found.add(index);
+    const text = `${label} ${type ?? "scratch"} ${isSaved ? "saved" : ""}`.toLowerCase();
+    if (text.includes(wanted)) found.add(index);
   }
   return found;
 }

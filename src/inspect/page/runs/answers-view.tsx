@@ -120,13 +120,13 @@ function accuracyLines({ metrics, results }: RunDetail): { x: number[]; series: 
   const x = [...new Set(points.map(({ epoch }) => epoch + 1))].sort((a, b) => a - b);
   const tests = foldsOf(metrics, results);
   const folds = [...new Set(points.map(({ fold }) => fold))].sort((a, b) => a - b);
-  const series = folds.flatMap((fold, place): ChartSeries[] => {
-    const own = new Map(
+  const series = folds.flatMap((fold, index): ChartSeries[] => {
+    const byEpoch = new Map(
       points.filter((one) => one.fold === fold).map(({ epoch, accuracy }) => [epoch + 1, accuracy]),
     );
-    const look = lookOf(place);
+    const look = lookOf(index);
     const majority = tests.find((one) => one.fold === fold)?.majority;
-    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => own.get(epoch) ?? null) };
+    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => byEpoch.get(epoch) ?? null) };
     if (majority === undefined) return [line];
     return [
       line,

@@ -62,10 +62,10 @@ export function foldsOf(
     const fold = numberOf(record["fold"]) ?? 0;
     if (test) found.set(fold, { ...test, fold, scales: [] });
   }
-  for (const [place, entry] of listOf(results?.["folds"]).entries()) {
+  for (const [index, entry] of listOf(results?.["folds"]).entries()) {
     const record = recordOf(entry) ?? {};
     const test = answersOf(record["test"]);
-    const fold = numberOf(record["fold"]) ?? place;
+    const fold = numberOf(record["fold"]) ?? index;
     const scales = listOf(record["perScale"]).flatMap((scale) => {
       const minutes = numberOf(recordOf(scale)?.["minutes"]);
       const answers = answersOf(scale);

@@ -25,8 +25,8 @@ export function IncidentsView({ detail }: { readonly detail: RunDetail }) {
           failures would stand here, with what the run was doing.
         </p>
       ) : null}
-      {newestFirst.map((record, place) => (
-        <IncidentCard key={`${record.time}-${place}`} record={record} />
+      {newestFirst.map((record, index) => (
+        <IncidentCard key={`${record.time}-${index}`} record={record} />
       ))}
       <Phases run={detail.name} />
     </div>
@@ -59,8 +59,8 @@ function IncidentCard({ record }: { readonly record: IncidentRecord }) {
             {phases.length === 1 ? "The phase before it" : `The ${formatCount(phases.length)} phases before it`}
           </summary>
           <ol class="phases">
-            {phases.map((phase, place) => (
-              <li key={`${place}-${phase}`}>{phase}</li>
+            {phases.map((phase, index) => (
+              <li key={`${index}-${phase}`}>{phase}</li>
             ))}
           </ol>
         </details>

@@ -127,7 +127,7 @@ function EpochLoss({ detail }: { readonly detail: RunDetail }) {
   const { x, series } = useMemo(() => epochLines(detail), [detail.metrics, detail.results]);
   const title = "Loss by epoch";
   const saveCsv = (): void => {
-    const rows = x.map((epoch, place) => [epoch, ...series.map(({ values }) => values[place])]);
+    const rows = x.map((epoch, index) => [epoch, ...series.map(({ values }) => values[index])]);
     download(
       fileName(detail.name, `${title}.csv`),
       toCsv(["epoch", ...series.map(({ label }) => label)], rows),
@@ -158,14 +158,14 @@ function epochLines({ metrics, results }: RunDetail): { x: number[]; series: Cha
   const x = [...new Set(epochs.map(({ epoch }) => epoch + 1))].sort((a, b) => a - b);
   const folds = [...new Set(epochs.map(({ fold }) => fold))].sort((a, b) => a - b);
   const tests = foldsOf(metrics, results);
-  const series = folds.flatMap((fold, place): ChartSeries[] => {
-    const own = new Map(
+  const series = folds.flatMap((fold, index): ChartSeries[] => {
+    const byEpoch = new Map(
       epochs.filter((point) => point.fold === fold).map(({ epoch, loss }) => [epoch + 1, loss]),
     );
-    const look = lookOf(place);
+    const look = lookOf(index);
     const test = tests.find((one) => one.fold === fold)?.loss;
-    const last = Math.max(...own.keys());
-    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => own.get(epoch) ?? null) };
+    const last = Math.max(...byEpoch.keys());
+    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => byEpoch.get(epoch) ?? null) };
     if (test === undefined) return [line];
     const dots = x.map((epoch) => (epoch === last ? test : null));
     return [line, { colour: look.colour, label: `fold ${fold + 1}, test`, values: dots, isDots: true }];

@@ -4,7 +4,7 @@ import type { Range } from "../charts/scales.js";
 import type { Column, StepTable } from "../wire.js";
 
 /** The first and the last step of a table; undefined if it is empty. */
-export function stridedAccess(table: StepTable | undefined): Range | undefined {
+export function stepRange(table: StepTable | undefined): Range | undefined {
   const steps = table?.columns.step ?? [];
   const [first, last] = [steps[0], steps.at(-1)];
   if (typeof first !== "number" || typeof last !== "number") return undefined;
@@ -19,10 +19,10 @@ export function rowsOfSteps(table: StepTable, { min, max }: Range): { from: numb
   const steps = table.columns.step;
   const perPoint = (table.to - table.from) / Math.max(1, steps.length);
   const first = Math.max(0, firstAtLeast(steps, min) - 1);
-  const behind = Math.min(steps.length, firstAtLeast(steps, max) + 2);
+  const afterLast = Math.min(steps.length, firstAtLeast(steps, max) + 2);
   return {
     from: table.from + Math.floor(first * perPoint),
-    to: Math.min(table.to, table.from + Math.ceil(behind * perPoint)),
+    to: Math.min(table.to, table.from + Math.ceil(afterLast * perPoint)),
   };
 }
 
@@ -39,9 +39,9 @@ function firstAtLeast(steps: Column, step: number): number {
 
 /** True if the table has every step of the range. */
 export function covers(table: StepTable, { min, max }: Range): boolean {
-  const own = stridedAccess(table);
-  if (own === undefined) return false;
-  return (own.min <= min || table.from === 0) && (own.max >= max || table.to >= table.rows);
+  const covered = stepRange(table);
+  if (covered === undefined) return false;
+  return (covered.min <= min || table.from === 0) && (covered.max >= max || table.to >= table.rows);
 }
 
 export interface StepTimes {
@@ -54,13 +54,13 @@ export interface StepTimes {
 /** Differences across epochs or folds are omitted, because they include tests and checkpoints. */
 export function stepTimes({ columns }: StepTable): StepTimes {
   const { step, time, hostMs, epoch, fold } = columns;
-  const whole = step.map((here, place) => {
-    const before = place - 1;
-    const [earlierStep, earlierTime, thisTime] = [step[before], time[before], time[place]];
+  const whole = step.map((here, index) => {
+    const before = index - 1;
+    const [earlierStep, earlierTime, thisTime] = [step[before], time[before], time[index]];
     if (here === null || typeof earlierStep !== "number" || typeof earlierTime !== "number") return null;
     if (typeof thisTime !== "number" || here <= earlierStep) return null;
-    if (epoch[place] !== epoch[before] || fold[place] !== fold[before]) return null;
-    return Math.max((thisTime - earlierTime) / (here - earlierStep), hostMs[place] ?? 0);
+    if (epoch[index] !== epoch[before] || fold[index] !== fold[before]) return null;
+    return Math.max((thisTime - earlierTime) / (here - earlierStep), hostMs[index] ?? 0);
   });
   return { host: [...hostMs], whole };
 }
@@ -86,8 +86,8 @@ export function epochStepMs(
   const samplesOf = new Map<number, number>();
   for (const { fold, epoch, seconds, samplesPerSecond } of epochs)
     if (epoch > 0 && seconds && samplesPerSecond) samplesOf.set(fold, seconds * samplesPerSecond);
-  return epochs.map(({ fold, epoch, step, samplesPerSecond }, place) => {
-    const steps = (step ?? Number.NaN) - (place > 0 ? (epochs[place - 1]?.step ?? Number.NaN) : 0);
+  return epochs.map(({ fold, epoch, step, samplesPerSecond }, index) => {
+    const steps = (step ?? Number.NaN) - (index > 0 ? (epochs[index - 1]?.step ?? Number.NaN) : 0);
     const ms = (1000 * (samplesOf.get(fold) ?? Number.NaN)) / (samplesPerSecond ?? Number.NaN) / steps;
     return { fold, epoch, value: Number.isFinite(ms) && steps > 0 ? ms : undefined };
   });
@@ -95,18 +95,18 @@ export function epochStepMs(
 
 /** The median host time of each epoch, at each of its points: the first step of a plan is an outlier. */
 export function hostByEpoch({ columns }: StepTable): (number | null)[] {
-  const keyAt = (place: number): string => `${columns.fold[place]} ${columns.epoch[place]}`;
+  const keyAt = (index: number): string => `${columns.fold[index]} ${columns.epoch[index]}`;
   const found = new Map<string, number[]>();
-  for (const [place, ms] of columns.hostMs.entries()) {
+  for (const [index, ms] of columns.hostMs.entries()) {
     if (typeof ms !== "number") continue;
-    const list = found.get(keyAt(place)) ?? [];
-    found.set(keyAt(place), list);
+    const list = found.get(keyAt(index)) ?? [];
+    found.set(keyAt(index), list);
     list.push(ms);
   }
   const middle = new Map(
     [...found].map(([key, list]) => [key, list.sort((a, b) => a - b)[list.length >> 1] ?? null]),
   );
-  return columns.step.map((_, place) => middle.get(keyAt(place)) ?? null);
+  return columns.step.map((_, index) => middle.get(keyAt(index)) ?? null);
 }
 
 /** A figure of each epoch, at each of its points; null if unknown. */
@@ -115,14 +115,14 @@ export function byEpoch(
   figures: readonly { readonly fold: number; readonly epoch: number; readonly value: number | undefined }[],
 ): (number | null)[] {
   const values = new Map(figures.map(({ fold, epoch, value }) => [`${fold} ${epoch}`, value]));
-  return columns.step.map((_, place) => values.get(`${columns.fold[place]} ${columns.epoch[place]}`) ?? null);
+  return columns.step.map((_, index) => values.get(`${columns.fold[index]} ${columns.epoch[index]}`) ?? null);
 }
 
 /** The steps where folds start, with their index. */
 export function foldStarts({ columns }: StepTable): { step: number; fold: number }[] {
   const starts: { step: number; fold: number }[] = [];
-  for (const [place, fold] of columns.fold.entries()) {
-    const step = columns.step[place];
+  for (const [index, fold] of columns.fold.entries()) {
+    const step = columns.step[index];
     if (typeof fold !== "number" || typeof step !== "number") continue;
     const isWhole = Number.isInteger(fold);
     if (isWhole && fold !== (starts.at(-1)?.fold ?? -1)) starts.push({ step, fold });
@@ -132,8 +132,8 @@ export function foldStarts({ columns }: StepTable): { step: number; fold: number
 
 /** The last known value. */
 export function lastKnown(values: Column | undefined): number | undefined {
-  for (let place = (values?.length ?? 0) - 1; place >= 0; place--) {
-    const value = values?.[place];
+  for (let index = (values?.length ?? 0) - 1; index >= 0; index--) {
+    const value = values?.[index];
     if (typeof value === "number" && Number.isFinite(value)) return value;
   }
   return undefined;
@@ -154,17 +154,17 @@ export function secondsLeft(table: StepTable, of: number | undefined): number | 
 }
 
 /** Merges the steps of several runs into one axis, and maps a run's values onto it. */
-export function combineSplits(runs: readonly Column[]): {
+export function mergeSteps(runs: readonly Column[]): {
   steps: number[];
-  place: (run: number, values: Column) => Column;
+  align: (run: number, values: Column) => Column;
 } {
   const [only] = runs;
-  if (runs.length === 1 && only) return { steps: only as number[], place: (_, values) => values };
+  if (runs.length === 1 && only) return { steps: only as number[], align: (_, values) => values };
   const steps = [...new Set(runs.flatMap((run) => run.filter((step) => step !== null)))].sort(
     (a, b) => a - b,
   );
   const placeOf = new Map(steps.map((step, index) => [step, index]));
-  const place = (run: number, values: Column): Column => {
+  const align = (run: number, values: Column): Column => {
     const placed = new Array<number | null>(steps.length).fill(null);
     for (const [index, step] of (runs[run] ?? []).entries()) {
       const at = step === null ? undefined : placeOf.get(step);
@@ -172,5 +172,5 @@ export function combineSplits(runs: readonly Column[]): {
     }
     return placed;
   };
-  return { steps, place };
+  return { steps, align };
 }

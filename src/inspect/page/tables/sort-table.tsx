@@ -21,13 +21,13 @@ export interface SortTableProps<Row> {
   /** The initial sort column, descending; default: the order of the rows. */
   readonly sortBy?: string;
   readonly pageSize?: number;
-  readonly isTuned?: (row: Row) => boolean;
+  readonly isSelected?: (row: Row) => boolean;
   readonly onChoose?: (row: Row) => void;
   readonly footer?: ComponentChildren;
 }
 
 export function SortTable<Row>(props: SortTableProps<Row>) {
-  const { label, rows, columns, sortBy, pageSize = 25, isTuned, onChoose, footer } = props;
+  const { label, rows, columns, sortBy, pageSize = 25, isSelected, onChoose, footer } = props;
   const [sort, setSort] = useState<{ label: string | undefined; isDown: boolean }>({
     label: sortBy,
     isDown: true,
@@ -103,14 +103,14 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
             </tr>
           </thead>
           <tbody ref={body}>
-            {shown.map((row, place) => (
+            {shown.map((row, index) => (
               <tr
-                key={`${current}-${place}`}
-                id={`${id}-${place}`}
-                class={`${place === active ? "active" : ""} ${isTuned?.(row) ? "chosen" : ""}`}
-                aria-selected={isTuned?.(row) ?? false}
+                key={`${current}-${index}`}
+                id={`${id}-${index}`}
+                class={`${index === active ? "active" : ""} ${isSelected?.(row) ? "chosen" : ""}`}
+                aria-selected={isSelected?.(row) ?? false}
                 onClick={() => {
-                  setActive(place);
+                  setActive(index);
                   onChoose?.(row);
                 }}
                 onKeyDown={() => {}}

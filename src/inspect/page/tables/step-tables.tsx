@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSameRange, type Range } from "../charts/scales.js";
-import { covers, rowsOfSteps, stridedAccess } from "../runs/steps.js";
+import { covers, rowsOfSteps, stepRange } from "../runs/steps.js";
 import { ask, retryMs, runPath, ServerRejection } from "../server.js";
 import type { StepTable } from "../wire.js";
 
@@ -107,7 +107,7 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
     };
     return new Map([...kept].map(([name, table]) => [name, choose(name, table)]));
   }, [kept, part, range]);
-  const steps = useMemo(() => joinRanges([...kept.values()].map(stridedAccess)), [kept]);
+  const steps = useMemo(() => joinRanges([...kept.values()].map(stepRange)), [kept]);
   return {
     shown,
     whole: kept,
