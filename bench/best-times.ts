@@ -1,4 +1,4 @@
-/** Times things beside each other: in turns, so that what else the machine does meets all of them alike. */
+/** Times several functions in turns, so that other load on the machine affects all of them equally. */
 
 const warmUpMs = 300;
 

@@ -4,9 +4,9 @@ import { arange, type Device, device, manualSeed, nn, noGrad, optim, rand, type 
 import { runIfMain } from "./run-if-main.js";
 
 export interface Result {
-  /** How often the next letter is foretold right, in sentences that were not trained on. */
+  /** The accuracy of the next letter, on sentences outside the training data. */
   readonly heldOutAccuracy: number;
-  /** What always foretelling the commonest letter would get. */
+  /** The accuracy of always predicting the most frequent letter. */
   readonly baseline: number;
   readonly sample: string;
 }
@@ -27,7 +27,7 @@ function drawNumbers(cpu: Device, count: number, limit: number): number[] {
   );
 }
 
-/** Sentences of the grammar, one after the other. */
+/** Random sentences of the grammar. */
 function write(cpu: Device, sentences: number): string {
   const picks = drawNumbers(cpu, sentences * 3, 4);
   const pick = (list: readonly string[], index: number): string => list[picks[index] ?? 0] ?? "";
@@ -39,7 +39,7 @@ function write(cpu: Device, sentences: number): string {
   }).join("");
 }
 
-/** Letters and places become vectors; two layers look back over them; a linear layer foretells the next letter. */
+/** Letter and position embeddings, two causal layers, and a linear layer that predicts the next letter. */
 class CharacterModel extends nn.Module {
   readonly letters: nn.Embedding;
   readonly places: nn.Embedding;
@@ -83,7 +83,7 @@ export async function main(print: (line: string) => void = console.log): Promise
   const optimizer = new optim.AdamW(model.parameters(), { lr: 3e-3 });
   const batch = 16;
 
-  /** Windows of the text that begin at these places, and the same windows one letter on. */
+  /** Windows of the text at these offsets, and the same windows shifted by one letter. */
   const windowsOf = (codes: Int32Array, starts: readonly number[]): [x: Tensor, y: Tensor] => {
     const cut = (shift: number): Int32Array =>
       Int32Array.from(starts.flatMap((start) => [...codes.subarray(start + shift, start + shift + context)]));
@@ -139,7 +139,7 @@ export async function main(print: (line: string) => void = console.log): Promise
     );
   }
   print(
-    `held-out accuracy ${(100 * heldOutAccuracy).toFixed(1)} % (commonest letter: ${(100 * baseline).toFixed(1)} %)`,
+    `held-out accuracy ${(100 * heldOutAccuracy).toFixed(1)} % (most frequent letter: ${(100 * baseline).toFixed(1)} %)`,
   );
   print(`it writes: ${sample}`);
   cpu.close();

@@ -1,4 +1,4 @@
-/** A small convolutional network reads drawn digits: strokes on 12 × 12 dots, moved about and covered with noise. */
+/** A small convolutional network reads generated digits: strokes on 12 × 12 pixels, shifted and with noise. */
 
 import {
   DataLoader,
@@ -19,7 +19,7 @@ export interface Result {
 
 const side = 12;
 
-/** Which of the seven strokes a digit has: top, upper left and right, middle, lower left and right, bottom. */
+/** The strokes of each digit: top, upper left and right, middle, lower left and right, bottom. */
 const strokesOfDigits = [
   [1, 1, 1, 0, 1, 1, 1],
   [0, 0, 1, 0, 0, 1, 0],
@@ -44,7 +44,7 @@ const strokes = [
   [0, 8, 4, 8],
 ] as const;
 
-/** Images [count, 1, side, side] of random digits, and which digits they are. */
+/** Images [count, 1, side, side] of random digits, and their labels. */
 function drawDigits(cpu: Device, count: number): { images: Float32Array; labels: Int32Array } {
   const perImage = 4 + side * side;
   const numbers = cpu.step(() => rand([count * perImage]).dataSync());
@@ -73,7 +73,7 @@ function drawDigits(cpu: Device, count: number): { images: Float32Array; labels:
   return { images, labels };
 }
 
-/** Two convolutions with pooling between them, and a linear layer over what is left. */
+/** Two convolutions with pooling, and a linear layer. */
 function makeModel(): nn.Sequential {
   return new nn.Sequential(
     new nn.Conv2d(1, 8, 3, { padding: 1 }), // [B, 8, 12, 12]

@@ -1,11 +1,11 @@
-/** Linear regression: finds the plane that noisy points were drawn from. The smallest whole training loop. */
+/** Linear regression: fits a plane to noisy points. The smallest complete training loop. */
 
 import { device, manualSeed, nn, noGrad, optim, randn, tensor } from "holdfast";
 import { runIfMain } from "./run-if-main.js";
 
 export interface Result {
   readonly weights: readonly number[];
-  /** The mean squared error on points that were not trained on. */
+  /** The mean squared error on points outside the training data. */
   readonly heldOutError: number;
 }
 
@@ -42,7 +42,7 @@ export async function main(print: (line: string) => void = console.log): Promise
   );
   const weights = Array.from(await model.weight.data());
   print(
-    `weights ${weights.map((one) => one.toFixed(3)).join(", ")}; held-out error ${heldOutError.toFixed(5)}`,
+    `weights ${weights.map((weight) => weight.toFixed(3)).join(", ")}; held-out error ${heldOutError.toFixed(5)}`,
   );
   cpu.close();
   return { weights, heldOutError };

@@ -1,4 +1,4 @@
-/** Two spirals, wound around each other: a small network learns to tell them apart, point by point. */
+/** Two intertwined spirals: a small network learns to classify their points. */
 
 import { DataLoader, device, manualSeed, nn, noGrad, optim, type Tensor, TensorDataset } from "holdfast";
 import { runIfMain } from "./run-if-main.js";
@@ -7,7 +7,7 @@ export interface Result {
   readonly heldOutAccuracy: number;
 }
 
-/** Points of both spirals in turn: their places [N, 2], and which spiral each belongs to. */
+/** Alternating points of both spirals: coordinates [N, 2] and labels. */
 function drawSpirals(count: number, phase: number): { points: Float32Array; labels: Int32Array } {
   const points = new Float32Array(count * 2);
   const labels = new Int32Array(count);

@@ -79,7 +79,7 @@ async function smoothLoss(page: Page): Promise<void> {
 }
 
 async function showPasses(page: Page): Promise<void> {
-  await page.evaluate(`document.querySelector('[data-figure="What the compiler did"]').scrollIntoView()`);
+  await page.evaluate(`document.querySelector('[data-figure="Compiler passes"]').scrollIntoView()`);
   await page.locator(".pass-list").getByText("fuse", { exact: true }).first().click();
 }
 

@@ -89,22 +89,22 @@ test("every tab shows its figures", needsBrowser, async (t) => {
       "Loss by epoch",
       "Accuracy by fold",
       "Accuracy by scale",
-      "What was taken for what",
+      "Confusion matrix",
     ],
     speed: [
       "Samples per second",
-      "Step time by parts",
+      "Step time",
       "Kernels",
       "Calls",
-      "What the compiler did",
+      "Compiler passes",
       "explain()",
     ],
     memory: [
-      "The budget by holder",
+      "Budget by holder",
       "Step memory",
-      "Alive at the peak",
+      "Live at the peak",
       "All tensors of the step",
-      "The arena over the steps",
+      "Arena by step",
     ],
     incidents: [],
     about: ["Settings", "Machine and times", "Results", "Exports"],
@@ -170,15 +170,15 @@ test(
 test("those alive at the peak add up to the plan's lower bound", needsBrowser, async (t) => {
   const { url } = await serve(t, folders.runs);
   const page = await openPage(t, `${url}#/first/memory`);
-  const sum = figure(page, "Alive at the peak").locator("[data-sum]");
+  const sum = figure(page, "Live at the peak").locator("[data-sum]");
   assert.equal(Number(await sum.getAttribute("data-sum")), plan.memory.lowerBound);
   const alive = plan.memory.tensors.filter(
     ({ birth, death }) => birth <= plan.memory.peakAt && plan.memory.peakAt <= death,
   );
-  await figure(page, "Alive at the peak").getByText(`of ${alive.length}`).waitFor();
+  await figure(page, "Live at the peak").getByText(`of ${alive.length}`).waitFor();
 });
 
-test("a search narrows the table, and a chosen row is held in the picture", needsBrowser, async (t) => {
+test("a search narrows the table, and a selected row is outlined in the picture", needsBrowser, async (t) => {
   const { url } = await serve(t, folders.runs);
   const page = await openPage(t, `${url}#/first/memory`);
   await page.locator(".plan-picture").waitFor();
@@ -269,7 +269,7 @@ test(
     assert.equal(bytes.toString().trim().split("\r\n").length, 21);
     await page.goto(`${url}#/strange/learning`);
     await page.locator(".banner").getByText("steps.bin").waitFor();
-    await figure(page, "Loss by step").getByText("No steps can be shown").waitFor();
+    await figure(page, "Loss by step").getByText("The steps can't be shown").waitFor();
     await figure(page, "Accuracy by fold").locator(".bars li").first().waitFor();
   },
 );
@@ -325,7 +325,7 @@ test(
     const largest = [...plans].sort((a, b) => b.calls.length - a.calls.length)[0]!;
     await page.keyboard.press("3");
     await page.locator(`.plan-picture[data-boxes="${largest.memory.tensors.length}"]`).waitFor();
-    const sum = figure(page, "Alive at the peak").locator("[data-sum]");
+    const sum = figure(page, "Live at the peak").locator("[data-sum]");
     assert.equal(Number(await sum.getAttribute("data-sum")), largest.memory.lowerBound);
   },
 );
@@ -411,7 +411,7 @@ test("the keyboard reaches tabs, help, charts, tables and the picture", needsBro
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("Enter");
   await page.locator(".plan-told").getByText("calls").waitFor();
-  const table = figure(page, "Alive at the peak").locator("table");
+  const table = figure(page, "Live at the peak").locator("table");
   await table.focus();
   await page.keyboard.press("ArrowDown");
   await table.locator("tr.active").waitFor();
@@ -420,7 +420,7 @@ test("the keyboard reaches tabs, help, charts, tables and the picture", needsBro
 test("a pass is told by the calls that it took out", needsBrowser, async (t) => {
   const { url } = await serve(t, folders.runs);
   const page = await openPage(t, `${url}#/first/speed`);
-  const passes = figure(page, "What the compiler did");
+  const passes = figure(page, "Compiler passes");
   const [trace, dead] = plan.stages;
   await passes
     .getByText(`${trace!.calls.length} calls before → ${dead!.calls.length} after`, { exact: false })

@@ -34,7 +34,7 @@ export interface Contender {
   readonly stepBytes?: () => number;
   /** Makes the operands and gives what multiplies them. */
   readonly prepareGemm: () => () => unknown;
-  /** How many steps are timed, and how many run before them; 20 and 3 unless given. */
+  /** How many steps are timed, and how many run before them; default: 20 and 3. */
   readonly steps?: number;
   readonly warmUp?: number;
 }

@@ -151,7 +151,7 @@ function measure(common: CommonOptions, rows: Rows, precision: GemmPrecision): M
       hosts!.push((issued - from) / stepsOfGroup);
     }
     const copied = bytesCopied(gpu) - copiedBefore;
-    // As in training, one step behind the other, but not so many that the host would wait for room in the device's queue.
+    // As in training, one step after the other, but not so many that the host would wait for room in the device's queue.
     const host: number[] = [];
     for (let index = 0; index < (options["emulator"] ? 2 : 300); index++) {
       runtime.synchronize();

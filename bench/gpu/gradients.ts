@@ -30,7 +30,7 @@ type Gradients = readonly ReadonlyMap<string, Float32Array>[];
 
 const rows = makeRows(batches * batch, "taught");
 
-/** Trains four batches, each in a step behind a reset, or all of them with nothing ever given back. */
+/** Trains four batches, each in a step after a reset, or all of them with nothing ever given back. */
 function train(device: Device, life: "resets" | "no resets"): Gradients {
   manualSeed(42);
   const model = new crossasset.CrossAsset().to(device);

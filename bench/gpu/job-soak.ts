@@ -196,7 +196,7 @@ function meanOf(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-function diagnoseOom(results: Results, found: Soak, stalls: readonly string[]): void {
+function requireBounds(results: Results, found: Soak, stalls: readonly string[]): void {
   const { samples, losses, trained, evaluated, isOverdue } = found;
   results.aim(!isOverdue && losses.length === steps, `${losses.length} of ${steps} compiled steps were made`);
   for (const [figure, name] of flat) {
@@ -249,7 +249,7 @@ async function main(): Promise<void> {
         const { poison, stallAfter } = asked.device.runtime.settings;
         results.line(
           `${steps} compiled steps of ${batch} rows out of ${train.count}, ${options.precision}; poison ${poison ? "on" : "off"}, a stall is reported after ${stallAfter} ms; ` +
-            `behind every ${between.evaluation}th an eager evaluation, every ${between.training}th an eager training step, every ${between.reset}th a reset by call`,
+            `after every ${between.evaluation}th an eager evaluation, every ${between.training}th an eager training step, every ${between.reset}th a reset by call`,
         );
         // Row by row as they come, so that a run that is ended has told of all before.
         const row = (cells: readonly string[]): void =>
@@ -261,7 +261,7 @@ async function main(): Promise<void> {
         results.line(
           `${trained.length} eager training steps, their loss at last ${trained.at(-1)?.toFixed(4)}; ${evaluated.length} eager evaluations of the test part; the arena was reset by ${resets.bySteps} steps and ${resets.byCall} calls`,
         );
-        diagnoseOom(results, found, stalls());
+        requireBounds(results, found, stalls());
       } finally {
         asked.close();
       }

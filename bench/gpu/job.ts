@@ -171,7 +171,7 @@ function tellLearning(results: Results, all: readonly Measured[], oracle: readon
     ),
   ]);
   const shown = [...new Set([1, 2, 3, 4, 10, 20, 30, epochs])].filter((epoch) => epoch <= epochs);
-  results.line("training loss behind epochs");
+  results.line("training loss after epochs");
   results.table([
     ["", "fold", ...shown.map(String)],
     ...all.flatMap(({ precision, results: { folds: found } }) =>
@@ -240,7 +240,7 @@ function tellSeeds(results: Results, seeds: ReadonlyMap<string, readonly Measure
   }
 }
 
-function diagnoseOom(results: Results, all: readonly Measured[]): void {
+function requireBounds(results: Results, all: readonly Measured[]): void {
   for (const one of all) {
     const { precision } = one;
     const slowest = Math.min(...figuresOf(one).ofFolds);
@@ -358,7 +358,7 @@ async function main(): Promise<void> {
     if (measured.length > 0) {
       await results.attempt("the table of times", () => tellSpeed(results, measured));
       await results.attempt("the table of accuracies", () => tellLearning(results, measured, oracle));
-      diagnoseOom(results, measured);
+      requireBounds(results, measured);
     }
     const seeds = new Map<string, readonly Measured[]>([[String(crossasset.defaultSettings.seed), measured]]);
     for (const seed of options.seeds === "none" ? [] : options.seeds.split(",")) {

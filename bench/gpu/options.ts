@@ -12,8 +12,8 @@ import {
 import { defaultCacheFolder } from "../../src/driver/index.js";
 
 /**
- * `--out FOLDER` is where results go (bench/results unless given), `--cache FOLDER` where compiled kernels are kept (the
- * user's own cache unless given), and `--emulator` runs on the emulator for CUDA's libraries: a trial without a GPU.
+ * `--out FOLDER` is where results go (bench/results by default), `--cache FOLDER` where compiled kernels are kept (the
+ * user's own cache by default), and `--emulator` runs on the emulator for CUDA's libraries: a trial without a GPU.
  */
 export const commonOptions = {
   out: { type: "string", default: "bench/results" },

@@ -43,7 +43,7 @@ function openTensors(file: string): (name: string) => Stored {
   };
 }
 
-function diagnoseOom(
+function deviationFrom(
   found: ArrayLike<number>,
   expected: ArrayLike<number>,
   use: ToleranceUse,
@@ -78,7 +78,7 @@ export function opOracleError(device: Device, float: Float): Deviation {
       const name = one.outputs[index]!;
       return worseOf(
         soFar,
-        diagnoseOom(output.dataSync(), find(name).values, "oracle value", float, told(name)),
+        deviationFrom(output.dataSync(), find(name).values, "oracle value", float, told(name)),
       );
     }, noDeviation);
     if (one.grads.every((name) => !name)) return worst;
@@ -87,7 +87,7 @@ export function opOracleError(device: Device, float: Float): Deviation {
     for (const [index, name] of one.grads.entries()) {
       if (!name) continue;
       const own = operands[index]!.grad?.dataSync() ?? [];
-      worst = worseOf(worst, diagnoseOom(own, find(name).values, "oracle gradient", float, told(name)));
+      worst = worseOf(worst, deviationFrom(own, find(name).values, "oracle gradient", float, told(name)));
     }
     return worst;
   };
@@ -126,13 +126,13 @@ export function convolutionOracleError(device: Device, float: Float): Deviation 
     const { kernel_size: size, ...rest } = attrs;
     const convolution = convolutions[op];
     const result = convolution ? convolution(x!, weight!, bias ?? null, rest) : pools[op]!(x!, size!, rest);
-    let worst = diagnoseOom(result.dataSync(), output.values, "oracle value", float, `${op}: the value`);
+    let worst = deviationFrom(result.dataSync(), output.values, "oracle value", float, `${op}: the value`);
     result.backward(place(upstream));
     for (const [index, gradient] of grads.entries()) {
       if (!gradient) continue;
       const own = operands[index]?.grad?.dataSync() ?? [];
       const what = `${op}: the gradient of operand ${index}`;
-      worst = worseOf(worst, diagnoseOom(own, gradient.values, "oracle gradient", float, what));
+      worst = worseOf(worst, deviationFrom(own, gradient.values, "oracle gradient", float, what));
     }
     return worst;
   };
@@ -165,7 +165,7 @@ export function trajectoryError(device: Device, trajectory: Trajectory, float: F
   const optimizer = new optim.AdamW(model.parameters(), { lr, betas, eps, weightDecay });
   let worst = noDeviation;
   const hold = (found: ArrayLike<number>, expected: ArrayLike<number>, what: string): void => {
-    worst = worseOf(worst, diagnoseOom(found, expected, "trajectory", float, `${name}: ${what}`));
+    worst = worseOf(worst, deviationFrom(found, expected, "trajectory", float, `${name}: ${what}`));
   };
   for (let step = 0; step < steps; step++) {
     device.step(() => {

@@ -32,7 +32,7 @@ const { values: options } = parseArgs({
     ...deviceOption,
     samples: { type: "string", default: "24613" },
     batch: { type: "string", default: "256" },
-    /** No more than so many; all of the epoch unless given. */
+    /** No more than so many; default: all of the epoch. */
     batches: { type: "string", default: "" },
     /** The CPU is given so long for its eager steps; the others make as many. */
     "cpu-seconds": { type: "string", default: "40" },
@@ -44,20 +44,20 @@ const allowed = 1e-4;
 /** In float64 a CPU takes twice as long, and as many batches show it. */
 const maxDouble = 33;
 
-type Candidate = "eager" | "planned" | "replayed";
+type RunMode = "eager" | "planned" | "replayed";
 
 interface Column {
   readonly name: string;
   /** What the others are held against, or on the device that is measured. */
   readonly side: "reference" | "measured";
-  readonly way: Candidate;
+  readonly way: RunMode;
   readonly losses: readonly number[];
   readonly norms: readonly number[];
   /** The mean, without the first step. */
   readonly stepMs: number;
   /** "graph" or "direct", of a compiled step. */
   readonly mode: string;
-  /** Of all weights behind the last step. */
+  /** Of all weights after the last step. */
   readonly weights: string;
 }
 
@@ -66,11 +66,11 @@ const captureOf = { eager: "auto", planned: "off", replayed: "on" } as const;
 
 interface Asked {
   readonly side: Column["side"];
-  readonly way: Candidate;
+  readonly way: RunMode;
   readonly rows: Rows;
   readonly batches: number;
   readonly dtype?: "f32" | "f64";
-  /** The weights before each batch; its own, from the seed on, unless given. */
+  /** The weights before each batch; default: its own, from the seed. */
   readonly weights?: readonly Weights[];
   /** Is given the weights before each batch. */
   readonly keep?: (weights: Weights) => void;
@@ -252,7 +252,7 @@ async function main(): Promise<void> {
     }
     results.line();
     tell(results, columns);
-    diagnoseOom(results, columns);
+    requireBounds(results, columns);
     await results.attempt("the CPU's weights", () => tellFromOneState(results, rows, columns[0], weights));
     await results.attempt("float64", () => tellDouble(results, rows, columns[0]?.losses.length ?? 0));
     const replayed = columns.find(isOf("replayed"));
@@ -286,7 +286,7 @@ function judgeDistances(results: Results, columns: readonly Column[], how: strin
   }
 }
 
-function diagnoseOom(results: Results, columns: readonly Column[]): void {
+function requireBounds(results: Results, columns: readonly Column[]): void {
   judgeDistances(results, columns, "");
   const [eager, planned] = [columns.find(isOf("eager")), columns.find(isOf("planned"))];
   const replayed = columns.find(isOf("replayed"));
@@ -333,7 +333,7 @@ function tellDouble(results: Results, rows: Rows, most: number): void {
 }
 
 /** The column of the measured device that ran so. */
-function isOf(wanted: Candidate): (column: Column) => boolean {
+function isOf(wanted: RunMode): (column: Column) => boolean {
   return ({ side, way }) => side === "measured" && way === wanted;
 }
 
@@ -360,7 +360,7 @@ function countDiffering(one: Column, other: Column): number {
 
 function sameness(one: Column, other: Column): string {
   const weights = one.weights === other.weights ? "the same bits" : "other bits";
-  return `${countDiffering(one, other)} of ${one.losses.length} batches differ, weights behind the last have ${weights}`;
+  return `${countDiffering(one, other)} of ${one.losses.length} batches differ, weights after the last have ${weights}`;
 }
 
 await main();

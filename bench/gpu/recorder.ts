@@ -35,7 +35,7 @@ const [maxShare, maxUs] = [0.01, 2];
 interface Round {
   /** Of a step, from call to return, without the first of each plan; the median. */
   readonly hostUs: number;
-  /** Of all steps, behind the first epoch. */
+  /** Of all steps after the first epoch. */
   readonly stepUs: number;
 }
 

@@ -62,7 +62,7 @@ export const strayRuns: Readonly<
       const [padding, dead] = ["hf_stray_padding", "hf_stray_dead"].map((entry) =>
         runtime.kernel(strayWriter(entry)),
       );
-      // 100 floats end 112 bytes before the next storage begins, and nothing lives 64 KiB behind them.
+      // 100 floats end 112 bytes before the next storage begins, and nothing lives 64 KiB after them.
       const storage = runtime.arena.allocate(400, "stray");
       runtime.launch({ op: "stray", kernel: padding!, blocks: 1, arguments: [storage, 100] });
       runtime.launch({ op: "stray", kernel: dead!, blocks: 1, arguments: [storage, 16_384] });

@@ -53,7 +53,7 @@ test("the default folder is runs", () => {
 test("an unreadable folder is one line and exit code 4; a wrong option is exit code 2", () => {
   for (const [args, message] of [
     [["inspect"], /^holdfast: BAD_ARGUMENT: The folder runs does not exist\. [^\n]+\n$/],
-    [["inspect", "/no/such"], /^holdfast: BAD_FILE: \/no\/such is no folder\. [^\n]+\n$/],
+    [["inspect", "/no/such"], /^holdfast: BAD_FILE: \/no\/such is not a folder\. [^\n]+\n$/],
     [["inspect", ".", "--token", "short"], /^holdfast: BAD_ARGUMENT: A token has 8 to 200 [^\n]+\n$/],
   ] as const) {
     const { status, stderr } = holdfast(args);

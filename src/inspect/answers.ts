@@ -1,22 +1,22 @@
-/** How answers are sent: their headers, whole bodies and streams of them, and errors as one line of JSON. */
+/** Sends answers: headers, bodies, streams, and errors as one line of JSON. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type { Rejection } from "./gate.js";
+import type { Rejection } from "./access.js";
 
-/** A body: whole, or made piece by piece as fast as it is read. */
+/** A body: complete, or generated chunk by chunk as the client reads. */
 export interface Body {
   readonly type: string;
   readonly content: string | Uint8Array | Iterable<string | Uint8Array>;
-  /** As which name it is saved; shown in the browser unless given. */
+  /** The file name of a download; default: shown in the browser. */
   readonly saveAs?: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
 export const jsonType = "application/json; charset=utf-8";
 
-/** On every answer: nothing of it is for another site, and nothing is guessed of it. */
+/** On every answer: no use by other sites, no MIME sniffing. */
 export const safeHeaders = {
   "Cache-Control": "no-store",
   "Cross-Origin-Opener-Policy": "same-origin",
@@ -45,12 +45,12 @@ export async function send(
   else await pipeline(Readable.from(content), response);
 }
 
-/** Numbers that JSON can't write are null. */
+/** Numbers that JSON can't express become null. */
 export function json(value: unknown): Body {
   return { type: jsonType, content: JSON.stringify(value) };
 }
 
-/** The connection ends where the rest of the request is not to be read. */
+/** Closes the connection if the rest of the request must not be read. */
 export function sendRejection(response: ServerResponse, { status, error }: Rejection): void {
   const content = JSON.stringify({ error });
   response.writeHead(status, {
@@ -64,7 +64,7 @@ export function sendRejection(response: ServerResponse, { status, error }: Rejec
   response.end(response.req.method === "HEAD" ? undefined : content);
 }
 
-/** A rejection where there is no request yet to answer. */
+/** Writes a rejection to a raw socket, for requests that could not be parsed. */
 export function rawRejection({ status, error }: Rejection, reason: string): string {
   const content = JSON.stringify({ error });
   const head = [
@@ -76,7 +76,7 @@ export function rawRejection({ status, error }: Rejection, reason: string): stri
   return `${head.join("\r\n")}\r\n\r\n${content}`;
 }
 
-/** Letters, digits and what else is safe in a header and on a disk. */
+/** Keeps the characters that are safe in a header and in a file name. */
 function fileNameOf(text: string): string {
   return text.replaceAll(/[^\w.-]+/g, "_").slice(-120);
 }

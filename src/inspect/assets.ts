@@ -16,10 +16,10 @@ export interface Asset {
 }
 
 export interface Page {
-  /** The page itself; undefined where it was not built. */
+  /** The page; undefined if it was not built. */
   readonly index: Asset | undefined;
   readonly policy: string;
-  /** By address: /assets/… */
+  /** By URL path: /assets/… */
   readonly assets: ReadonlyMap<string, Asset>;
 }
 
@@ -36,7 +36,7 @@ const types: Readonly<Record<string, string>> = {
   ".woff2": "font/woff2",
 };
 
-/** Where the build puts the page. */
+/** The folder of the built page. */
 export const pageFolder = fileURLToPath(new URL("./page", import.meta.url));
 
 export function readPage(folder: string = pageFolder): Page {
@@ -63,7 +63,7 @@ function makeAsset(type: string, bytes: Uint8Array): Asset {
   return { type, bytes, etag: `"${createHash("sha256").update(bytes).digest("base64url")}"` };
 }
 
-/** The texts of scripts that stand in the page itself. */
+/** The inline scripts of the page. */
 function inlineScripts(html: string): string[] {
   return [...html.matchAll(/<script\b([^>]*)>([\s\S]*?)<\/script>/gi)]
     .filter(([, attributes = ""]) => !/\bsrc\s*=/i.test(attributes))

@@ -1,12 +1,12 @@
-/** A run's steps and metrics as CSV, as RFC 4180 has it. */
+/** A run's steps and metrics as CSV (RFC 4180). */
 
 import { type JsonRecord, stepColumns } from "../records/index.js";
 import type { StepSeries } from "../train/index.js";
 
-/** So many rows are one piece of the answer. */
+/** Rows per chunk of the answer. */
 const rowsInPiece = 4096;
 
-/** Piece by piece: a million steps are 100 MB. Losses that are not known are empty. */
+/** Yields chunks, because a million steps are 100 MB. Unknown losses are empty. */
 export function* stepsCsv(steps: StepSeries): Generator<string> {
   yield `${stepColumns.join()}\r\n`;
   const columns = stepColumns.map((name) => steps[name]);
@@ -23,7 +23,7 @@ function numberCell(value: number): string {
   return Number.isNaN(value) ? "" : String(value);
 }
 
-/** A line for each record; what lies in a record of a record is named with a dot, and lists are JSON. */
+/** One line per record. Nested fields have names with dots; lists are JSON. */
 export function metricsCsv(records: readonly JsonRecord[]): string {
   const rows = records.map((record) => new Map(cellsOf(record, "")));
   const columns = [...new Set(rows.flatMap((row) => [...row.keys()]))];
@@ -41,7 +41,7 @@ function cellsOf(record: object, prefix: string): [string, string][] {
 }
 
 function quote(text: string): string {
-  // A sheet takes a text that begins so for a formula.
+  // A spreadsheet would treat such text as a formula.
   const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

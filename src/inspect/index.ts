@@ -1,6 +1,5 @@
-/** inspect: looks at runs from outside, by their folders alone. A server with a page, and a view for terminals. */
+/** inspect: shows runs, from their folders only. A server with a page, a text view, and exports. */
 
-export { openInspectorAside } from "./aside.js";
 export {
   type AddPoint,
   addMetrics,
@@ -8,6 +7,7 @@ export {
   exportTensorBoard,
   type TensorBoardExport,
 } from "./exports/index.js";
+export { openInspectorInThread } from "./inspector-in-thread.js";
 export { findShown, type ShownFolder } from "./run-list.js";
 export { type Inspector, type InspectorOptions, openInspector } from "./server.js";
 export { type TextOptions, type TextView, viewAsText } from "./view-as-text.js";

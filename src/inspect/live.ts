@@ -1,6 +1,6 @@
 /**
- * What changes in a run's folder, as server-sent events. The folder is looked at twice a second, and only while somebody listens:
- * being told by the system does not work on network folders.
+ * Changes in a run's folder as server-sent events. The folder is polled twice a second while there are listeners: file system
+ * notifications do not work on network folders.
  */
 
 import { stat } from "node:fs/promises";
@@ -11,14 +11,14 @@ import { MiB } from "../units/index.js";
 import { safeHeaders } from "./answers.js";
 
 export interface LiveOptions {
-  /** From look to look, in milliseconds; 500 unless given. */
+  /** The polling interval in milliseconds; default: 500. */
   readonly pollMs?: number | undefined;
-  /** How many may listen at once; 64 unless given. */
+  /** Max. listeners; default: 64. */
   readonly maxListeners?: number | undefined;
 }
 
-/** What is told only by its name, so that who shows it asks for it. */
-const told = {
+/** Files of which only the change is sent; the page then requests the data. */
+const announced = {
   metrics: runFiles.metrics,
   plans: inspectionFiles.plans,
   memory: inspectionFiles.memory,
@@ -26,12 +26,12 @@ const told = {
   results: runFiles.results,
 } as const;
 
-/** A word now and then keeps what lies between from closing the connection. */
+/** The interval of comments that keep proxies from closing the connection. */
 const commentMs = 15_000;
-/** Who has not read so much of what was sent does not listen. */
+/** A listener with more unread bytes is disconnected. */
 const maxUnread = MiB;
 
-/** All who listen, to all runs. */
+/** The listeners of all runs. */
 export class LiveRuns {
   readonly #runs = new Map<string, LiveRun>();
   readonly #pollMs: number;
@@ -48,7 +48,7 @@ export class LiveRuns {
     return count;
   }
 
-  /** False where too many listen already. */
+  /** Returns false if there are too many listeners. */
   listen(path: string, response: ServerResponse): boolean {
     if (this.listeners >= this.#maxListeners) return false;
     response.writeHead(200, { ...safeHeaders, "Content-Type": "text/event-stream; charset=utf-8" });
@@ -72,7 +72,7 @@ export class LiveRuns {
   }
 }
 
-/** One run's folder, while somebody listens. */
+/** One run's folder while it has listeners. */
 class LiveRun {
   readonly listeners = new Set<ServerResponse>();
   readonly #path: string;
@@ -80,7 +80,7 @@ class LiveRun {
   #seen: ReadonlyMap<string, string> = new Map();
   #timer: NodeJS.Timeout | undefined;
   #saidMs = Date.now();
-  /** What a new listener is told first. */
+  /** The first event for a new listener. */
   #status = "";
   #rows = "";
 
@@ -109,11 +109,11 @@ class LiveRun {
     let text = "";
     if (changed(runFiles.status)) text += this.#status = this.#statusEvent();
     if (isFirst || changed(inspectionFiles.steps)) text += this.#rows = this.#rowsEvent();
-    for (const [what, name] of Object.entries(told))
+    for (const [what, name] of Object.entries(announced))
       if (!isFirst && changed(name)) text += event("changed", { what });
     this.#seen = seen;
     this.#send(text);
-    // Nobody may be left by now.
+    // All listeners may be gone by now.
     if (this.listeners.size > 0) this.#timer = setTimeout(() => void this.#look(false), this.#pollMs);
   }
 
@@ -122,7 +122,7 @@ class LiveRun {
       const status = readStatus(this.#path);
       return status ? event("status", status) : "";
     } catch {
-      // Half of a status is told by the run's page; here the next one will do.
+      // A damaged status is reported by the run's page; here the next one is enough.
       return "";
     }
   }
@@ -151,9 +151,9 @@ function event(name: string, data: unknown): string {
   return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Of each file of a run that is looked at: what changes when it is written. */
+/** A signature of each watched file that changes with every write. */
 async function signatures(path: string): Promise<ReadonlyMap<string, string>> {
-  const names = [runFiles.status, inspectionFiles.steps, ...Object.values(told)];
+  const names = [runFiles.status, inspectionFiles.steps, ...Object.values(announced)];
   const found = await Promise.all(
     names.map(async (name): Promise<[string, string]> => {
       try {

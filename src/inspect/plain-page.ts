@@ -1,4 +1,4 @@
-/** The list of runs as a page without scripts: what is shown where the page itself was not built. */
+/** The list of runs as a page without scripts, if the page was not built. */
 
 import type { RunLine } from "./page/wire.js";
 

@@ -1,9 +1,9 @@
-/** What is answered at which address: the page, its files, and the data of runs. */
+/** Routes requests: the page, its files, and the data of runs. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Rejection } from "./access.js";
 import { type Body, json, safeHeaders } from "./answers.js";
 import { type Page, policyFor, readPage } from "./assets.js";
-import type { Rejection } from "./gate.js";
 import { type LiveOptions, LiveRuns } from "./live.js";
 import { plainPage } from "./plain-page.js";
 import { runExports } from "./run-exports.js";
@@ -11,20 +11,20 @@ import { findRun, type ListedRun, type ShownFolder } from "./run-list.js";
 import { listLines, RunView, rejectedDetail } from "./run-view.js";
 
 export interface RouterOptions extends LiveOptions {
-  /** Where the page's files are; where the build puts them unless given. */
+  /** The folder of the page's files; default: the build's output. */
   readonly pageFolder?: string | undefined;
 }
 
 const defaultPoints = 2000;
 const maxPoints = 50_000;
-/** So many rows of all runs together are held; the runs that were looked at last keep theirs. */
+/** Max. rows in memory over all runs; the least recently used runs are dropped. */
 const maxRowsHeld = 2 ** 23;
 
 export class Router {
   readonly #shown: ShownFolder;
   readonly #page: Page;
   readonly #live: LiveRuns;
-  /** In the order in which they were asked for, the last one last. */
+  /** In order of use, the latest last. */
   readonly #views = new Map<string, RunView>();
 
   constructor(shown: ShownFolder, options: RouterOptions = {}) {
@@ -37,7 +37,7 @@ export class Router {
     this.#live.close();
   }
 
-  /** "answered" where the answer goes on by itself. */
+  /** "answered" for a streaming answer. */
   async route(
     path: string,
     query: URLSearchParams,
@@ -51,7 +51,7 @@ export class Router {
     if (api !== "api" || runs !== "runs" || encodedName === undefined) return notFound;
     const name = decode(encodedName);
     const run = name === undefined ? undefined : findRun(this.#shown, name);
-    if (!run) return { status: 404, error: "There is no run of that name." };
+    if (!run) return { status: 404, error: "There is no run with this name." };
     return await this.#runRoute(run, rest, query, response);
   }
 
@@ -83,7 +83,7 @@ export class Router {
       case "live":
         return this.#live.listen(run.path, response)
           ? "answered"
-          : { status: 503, error: "Too many pages listen already; close one." };
+          : { status: 503, error: "Too many pages are open. Close one." };
       default:
         return notFound;
     }
@@ -118,11 +118,11 @@ export class Router {
   }
 }
 
-const notFound: Rejection = { status: 404, error: "There is nothing at this address." };
+const notFound: Rejection = { status: 404, error: "Nothing is at this address." };
 
 const policyHeader = (policy: string) => ({ "Content-Security-Policy": policy });
 
-/** A browser that has the file already is told so. */
+/** Answers 304 if the browser's copy is current. */
 function fileAnswer(
   { type, bytes, etag }: NonNullable<Page["index"]>,
   policy: string,
@@ -139,11 +139,11 @@ function stepsAnswer({ steps }: RunView, query: URLSearchParams): Body | Rejecti
   const wanted = { from: query.get("from"), to: query.get("to"), points: query.get("points") };
   for (const [name, text] of Object.entries(wanted)) {
     if (text !== null && !/^\d{1,15}$/.test(text))
-      return { status: 400, error: `${name} takes a whole number from 0.` };
+      return { status: 400, error: `${name} must be a whole number from 0.` };
   }
   const numberOf = (text: string | null): number | undefined => (text === null ? undefined : Number(text));
   const points = Math.min(numberOf(wanted.points) ?? defaultPoints, maxPoints);
-  if (points === 0) return { status: 400, error: "points takes a whole number from 1." };
+  if (points === 0) return { status: 400, error: "points must be a whole number from 1." };
   steps.refresh();
   const { columns, ...rest } = steps.points({ from: numberOf(wanted.from), to: numberOf(wanted.to), points });
   const lists = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, [...values]]));
@@ -152,7 +152,7 @@ function stepsAnswer({ steps }: RunView, query: URLSearchParams): Body | Rejecti
 
 function planAnswer(view: RunView, which: string): Body | Rejection {
   const plan = /^\d{1,6}$/.test(which) ? view.inspection().plans[Number(which)] : undefined;
-  return plan ? json(plan) : { status: 404, error: "The run has no plan of that index." };
+  return plan ? json(plan) : { status: 404, error: "The run has no plan with this index." };
 }
 
 function exportAnswer(view: RunView, which: string): Body | Rejection {
@@ -161,7 +161,7 @@ function exportAnswer(view: RunView, which: string): Body | Rejection {
     const body = match && make(view, Number(match[1] ?? 0));
     if (body) return { ...body, saveAs: `${view.name}-${which}` };
   }
-  return { status: 404, error: "The run has nothing of that kind to save." };
+  return { status: 404, error: "The run has no such export." };
 }
 
 function decode(text: string): string | undefined {

@@ -1,4 +1,4 @@
-/** What a run can be saved as: a name, and the function that makes its bytes. */
+/** The exports of a run: a name, and a function that makes the bytes. */
 
 import { readRun } from "../train/index.js";
 import type { Body } from "./answers.js";
@@ -7,9 +7,9 @@ import { exportMemorySnapshot, exportTrace } from "./exports/index.js";
 import type { RunView } from "./run-view.js";
 
 export interface RunExport {
-  /** The last part of its address; a group stands for a plan's index. */
+  /** The last path segment. A group captures a plan's index. */
   readonly name: RegExp;
-  /** Undefined where the run has nothing of the kind. */
+  /** Undefined if the run has no such data. */
   readonly make: (run: RunView, index: number) => Body | undefined;
 }
 

@@ -20,13 +20,13 @@ test("folders that hold something of a run are runs, others and files are not", 
   assert.deepEqual(names.sort(), ["begun", "whole"]);
 });
 
-test("a run's folder is told from a folder of runs, and neither from what is no folder", () => {
+test("a run's folder is told from a folder of runs, and neither from what is not a folder", () => {
   const root = makeFolder();
   const { path } = writeSampleRun(root, "one", { steps: 1 });
   assert.deepEqual(findShown(root), { root });
   assert.deepEqual(findShown(path), { root, run: "one" });
-  rejects("BAD_FILE", () => findShown(join(path, "run.json")), /is no folder/);
-  rejects("BAD_FILE", () => findShown(join(root, "none")), /is no folder/);
+  rejects("BAD_FILE", () => findShown(join(path, "run.json")), /is not a folder/);
+  rejects("BAD_FILE", () => findShown(join(root, "none")), /is not a folder/);
 });
 
 test("only a name in the list finds a run: no path does", () => {
@@ -66,8 +66,8 @@ test("a file that is a link to outside, a folder or a pipe keeps its run from be
   assert.match(findRun({ root }, "one")?.rejection ?? "", /metrics\.jsonl is a link out of the folder/);
   rmSync(metrics);
   mkdirSync(metrics);
-  assert.match(findRun({ root }, "one")?.rejection ?? "", /metrics\.jsonl is no file/);
+  assert.match(findRun({ root }, "one")?.rejection ?? "", /metrics\.jsonl is not a regular file/);
   rmSync(metrics, { recursive: true });
   if (spawnSync("mkfifo", [metrics]).status !== 0) return t.diagnostic("no pipes can be made here");
-  assert.match(findRun({ root }, "one")?.rejection ?? "", /metrics\.jsonl is no file/);
+  assert.match(findRun({ root }, "one")?.rejection ?? "", /metrics\.jsonl is not a regular file/);
 });

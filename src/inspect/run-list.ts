@@ -1,6 +1,6 @@
 /**
- * Which runs there are: the folders in the folder of runs, found by listing it. What somebody asks for is looked up in that list by
- * its name, so no text of a request ever becomes a path; links that lead out of the folder are not followed.
+ * Lists the runs: the folders in the folder of runs. Requests are matched against the listed names, so no text of a request becomes a
+ * path. Links that lead out of the folder are not followed.
  */
 
 import { lstatSync, readdirSync, realpathSync, statSync } from "node:fs";
@@ -9,12 +9,12 @@ import { withFileError } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { inspectionFiles, legacyIncidentsFile, runFiles } from "../train/index.js";
 
-/** The recorder's log, and before it what it was before it became full. */
+/** The recorder's previous log and its current one. */
 export const phaseFiles = ["recorder.old.log", runFiles.recorder] as const;
 
 const { checkpoints, ...ownFiles } = runFiles;
 
-/** All files of a run's folder that are ever opened. */
+/** All files in a run's folder that the inspector opens. */
 const readFiles: readonly string[] = [
   ...new Set<string>([
     ...Object.values(ownFiles),
@@ -27,17 +27,17 @@ const readFiles: readonly string[] = [
 export interface ListedRun {
   readonly name: string;
   readonly path: string;
-  /** Why nothing in it is read; undefined where it may be. */
+  /** Why the folder is not read; undefined if it is. */
   readonly rejection?: string | undefined;
 }
 
-/** What was asked to be shown: a folder of runs, and one of them where it was named. */
+/** The folder to show, and a run in it if one was named. */
 export interface ShownFolder {
   readonly root: string;
   readonly run?: string | undefined;
 }
 
-/** Tells a run from a folder of runs. */
+/** Distinguishes a run's folder from a folder of runs. */
 export function findShown(path: string): ShownFolder {
   const full = resolve(path);
   return withFileError(`${path} can't be read`, path, () => shownAt(path, full));
@@ -47,14 +47,14 @@ function shownAt(path: string, full: string): ShownFolder {
   if (!statSync(full, { throwIfNoEntry: false })?.isDirectory()) {
     throw new HoldfastError(
       "BAD_FILE",
-      `${path} is no folder. Give a run's folder, such as runs/NAME, or the folder that holds runs.`,
+      `${path} is not a folder. Pass a run's folder, such as runs/NAME, or a folder of runs.`,
       { numbers: { path } },
     );
   }
   return looksLikeRun(full) ? { root: dirname(full), run: basename(full) } : { root: full };
 }
 
-/** The runs in a folder, in no order; one that is named is there even where it has none of a run's files. */
+/** The runs in a folder, unordered. A named run is included even without a run's files. */
 export function listRuns(shown: ShownFolder): ListedRun[] {
   return withFileError(`${shown.root} can't be read`, shown.root, () => runsIn(shown));
 }
@@ -69,7 +69,7 @@ function runsIn({ root, run }: ShownFolder): ListedRun[] {
   });
 }
 
-/** The run of this very name. */
+/** The run with exactly this name. */
 export function findRun(shown: ShownFolder, name: string): ListedRun | undefined {
   return listRuns(shown).find((run) => run.name === name);
 }
@@ -85,17 +85,17 @@ function isFolderInside(path: string, realRoot: string): boolean {
   return target !== undefined && isInside(target, realRoot) && statSync(target).isDirectory();
 }
 
-/** A link that leads away, or what would never end when it is read, such as a pipe. */
+/** Rejects links that lead out of the folder, and files that are not regular, such as pipes. */
 function rejectionOf(path: string, realRoot: string): string | undefined {
   for (const name of readFiles) {
     const file = join(path, name);
     const link = lstatSync(file, { throwIfNoEntry: false });
     if (!link || link.isFile()) continue;
     const target = link.isSymbolicLink() ? targetOf(file) : file;
-    if (target === undefined) return `${name} is a link that leads nowhere; nothing of the run is read.`;
+    if (target === undefined) return `${name} is a broken link, so the run is not read.`;
     if (!isInside(target, realRoot))
-      return `${name} is a link out of the folder of runs; nothing of the run is read.`;
-    if (!statSync(target).isFile()) return `${name} is no file; nothing of the run is read.`;
+      return `${name} is a link out of the folder of runs, so the run is not read.`;
+    if (!statSync(target).isFile()) return `${name} is not a regular file, so the run is not read.`;
   }
   return undefined;
 }

@@ -1,4 +1,4 @@
-/** One run as the inspector shows it: all that its folder tells, read again at each look, and only what has come since. */
+/** One run as the inspector shows it. Each request reads what is new in its folder. */
 
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
@@ -42,9 +42,9 @@ function textOf(value: unknown): string | null {
   return typeof value === "string" ? value : null;
 }
 
-/** At most so many samples of memory are told, and the last. */
+/** Max. memory samples in an answer, besides the last. */
 const maxSamples = 2000;
-/** At most so many phase lines are told. */
+/** Max. phase lines in an answer. */
 const maxPhases = 2000;
 
 export class RunView {
@@ -60,7 +60,7 @@ export class RunView {
     this.#inspection = new InspectionReader(path);
   }
 
-  /** Reads what has come, and lets other clients be answered between two pieces. */
+  /** Reads new records, and lets other requests run between two chunks. */
   async catchUp(): Promise<void> {
     while (this.#inspection.advance()) await setImmediate();
   }
@@ -81,7 +81,7 @@ export class RunView {
     };
   }
 
-  /** Where memory stood: of samples that lie close together the one with the most in use, and the last of all. */
+  /** Memory samples: the largest of each group of neighbours, and the last. */
   memory(): readonly MemorySample[] {
     const { memory } = this.inspection();
     const perBucket = Math.ceil(memory.length / maxSamples);
@@ -95,7 +95,7 @@ export class RunView {
     return last && kept.at(-1) !== last ? [...kept, last] : kept;
   }
 
-  /** What the recorder wrote, newest last. */
+  /** The recorder's lines, newest last. */
   phases(): string[] {
     const lines = phaseFiles.flatMap((name) => lastLines(join(this.path, name)));
     return lines.slice(-maxPhases);
@@ -111,7 +111,7 @@ export class RunView {
   }
 }
 
-/** All that is told of a folder in which nothing may be read. */
+/** The answer for a folder that is not read. */
 export function rejectedDetail(name: string, rejection: string): RunDetail {
   return {
     ...{ name, run: null, status: null, results: null, metrics: [], plans: [], incidents: [] },
@@ -119,14 +119,14 @@ export function rejectedDetail(name: string, rejection: string): RunDetail {
   };
 }
 
-/** So much of a log's end is looked at. */
+/** Bytes read from the end of a log. */
 const maxTail = MiB;
 
-/** Whole lines at a file's end; none where there is no such file. */
+/** The complete lines at a file's end; empty if there is no such file. */
 function lastLines(path: string): string[] {
   try {
     const { bytes, before } = readTail(path, maxTail);
-    // The first may have lost its beginning, the last is not at its end yet.
+    // The first line may be cut, and the last one may be incomplete.
     return bytes
       .toString("utf8")
       .split("\n")

@@ -15,7 +15,7 @@ import {
 } from "../../test/support/inspector-client.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
 import { isLoopback } from "../train/index.js";
-import { checkToken, makeGate, makeToken } from "./gate.js";
+import { checkToken, makeAccessPolicy, makeToken } from "./access.js";
 
 const outer = makeFolder();
 const secret = "the text of a secret file";
@@ -192,7 +192,7 @@ test("an address that others can reach needs a token, made at random and told in
   for (const path of ["/", "/api/runs", "/assets/x.js", `/api/runs?token=${token}x`, "/api/runs?token="]) {
     const { status, text } = await open.ask(path);
     assert.equal(status, 401, path);
-    assert.match(text, /needs the token/);
+    assert.match(text, /token is required/);
   }
   assert.equal((await open.ask("/api/runs", { Authorization: `Bearer ${token}` })).status, 200);
   assert.equal((await open.ask("/api/runs", { Authorization: `Bearer ${token.slice(1)}` })).status, 401);
@@ -212,11 +212,11 @@ test("the token in the address becomes a cookie that scripts and other sites don
 });
 
 test("a server at every address may be named by this machine's name and addresses, and one at an address only by it", () => {
-  const { hosts } = makeGate("0.0.0.0", 8080, makeToken());
+  const { hosts } = makeAccessPolicy("0.0.0.0", 8080, makeToken());
   for (const name of [hostname().toLowerCase(), "localhost", "127.0.0.1", "[::1]"])
     assert.ok(hosts.has(`${name}:8080`), name);
-  assert.deepEqual([...makeGate("192.0.2.7", 8080, undefined).hosts], ["192.0.2.7:8080"]);
-  assert.deepEqual([...makeGate("192.0.2.7", 80, undefined).hosts], ["192.0.2.7:80", "192.0.2.7"]);
+  assert.deepEqual([...makeAccessPolicy("192.0.2.7", 8080, undefined).hosts], ["192.0.2.7:8080"]);
+  assert.deepEqual([...makeAccessPolicy("192.0.2.7", 80, undefined).hosts], ["192.0.2.7:80", "192.0.2.7"]);
   assert.deepEqual(
     ["127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "192.0.2.7", "127.evil.example"].map(
       isLoopback,
@@ -226,7 +226,7 @@ test("a server at every address may be named by this machine's name and addresse
 });
 
 test("any text but the token is no token", () => {
-  const gate = makeGate("127.0.0.1", 80, "the-right-token");
+  const gate = makeAccessPolicy("127.0.0.1", 80, "the-right-token");
   fc.assert(
     fc.property(fc.string(), (text) => {
       const query = new URLSearchParams({ token: text });

@@ -70,7 +70,7 @@ test("steps come as points, of a range too, and a request that makes no sense is
   for (const query of ["from=-1", "to=x", "points=0", "points=1e9", "from=1.5", "from="]) {
     const { status, text } = await inspector.ask(`/api/runs/older/steps?${query}`);
     assert.equal(status, 400, query);
-    assert.match((JSON.parse(text) as { error: string }).error, /takes a whole number/);
+    assert.match((JSON.parse(text) as { error: string }).error, /must be a whole number/);
   }
 });
 
@@ -303,9 +303,9 @@ test("a port that is taken, a token that is none and an address that is none are
   await new Promise((resolve) => other.once("listening", resolve));
   const { port } = other.address() as AddressInfo;
   const wrong = [
-    [{ port }, /something else listens there/],
+    [{ port }, /another program uses this port/],
     [{ token: "a b" }, /A token has 8 to 200/],
-    [{ host: "a b" }, /is no address/],
+    [{ host: "a b" }, /is not an address/],
   ] as const;
   for (const [options, message] of wrong)
     await assert.rejects(openTestInspector({ root, ...options }), { code: "BAD_ARGUMENT", message });

@@ -1,4 +1,4 @@
-/** The inspector's server: serves a page and its data from a folder of runs to clients that may see them, and writes nothing. */
+/** The inspector's server: serves a page and its data from a folder of runs to authorised clients. It writes nothing. */
 
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
@@ -11,62 +11,62 @@ import {
   limitConnections,
   urlHost,
 } from "../train/index.js";
-import { rawRejection, send, sendRejection } from "./answers.js";
 import {
+  type AccessPolicy,
   checkToken,
   cookieOf,
-  type Gate,
   isToken,
-  makeGate,
+  makeAccessPolicy,
   makeToken,
   type Rejection,
   reject,
-} from "./gate.js";
+} from "./access.js";
+import { rawRejection, send, sendRejection } from "./answers.js";
 import { Router, type RouterOptions } from "./router.js";
 import { findShown } from "./run-list.js";
 
 export interface InspectorOptions extends RouterOptions, ConnectionOptions {
-  /** A folder of runs, or a run's own. */
+  /** A folder of runs, or a run's folder. */
   readonly root: string;
-  /** Which run the page opens first, by its name. */
+  /** The name of the run that the page opens first. */
   readonly run?: string | undefined;
-  /** 0, a free one, unless given. */
+  /** Default: 0, a free port. */
   readonly port?: number | undefined;
-  /** 127.0.0.1 unless given. */
+  /** Default: 127.0.0.1. */
   readonly host?: string | undefined;
-  /** Asked of every request. Made at random for a host that others can reach, unless given. */
+  /** Required in every request. Default: random if other machines can reach the host, else none. */
   readonly token?: string | undefined;
 }
 
 export interface Inspector {
-  /** Where the page is; with the token in it, where there is one. */
+  /** The page's address, with the token if there is one. */
   readonly url: string;
   close(): Promise<void>;
 }
 
-/** More than this of headers is rejected. */
+/** Max. bytes of headers. */
 const maxHeaderBytes = 8192;
 
 /** Serves runs until it is closed. */
 export async function openInspector(options: InspectorOptions): Promise<Inspector> {
   const { port = 0, host = "127.0.0.1" } = options;
-  if (!isAddress(host)) throw new HoldfastError("BAD_ARGUMENT", `"${host}" is no address to listen at.`);
+  if (!isAddress(host)) throw new HoldfastError("BAD_ARGUMENT", `"${host}" is not an address.`);
   const token = options.token ?? (isLoopback(host) ? undefined : makeToken());
   if (token !== undefined && !isToken(token)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `A token has 8 to 200 letters, digits and "._~-"; this one has ${token.length} characters or others.`,
+      `The token is invalid (${token.length} characters). A token has 8 to 200 letters, digits and "._~-".`,
     );
   }
   const shown = findShown(options.root);
   const run = options.run ?? shown.run;
   const router = new Router({ root: shown.root, run }, options);
-  let gate: Gate | undefined;
+  let policy: AccessPolicy | undefined;
   const connectionsCheckingInterval = checkingIntervalOf(options);
   const server = createServer({ maxHeaderSize: maxHeaderBytes, connectionsCheckingInterval });
   limitConnections(server, options);
   server.on("request", (request, response) => {
-    if (gate) void answer(gate, router, request, response);
+    if (policy) void answer(policy, router, request, response);
   });
   server.on("clientError", rejectBroken);
   await new Promise<void>((resolve, reject) => {
@@ -74,7 +74,7 @@ export async function openInspector(options: InspectorOptions): Promise<Inspecto
     server.listen({ host, port }, resolve);
   });
   const bound = (server.address() as AddressInfo).port;
-  gate = makeGate(host, bound, token);
+  policy = makeAccessPolicy(host, bound, token);
   const shownHost = host === "0.0.0.0" || host === "::" ? "localhost" : host;
   const query = token === undefined ? "" : `?token=${token}`;
   const place = run === undefined ? "" : `#/${encodeURIComponent(run)}`;
@@ -90,23 +90,23 @@ export async function openInspector(options: InspectorOptions): Promise<Inspecto
 }
 
 async function answer(
-  gate: Gate,
+  policy: AccessPolicy,
   router: Router,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
   try {
-    const rejection = reject(gate, request);
+    const rejection = reject(policy, request);
     if (rejection) return sendRejection(response, rejection);
     const { path, query } = splitUrl(request.url ?? "/");
-    const { isGood, isFromUrl } = checkToken(gate, request, query);
+    const { isGood, isFromUrl } = checkToken(policy, request, query);
     if (!isGood) {
-      const error = "This needs the token: open the address that the inspector printed.";
+      const error = "A token is required. Open the address that the inspector printed.";
       return sendRejection(response, { status: 401, error });
     }
-    if (isFromUrl) response.setHeader("Set-Cookie", cookieOf(gate));
+    if (isFromUrl) response.setHeader("Set-Cookie", cookieOf(policy));
     if (isFromUrl && path === "/") {
-      // So that the token does not stay where it can be read over a shoulder. The part behind # comes along by itself.
+      // The redirect removes the token from the address bar. The browser keeps the fragment.
       response.writeHead(303, { Location: "/", "Referrer-Policy": "no-referrer", "Content-Length": 0 }).end();
       return;
     }
@@ -119,7 +119,7 @@ async function answer(
   }
 }
 
-/** What can't be read is told; a client that went away is nobody to tell. */
+/** Answers an error, unless the client is gone. */
 function fail(response: ServerResponse, error: unknown): void {
   if (response.headersSent || response.destroyed) {
     response.destroy();
@@ -135,26 +135,26 @@ function splitUrl(url: string): { readonly path: string; readonly query: URLSear
   return { path, query: new URLSearchParams(mark < 0 ? "" : url.slice(mark + 1)) };
 }
 
-/** What is no request of HTTP, or too large for one. */
+/** A request that is not HTTP, or too large. */
 function rejectBroken({ code }: NodeJS.ErrnoException, socket: Socket): void {
   const rejection: Rejection =
     code === "HPE_HEADER_OVERFLOW"
-      ? { status: 431, error: `The head of the request is larger than ${maxHeaderBytes} bytes.` }
-      : { status: 400, error: "This is no request that could be answered." };
+      ? { status: 431, error: `The request headers are larger than ${maxHeaderBytes} bytes.` }
+      : { status: 400, error: "The request is not valid HTTP." };
   const reason = rejection.status === 431 ? "Request Header Fields Too Large" : "Bad Request";
   if (socket.writable && code !== "ECONNRESET") socket.end(rawRejection(rejection, reason));
-  // Not before what was written is out, and whether or not the other side goes on sending.
+  // After the answer is sent, even if the client keeps sending.
   socket.destroySoon();
 }
 
 function cannotListen(host: string, port: number, cause: NodeJS.ErrnoException): HoldfastError {
   const why =
     cause.code === "EADDRINUSE"
-      ? "something else listens there; give another --port, or 0 for a free one"
+      ? "another program uses this port; use another --port, or 0 for a free one"
       : cause.code === "EACCES"
-        ? "the system does not allow it; give a --port above 1023"
+        ? "the system does not allow it; use a --port above 1023"
         : cause.message;
-  return new HoldfastError("BAD_ARGUMENT", `The inspector can't listen at ${host}, port ${port}: ${why}.`, {
+  return new HoldfastError("BAD_ARGUMENT", `The inspector can't listen on ${host}, port ${port}: ${why}.`, {
     cause,
     numbers: { port },
   });

@@ -1,6 +1,6 @@
 /**
- * A run's step log in memory, a column each, and as few points of it as a page can show. The log only grows, so what was read stays;
- * where a resumed run has cut it, it is read anew.
+ * A run's step log in memory, one array per column, reduced to as many points as a page can show. The log only grows, so rows are
+ * read once; if a resumed run has cut it, it is read again.
  */
 
 import { join } from "node:path";
@@ -10,11 +10,11 @@ import { type StepColumn, stepColumns } from "../records/index.js";
 import { countSteps, inspectionFiles, readSteps, type StepSeries } from "../train/index.js";
 import type { PointColumn } from "./page/wire.js";
 
-/** More than this is no longer held: 1 GiB. */
+/** Max. rows in memory: 1 GiB. */
 const maxRows = 2 ** 24;
 
-/** Rates over less than this say more of the clock than of the run, in milliseconds. */
-const shortestSpanMs = 100;
+/** The min. time span of a rate, in milliseconds. */
+const minSpanMs = 100;
 
 const pointColumns = [
   "step",
@@ -30,21 +30,21 @@ const pointColumns = [
   "notFinite",
 ] as const satisfies readonly PointColumn[];
 
-/** Points of a range of rows. Where a point stands for many rows, the least, the greatest and the mean loss are told. */
+/** Points of a range of rows. A point of several rows has their min., max. and mean loss. */
 export interface StepPoints {
-  /** All rows that there are. */
+  /** Rows in the log. */
   readonly rows: number;
-  /** Which of them the points stand for. */
+  /** The range of rows that the points cover. */
   readonly from: number;
   readonly to: number;
-  /** NaN where a number is not known; `notFinite` counts the rows whose loss is none. */
+  /** NaN is unknown. `notFinite` counts the rows without a finite loss. */
   readonly columns: Readonly<Record<PointColumn, Float64Array>>;
 }
 
 export interface PointRange {
   readonly from?: number | undefined;
   readonly to?: number | undefined;
-  /** How many at most. */
+  /** Max. points. */
   readonly points: number;
 }
 
@@ -61,24 +61,24 @@ export class StepTable {
     return this.#rows;
   }
 
-  /** How many rows the log has; none where it is not there, and an error where it is no such log or too long. */
+  /** The number of rows; 0 without a log. Throws if the file is not a step log or is too long. */
   count(): number {
     const count = countOf(this.#path);
     if (count > maxRows) {
       throw new HoldfastError(
         "UNSUPPORTED",
-        `${this.#path} has ${count.toLocaleString("en")} rows; the inspector holds ${maxRows.toLocaleString("en")} at most.`,
+        `${this.#path} has ${count.toLocaleString("en")} rows. The inspector can show at most ${maxRows.toLocaleString("en")}.`,
       );
     }
     return count;
   }
 
-  /** Reads what has come. */
+  /** Reads new rows. */
   refresh(): void {
     const count = this.count();
     if (count < this.#rows) this.#forget();
     if (count === 0) return;
-    // The last row that is held comes along, to see that it is still the same.
+    // Also reads the last known row, to detect a change.
     const from = Math.max(0, this.#rows - 1);
     const fresh = readSteps(this.#path, { from });
     if (this.#rows === 0 || this.#isLast(fresh)) this.#put(fresh, from);
@@ -88,13 +88,13 @@ export class StepTable {
     }
   }
 
-  /** Into new memory: who was given the columns keeps them as they were. */
+  /** Copies to new memory, because callers may hold the old columns. */
   #forget(): void {
     this.#columns = emptyColumns(0);
     this.#rows = 0;
   }
 
-  /** Whether the first row of these is the last that is held. */
+  /** True if the first new row equals the last known row. */
   #isLast(fresh: StepSeries): boolean {
     return stepColumns.every((column) => Object.is(fresh[column][0], this.#columns[column][this.#rows - 1]));
   }
@@ -110,13 +110,13 @@ export class StepTable {
     this.#rows = rows;
   }
 
-  /** All that is held, as it is now; rows that come later are not in it. */
+  /** The rows read so far. Later rows are not included. */
   series(): StepSeries {
     const part = (column: StepColumn): Float64Array => this.#columns[column].subarray(0, this.#rows);
     return Object.fromEntries(stepColumns.map((column) => [column, part(column)])) as StepSeries;
   }
 
-  /** At most so many points; each row by itself where there are no more than that. */
+  /** At most `points` points. With fewer rows, each row is a point. */
   points({ from = 0, to = this.#rows, points }: PointRange): StepPoints {
     const end = Math.min(Math.max(0, to), this.#rows);
     const begin = Math.min(Math.max(0, from), end);
@@ -127,17 +127,22 @@ export class StepTable {
     const rates = new RateMeter(this.#columns.time, this.#columns.samples);
     for (let point = 0; point < count; point++) {
       const first = begin + Math.floor((point * (end - begin)) / count);
-      const behind = begin + Math.floor(((point + 1) * (end - begin)) / count);
-      this.#fillPoint(columns, point, first, behind);
-      columns.samplesPerSecond[point] = rates.upTo(first, behind - 1);
+      const pointEnd = begin + Math.floor(((point + 1) * (end - begin)) / count);
+      this.#fillPoint(columns, point, first, pointEnd);
+      columns.samplesPerSecond[point] = rates.upTo(first, pointEnd - 1);
     }
     return { rows: this.#rows, from: begin, to: end, columns };
   }
 
-  #fillPoint(columns: Record<PointColumn, Float64Array>, point: number, first: number, behind: number): void {
+  #fillPoint(
+    columns: Record<PointColumn, Float64Array>,
+    point: number,
+    first: number,
+    pointEnd: number,
+  ): void {
     const { loss, hostMs } = this.#columns;
     let [sum, least, greatest, known, host] = [0, Infinity, -Infinity, 0, 0];
-    for (let row = first; row < behind; row++) {
+    for (let row = first; row < pointEnd; row++) {
       const value = loss[row] ?? Number.NaN;
       if (Number.isFinite(value)) {
         sum += value;
@@ -151,18 +156,18 @@ export class StepTable {
     columns.loss[point] = isKnown ? sum / known : Number.NaN;
     columns.lossMin[point] = isKnown ? least : Number.NaN;
     columns.lossMax[point] = isKnown ? greatest : Number.NaN;
-    columns.notFinite[point] = behind - first - known;
-    columns.hostMs[point] = host / (behind - first);
+    columns.notFinite[point] = pointEnd - first - known;
+    columns.hostMs[point] = host / (pointEnd - first);
     for (const column of ["step", "time", "lr", "fold", "epoch"] as const)
-      columns[column][point] = this.#columns[column][behind - 1] ?? Number.NaN;
+      columns[column][point] = this.#columns[column][pointEnd - 1] ?? Number.NaN;
   }
 }
 
-/** Samples over time, from point to point; over a tenth of a second at least. */
+/** Samples per second between points, over at least a tenth of a second. */
 class RateMeter {
   readonly #time: Float64Array;
   readonly #samples: Float64Array;
-  /** Samples of the rows behind the earlier row, up to the later one. */
+  /** Samples after the earlier row, up to the later one. */
   #earlier = -1;
   #later = -1;
   #sum = 0;
@@ -172,21 +177,21 @@ class RateMeter {
     this.#samples = samples;
   }
 
-  /** Over the rows from the first to the last one, or over more before them where those took no time to speak of. */
+  /** Over the rows from the first to the last, or over earlier ones too if the span is short. */
   upTo(first: number, last: number): number {
     const time = this.#time;
-    const wanted = (time[last] ?? 0) - shortestSpanMs;
+    const wanted = (time[last] ?? 0) - minSpanMs;
     if (this.#later < 0) {
       this.#earlier = first - 1;
       this.#later = first - 1;
       while (this.#earlier > 0 && (time[this.#earlier] ?? 0) > wanted) this.#moveEarlier(-1);
     }
     while (this.#later < last) this.#sum += this.#samples[++this.#later] ?? 0;
-    // As near as it may be: before the first row, and long enough ago.
+    // The nearest row before the first that is far enough in the past.
     while (this.#earlier + 1 < first && (time[this.#earlier + 1] ?? 0) <= wanted) this.#moveEarlier(1);
     const spanMs = this.#earlier < 0 ? 0 : (time[last] ?? 0) - (time[this.#earlier] ?? 0);
     if (spanMs > 0) return (this.#sum * 1000) / spanMs;
-    // Nothing lies before the very first row; later ones are counted from it.
+    // There is nothing before the very first row; later rows are counted from it.
     const sinceFirstMs = (time[last] ?? 0) - (time[0] ?? 0);
     return sinceFirstMs > 0 ? ((this.#sum - (this.#samples[0] ?? 0)) * 1000) / sinceFirstMs : Number.NaN;
   }

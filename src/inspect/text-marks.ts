@@ -1,8 +1,8 @@
-/** Small pictures made of letters: a curve in one line, a bar, a table; and texts of files made safe for a terminal. */
+/** Text graphics: sparklines, bars and tables; and text from files made safe for a terminal. */
 
 const heights = "▁▂▃▄▅▆▇█";
 
-/** A curve, one letter a value; a value that is not known is a dot. */
+/** A sparkline, one character per value; an unknown value is a dot. */
 export function sparkline(values: ArrayLike<number>): string {
   const known = Array.from(values).filter(Number.isFinite);
   const least = known.reduce((one, other) => Math.min(one, other), Infinity);
@@ -14,7 +14,7 @@ export function sparkline(values: ArrayLike<number>): string {
   }).join("");
 }
 
-/** How much of a whole is done. */
+/** A progress bar. */
 export function progressBar(share: number, width: number): string {
   const full = Math.round(Math.min(1, Math.max(0, share)) * width);
   return "━".repeat(full) + "─".repeat(width - full);
@@ -22,7 +22,7 @@ export function progressBar(share: number, width: number): string {
 
 const shades = ["█", "▓", "▒", "░"] as const;
 
-/** Parts of a whole, one behind the other, each in another shade than its neighbours; the rest is free. */
+/** A stacked bar; neighbours have different shades, and the rest is empty. */
 export function phasesBar(parts: readonly number[], whole: number, width: number): string {
   let [bar, sum] = ["", 0];
   for (const [index, part] of parts.entries()) {
@@ -37,7 +37,7 @@ export function shadeOf(index: number): string {
   return shades[index % shades.length] ?? "█";
 }
 
-/** Columns with two spaces between them, those of numbers to the right. */
+/** A table with two spaces between columns; numbers are right-aligned. */
 export function tableLines(rows: readonly (readonly string[])[], leftColumns: readonly number[]): string[] {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   return rows.map((row) =>
@@ -51,9 +51,9 @@ export function tableLines(rows: readonly (readonly string[])[], leftColumns: re
   );
 }
 
-/** One line in so many columns. What a file says must not steer the terminal. */
+/** One line, truncated to the columns. Control characters are removed: a file must not control the terminal. */
 export function fitLine(text: string, columns: number): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not come through.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters are removed.
   const safe = text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, " ");
   return safe.length <= columns ? safe : `${safe.slice(0, Math.max(0, columns - 1))}…`;
 }

@@ -22,11 +22,11 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
     /^run +first: finished, step 200 of 200$/m,
     /^settings +folds 2, epochs 3, batch 32, seed 42, lr 0\.001$/m,
     /^loss +█[▁-█]{69}$/m,
-    /now 0\.\d+, at first 1\.\d+, least 0\.\d+, most 1\.\d+/,
+    /now 0\.\d+, first 1\.\d+, min 0\.\d+, max 1\.\d+/,
     /^speed +1,602 samples\/s, host 2\.\d+ms a step/m,
     /^ +2 +3 +0\.3333 +0\.000\d+ +1,602 +1\.5s$/m,
     /^tests +fold 1: loss 0\.98, accuracy 55\.0 %/m,
-    /^memory +96 MiB of 512 MiB, 18\.8 %, at step 200; of these:\n +█{40}▓{10}▒{5}░{5}$/m,
+    /^memory +96 MiB of 512 MiB, 18\.8 %, at step 200; by holder:\n +█{40}▓{10}▒{5}░{5}$/m,
     /█ step arena 64 MiB/,
     /^plans +train step: graph, 9 calls, step memory/m,
     /alive at the peak, call \d/,
@@ -43,13 +43,13 @@ test("the speed is the one that the trainer has measured, and not that of the cl
   assert.match(view.print(), /^speed +1,234 samples\/s, /m);
 });
 
-test("a run that trains says how long ago it was heard of, and one whose process is gone says so", () => {
+test("a running run shows its last heartbeat, and a run whose process is gone says so", () => {
   const run = writeSampleRun(makeFolder(), "a", { state: "running", steps: 50 });
   const view = viewAsText(run.path);
-  assert.match(view.print(), /a: running, step 50 of 50[\s\S]*heard of \S+ ago/);
+  assert.match(view.print(), /a: running, step 50 of 50[\s\S]*last heartbeat \S+ ago/);
   assert.equal(view.isLive, true);
   run.writeStatus("running", { pid: 2 ** 22 + 1 });
-  assert.match(view.print(), /a: failed[\s\S]*Process 4194305 is gone/);
+  assert.match(view.print(), /a: failed[\s\S]*Process 4194305 ended without a message/);
   assert.equal(view.isLive, false);
 });
 
@@ -62,7 +62,7 @@ test("a folder of several runs is a list with what is wrong, and of one run it i
   proveFits(text, 80);
   assert.match(text, /^one +finished +10\/10/m);
   assert.match(text, /^two +broken/m);
-  assert.equal(viewAsText(makeFolder()).print(), "There are no runs here.\n");
+  assert.equal(viewAsText(makeFolder()).print(), "This folder has no runs.\n");
 });
 
 test("whatever stands in its files, a run is described, in its columns and without a letter that steers a terminal", () => {

@@ -1,4 +1,4 @@
-/** A run for a terminal: what the page shows, as short as it can be said. */
+/** A run as text for a terminal: a short form of the page. */
 
 import type { MemorySample, PlanRecord } from "../records/index.js";
 import { formatBytes, formatDuration } from "../units/index.js";
@@ -8,22 +8,22 @@ import type { StepPoints } from "./step-table.js";
 import { fitLine, phasesBar, progressBar, shadeOf, sparkline, tableLines } from "./text-marks.js";
 
 export interface TextOptions {
-  /** Columns of the terminal; 80 unless given. */
+  /** Columns of the terminal; default: 80. */
   readonly columns?: number;
-  /** Milliseconds since 1970; the system's clock unless given. */
+  /** Milliseconds since 1970; default: the system's clock. */
   readonly now?: number;
 }
 
-/** The words at the left, and the room they take. */
+/** The width of the labels on the left. */
 const margin = 10;
 const maxEpochs = 8;
 const maxHolders = 6;
 const maxIncidents = 4;
 const maxNotes = 4;
 
-/** The list of runs, a line each. */
+/** The list of runs, one line each. */
 export function describeRuns(lines: readonly RunLine[], { columns = 80 }: TextOptions = {}): string {
-  if (lines.length === 0) return "There are no runs here.\n";
+  if (lines.length === 0) return "This folder has no runs.\n";
   const rows = lines.map(({ name, state, step, of, started, note }) => [
     name,
     state,
@@ -50,7 +50,7 @@ export function describeRun(
     view.steps.refresh();
     points = view.steps.points({ points: Math.max(1, width) });
   } catch {
-    // Its message stands in the detail already.
+    // The detail already has the message.
   }
   const parts: readonly (readonly [string, readonly string[]])[] = [
     ["run", headLines(line, detail, now)],
@@ -77,8 +77,8 @@ function headLines(line: RunLine, { status }: RunDetail, now: number): string[] 
     step === null ? "" : isCounted ? `, step ${count(step)} of ${count(of)}` : `, step ${count(step)}`;
   const heard =
     isLive && updated !== null
-      ? `heard of ${formatDuration(Math.max(0, now - Date.parse(updated)))} ago`
-      : `last heard of ${minuteOf(updated)}`;
+      ? `last heartbeat ${formatDuration(Math.max(0, now - Date.parse(updated)))} ago`
+      : `last heartbeat ${minuteOf(updated)}`;
   const reason = status?.reason ?? note;
   return [
     `${name}: ${state}${at}`,
@@ -110,26 +110,26 @@ function lossLines({ rows, columns }: StepPoints): string[] {
   const figures =
     known.length === 0
       ? "not known yet"
-      : `now ${figure(known.at(-1))}, at first ${figure(known[0])}, least ${figure(least)}, most ${figure(most)}`;
+      : `now ${figure(known.at(-1))}, first ${figure(known[0])}, min ${figure(least)}, max ${figure(most)}`;
   return [
     sparkline(loss),
     figures,
     `${count(rows)} steps, up to step ${count(step.at(-1) ?? 0)}`,
-    ...(lost > 0 ? [`${count(lost)} steps have a loss that is not finite or not known`] : []),
+    ...(lost > 0 ? [`${count(lost)} steps have a loss that is not finite or unknown`] : []),
   ];
 }
 
 function speedLines({ rows, columns }: StepPoints, { status, metrics }: RunDetail): string[] {
   if (rows === 0) return [];
   const { hostMs, lr } = columns;
-  // As the trainer measures it: the times of single steps say little, because steps are sent ahead of the device.
+  // The trainer's figure: times of single steps say little, because the host runs ahead of the device.
   const told = [
     status?.figures?.samplesPerSecond,
     ...metrics.map((one) => one["samplesPerSecond"]).reverse(),
   ];
   const rate = told.find((one) => typeof one === "number");
   const said = rate === undefined ? "" : `${count(Math.round(rate))} samples/s, `;
-  return [`${said}host ${formatDuration(hostMs.at(-1) ?? 0)} a step; learning rate ${figure(lr.at(-1))}`];
+  return [`${said}host ${formatDuration(hostMs.at(-1) ?? 0)} per step; learning rate ${figure(lr.at(-1))}`];
 }
 
 function epochLines({ metrics }: RunDetail): string[] {
@@ -145,7 +145,7 @@ function epochLines({ metrics }: RunDetail): string[] {
     ]);
   const left = epochs.length - rows.length;
   return [
-    ...(left > 0 ? [`${count(left)} before these`] : []),
+    ...(left > 0 ? [`${count(left)} earlier`] : []),
     ...tableLines([["fold", "epoch", "loss", "rate", "samples/s", "time"], ...rows], []),
   ];
 }
@@ -156,7 +156,7 @@ function testLines({ metrics }: RunDetail): string[] {
     const { loss, accuracy, majority } = test as Readonly<Record<string, unknown>>;
     const share = (value: unknown): string => (typeof value === "number" ? percent(value) : "unknown");
     return [
-      `fold ${Number(fold) + 1}: loss ${figure(loss)}, accuracy ${share(accuracy)}, commonest class ${share(majority)}`,
+      `fold ${Number(fold) + 1}: loss ${figure(loss)}, accuracy ${share(accuracy)}, most frequent class ${share(majority)}`,
     ];
   });
 }
@@ -169,7 +169,7 @@ function memoryLines(sample: MemorySample | undefined, width: number): string[] 
     .slice(0, maxHolders)
     .map(({ label, bytes }, index) => `${shadeOf(index)} ${label} ${formatBytes(bytes)}`);
   return [
-    `${formatBytes(used)} of ${formatBytes(limit)}, ${percent(used / Math.max(limit, 1))}, at step ${count(step)}; of these:`,
+    `${formatBytes(used)} of ${formatBytes(limit)}, ${percent(used / Math.max(limit, 1))}, at step ${count(step)}; by holder:`,
     phasesBar(
       holders.map(({ bytes }) => bytes),
       used,
@@ -203,7 +203,7 @@ function incidentLines({ incidents }: RunDetail): string[] {
       ...(phases.length > 0 ? [`  after ${phases.slice(-3).join(", ")}`] : []),
     ]);
   const left = incidents.length - maxIncidents;
-  return left > 0 ? [`${count(left)} before these`, ...told] : told;
+  return left > 0 ? [`${count(left)} earlier`, ...told] : told;
 }
 
 function count(value: number): string {
@@ -230,7 +230,7 @@ function shortText(value: unknown): string {
   return typeof value === "string" ? value : (JSON.stringify(value) ?? "none");
 }
 
-/** Texts with commas between them, in as few lines as they take. */
+/** Texts joined by commas and wrapped. */
 function wrap(texts: readonly string[], width: number): string[] {
   const lines: string[] = [];
   for (const [index, text] of texts.entries()) {
@@ -243,7 +243,7 @@ function wrap(texts: readonly string[], width: number): string[] {
   return lines;
 }
 
-/** The plans that matter: those of whole batches need the most memory. */
+/** The plans with the most memory: those of full batches. */
 function largestOf(plans: readonly PlanRecord[]): readonly PlanRecord[] {
   return plans.toSorted((a, b) => b.memory.peak - a.memory.peak).slice(0, 2);
 }

@@ -1,4 +1,4 @@
-/** What a terminal shows of a folder: a run, or a list of runs. */
+/** A folder as text: a run, or a list of runs. */
 
 import { HoldfastError } from "../errors/index.js";
 import { findRun, findShown } from "./run-list.js";
@@ -8,13 +8,13 @@ import { describeRun, describeRuns, type TextOptions } from "./text-view.js";
 export type { TextOptions };
 
 export interface TextView {
-  /** What to print, as it is now. */
+  /** The current text. */
   print(options?: TextOptions): string;
-  /** Whether it may look another way later: something in it trains. */
+  /** True while a run in it is training, so that the text may change. */
   readonly isLive: boolean;
 }
 
-/** Of a run's folder that run; of a folder of runs the only one, or a list. */
+/** For a run's folder, the run. For a folder of runs, its only run or a list. */
 export function viewAsText(path: string): TextView {
   const shown = findShown(path);
   const views = new Map<string, RunView>();

@@ -161,8 +161,8 @@ export function captureCheckpoint(contents: CheckpointContents): Checkpoint {
  * cpu.close();
  * ```
  */
-export function restoreCheckpoint(checkpoint: Checkpoint, given: TrainingParts): RestoredCheckpoint {
-  const parts = new PartList(given);
+export function restoreCheckpoint(checkpoint: Checkpoint, restored: TrainingParts): RestoredCheckpoint {
+  const parts = new PartList(restored);
   const wanted = withKinds(checkpoint, parts);
   const model = parts.models.map(([, module]) => module.constructor.name).join(", ") || "training";
   const subject = `The checkpoint of step ${checkpoint.step}`;

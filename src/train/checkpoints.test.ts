@@ -84,7 +84,7 @@ test("a folder that is not there has no checkpoint, and other files in one are l
   const store = new CheckpointStore(folder, { keep: 1 });
   for (const step of [4, 5]) store.save(patternedCheckpoint(step, 4));
   assert.deepEqual(readdirSync(folder).sort(), [...others, nameOf(5)].sort());
-  rejects("BAD_FILE", () => store.load(nameOf(4)), /no checkpoint "step-000000004.*There are step-000000005/);
+  rejects("BAD_FILE", () => store.load(nameOf(4)), /no checkpoint "step-000000004.*It has step-000000005/);
 });
 
 test("a file truncated anywhere is rejected with the reason, and the one before it is sound", () => {
@@ -158,7 +158,7 @@ test("weights, another version and a renamed file are rejected by what they are"
   rejects(
     "BAD_FILE",
     () => store.load("latest"),
-    /has version 2 of the format.* reads version 1: use the Holdfast/,
+    /has format version 2, but this Holdfast reads version 1\. Use the Holdfast/,
   );
   rewrite({ format: "holdfast checkpoint", version: "1" });
   rejects("BAD_FILE", () => store.load("latest"), /It was altered/);

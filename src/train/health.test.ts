@@ -156,7 +156,7 @@ test("a folder without a status, or with a damaged one, is not healthy", () => {
   writeFileSync(join(path, "status.json"), '{"state":');
   isTold(healthOf(path), "failed", /status\.json is not JSON/);
   writeFileSync(join(path, "status.json"), '{"state":"sleeping","step":1}');
-  isTold(healthOf(path), "failed", /is no status of a run/);
+  isTold(healthOf(path), "failed", /is not a run's status/);
 });
 
 test("a pipe in the status's place, and a status of megabytes, are told at once", () => {

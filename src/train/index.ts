@@ -1,4 +1,4 @@
-/** train: the trainer and what it tells; checkpoints, a run's folder and its health. General, of no application's own. */
+/** train: the trainer, checkpoints, run folders and their health. Independent of any application. */
 
 export {
   type CheckpointContents,

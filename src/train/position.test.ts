@@ -24,8 +24,8 @@ test("all others are rejected", () => {
     [{ batch: 6 }, /at batch 6, but an epoch has 5 batches/],
     [{ batch: 3 }, /batch 3 with accumulate 2/],
     [{ losses: [1] }, /1 losses for 2 steps/],
-    [{ losses: [1, "2"] }, /no list of numbers/],
-    [{ losses: undefined }, /no list of numbers/],
+    [{ losses: [1, "2"] }, /not a list of numbers/],
+    [{ losses: undefined }, /not a list of numbers/],
     [{ step: 1 }, /step 1, but its epoch has 2/],
     [{ skipped: 1, skippedInEpoch: 2 }, /2 skipped steps/],
   ];

@@ -259,7 +259,7 @@ interface FailedTry {
   readonly cwd?: string;
   readonly exit?: number;
   /** Whether it trains before it fails. */
-  readonly isPartial?: boolean;
+  readonly isStarted?: boolean;
 }
 
 /** Can this user mount a small disk, in a name space of its own? */
@@ -292,11 +292,11 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
   async function fails(
     run: string,
     says: RegExp,
-    { limit, cwd = folder, exit = exitCodes.rejected.code as number, isPartial = false }: FailedTry = {},
+    { limit, cwd = folder, exit = exitCodes.rejected.code as number, isStarted = false }: FailedTry = {},
   ): Promise<void> {
     const before = bytesIn(join(cwd, run));
     const { status, stderr } = await train([...small, "--quiet", "--out", run], limit, cwd);
-    if (!isPartial) assert.deepEqual(bytesIn(join(cwd, run)), before, "a rejection writes nothing");
+    if (!isStarted) assert.deepEqual(bytesIn(join(cwd, run)), before, "a rejection writes nothing");
     assert.equal(status, exit, stderr);
     assert.match(stderr, /^holdfast: [^\n]*\n$/);
     assert.match(stderr.slice("holdfast: ".length), says);
@@ -321,7 +321,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     const run = copy("large");
     const checkpoints = readdirSync(at(run, "checkpoints"));
     await fails(run, /^BAD_FILE: large\/checkpoints\/step-.* can't be written: EFBIG/, {
-      ...{ limit: "ulimit -f 10240", isPartial: true },
+      ...{ limit: "ulimit -f 10240", isStarted: true },
     });
     const { state, exitCode, reason } = statusOf(run);
     assert.deepEqual([state, exitCode], ["failed", exitCodes.rejected.code]);

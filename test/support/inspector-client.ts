@@ -1,4 +1,4 @@
-/** Ways to ask an inspector: properly, byte by byte as no browser would, and by listening. */
+/** Test clients of the inspector: normal requests, raw bytes, and event streams. */
 
 import { once } from "node:events";
 import { get, type IncomingHttpHeaders, request } from "node:http";
@@ -14,13 +14,13 @@ export interface Answer {
 
 export interface TestInspector extends Inspector {
   readonly port: number;
-  /** Asks with what a browser sends, and other headers where they are given. */
+  /** Sends a request with a browser's headers, and others if passed. */
   ask(path: string, headers?: Readonly<Record<string, string>>, method?: string): Promise<Answer>;
-  /** What stands in an answer's body. */
+  /** The body of an answer. */
   json<Value>(path: string): Promise<Value>;
 }
 
-/** Open until the file's last test is over. */
+/** Open until the file's last test has ended. */
 export async function openTestInspector(options: InspectorOptions): Promise<TestInspector> {
   const inspector = await openInspector(options);
   after(() => inspector.close());
@@ -49,21 +49,21 @@ export async function openTestInspector(options: InspectorOptions): Promise<Test
   return { ...inspector, port, ask, json };
 }
 
-/** Sends these bytes and gives all that comes back until the connection is closed. */
+/** Sends bytes and returns the answer until the connection closes. */
 export async function exchange(port: number, bytes: string): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   let text = "";
   socket.setEncoding("latin1").on("data", (piece: string) => {
     text += piece;
   });
-  // Who is rejected may still be sending.
+  // A rejected client may still be sending.
   socket.on("error", () => undefined);
   socket.write(bytes, "latin1");
   await once(socket, "close");
   return text;
 }
 
-/** A client that begins a request and leaves it at that. */
+/** A client that never completes its request. */
 export async function openSlowClient(port: number): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => undefined);
@@ -77,7 +77,7 @@ export interface LiveEvent {
   readonly data: unknown;
 }
 
-/** Listens to a run; `next` waits for the event that fits, and passes over others. */
+/** Listens to a run. `next` waits for a matching event and skips others. */
 export async function listenTo(port: number, path: string) {
   const waiting: LiveEvent[] = [];
   let wake = (): void => undefined;

@@ -1,4 +1,4 @@
-/** The inspector's page in a real browser: pages hold their errors against the test that opened them. */
+/** The inspector's page in a real browser. Errors of a page fail the test that opened it. */
 
 import assert from "node:assert/strict";
 import { after, type TestContext } from "node:test";
@@ -7,7 +7,7 @@ import { type BrowserContext, closeBrowser, openContext, type Page } from "./bro
 
 after(closeBrowser);
 
-/** Closed before the servers that they look at: a stream that is cut off is an error to a page. */
+/** Closed before the servers, because a lost stream is an error in a page. */
 const contexts = new Set<BrowserContext>();
 
 async function closePages(): Promise<void> {
@@ -19,11 +19,11 @@ export interface PageOptions {
   readonly width?: number;
   readonly height?: number;
   readonly isDark?: boolean;
-  /** Requests may fail: the test takes the server away, or asks for what is damaged. */
+  /** Requests may fail: the test stops the server, or requests damaged files. */
   readonly mayFail?: boolean;
 }
 
-/** Opens a page, and closes it with the test; what the page throws or logs as an error fails the test. */
+/** Opens a page and closes it after the test. Errors that the page throws or logs fail the test. */
 export async function openPage(t: TestContext, url: string, options: PageOptions = {}): Promise<Page> {
   const { width = 1280, height = 900, isDark = false, mayFail = false } = options;
   const context = await openContext({
@@ -48,7 +48,7 @@ export async function openPage(t: TestContext, url: string, options: PageOptions
   return page;
 }
 
-/** Waits until an expression in the page is true, looking at it in every frame. */
+/** Waits until an expression in the page is true, checking in every frame. */
 export async function waitUntil(page: Page, expression: string): Promise<void> {
   const isTrue = await page.evaluate(`(async () => {
     const started = performance.now();
@@ -62,7 +62,7 @@ export async function waitUntil(page: Page, expression: string): Promise<void> {
 }
 
 export interface Served {
-  /** Where the page is, without a run. */
+  /** The page's address, without a run. */
   readonly url: string;
   readonly close: () => Promise<void>;
 }
@@ -82,7 +82,7 @@ export async function serve(t: TestContext, root: string, port = 0): Promise<Ser
   return { url: inspector.url.replace(/#.*$/, ""), close };
 }
 
-/** What a click saves. */
+/** The file that a click saves. */
 export async function saved(
   page: Page,
   click: () => Promise<void>,

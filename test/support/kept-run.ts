@@ -1,4 +1,4 @@
-/** Run folders that an earlier version wrote, kept compressed under test/fixtures/run-VERSION. */
+/** Run folders of earlier versions, stored compressed under test/fixtures/run-VERSION. */
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
@@ -6,7 +6,7 @@ import { gunzipSync } from "node:zlib";
 import { makeFolder } from "./folders.js";
 import { filesBelow, repositoryRoot } from "./repository.js";
 
-/** Unpacks a kept run into a folder of its own; the path of the run. */
+/** Unpacks a stored run to a new folder and returns its path. */
 export function unpackRun(version: string, name: string): string {
   const source = join("test/fixtures", `run-${version}`, name);
   const target = join(makeFolder(), name);

@@ -1,7 +1,7 @@
 /**
- * A small training as `holdfast train` does one, for tests that disturb it: bars from a file, a run's folder with checkpoints and
- * every record, a stop and a resume, curves, metrics over HTTP; then its model is evaluated and its folder inspected. The model is
- * tiny, so that the whole takes a fraction of a second.
+ * A small training like `holdfast train`, for tests that disturb it: bars from a file, a run's folder with checkpoints and all
+ * records, a stop and a resume, curves, metrics over HTTP; then its model is evaluated and its folder inspected. The model is tiny, so
+ * that everything takes a fraction of a second.
  */
 
 import { readFileSync } from "node:fs";
@@ -10,7 +10,12 @@ import { crossasset, manualSeed, nn, device as openDevice, optim, TensorDataset,
 import { writeCurves } from "../../src/cli/train/tensorboard.js";
 import { normaliserFrom, sampleWidth } from "../../src/crossasset/samples/index.js";
 import { exitCodeOf, exitCodes } from "../../src/errors/index.js";
-import { exportTensorBoard, openInspector, openInspectorAside, viewAsText } from "../../src/inspect/index.js";
+import {
+  exportTensorBoard,
+  openInspector,
+  openInspectorInThread,
+  viewAsText,
+} from "../../src/inspect/index.js";
 import { stepColumns } from "../../src/records/index.js";
 import {
   CheckpointStore,
@@ -34,22 +39,22 @@ const normaliser = normaliserFrom({
   deviation: new Float32Array(sampleWidth).fill(1),
 });
 
-/** How a command ends: with its exit code, and the error that it prints. */
+/** The end of a command: its exit code and its printed error. */
 export interface Ended {
   readonly exitCode: number;
   readonly error?: unknown;
 }
 
 export interface TrainOptions {
-  /** The file that `writeRunBars` has written. */
+  /** The file from `writeRunBars`. */
   readonly bars: string;
   /** The run's folder. */
   readonly out: string;
-  /** A signal comes when so many epochs have ended. */
+  /** Send a signal after this many epochs. */
   readonly stopAfter?: number | undefined;
-  /** With the threads that a real command has: the watchdog, the listener for signals, the inspector. */
+  /** Start the threads of a real command: the watchdog, the signal listener, the inspector. */
   readonly hasThreads?: boolean | undefined;
-  /** Curves are written here. */
+  /** The folder for curves. */
   readonly curves?: string | undefined;
 }
 
@@ -57,7 +62,7 @@ export async function writeRunBars(path: string): Promise<void> {
   await crossasset.writeBars(path, crossasset.generateBars({ bars: 4 * rows, seed: 3 }));
 }
 
-/** Begins the training, or goes on with it, as the command does: the same steps in the same order. */
+/** Starts or resumes the training like the command: the same steps in the same order. */
 export function trainRun(options: TrainOptions): Promise<Ended> {
   return ended(() => train(options));
 }
@@ -81,14 +86,14 @@ async function train({
   await stop?.ready;
   const halt = new AbortController();
   let run: crossasset.JobRun | undefined;
-  let inspector: Awaited<ReturnType<typeof openInspectorAside>> | undefined;
+  let inspector: Awaited<ReturnType<typeof openInspectorInThread>> | undefined;
   let curves: ReturnType<typeof writeCurves> | undefined;
   try {
     run = crossasset.openJobRun({ path: out, settings, device: "CPU", runtime: device.runtime });
     stop?.markRun(out);
     server?.show(out);
     curves = curvesFolder === undefined ? undefined : writeCurves(curvesFolder, out);
-    inspector = hasThreads ? await openInspectorAside({ root: out }) : undefined;
+    inspector = hasThreads ? await openInspectorInThread({ root: out }) : undefined;
     const results = await trainTiny(device, run, close, halt, curves?.listen, stopAfter);
     const exitCode = (results ? exitCodes.ok : exitCodes.stopped).code;
     run.end(results, exitCode);
@@ -144,7 +149,7 @@ async function trainTiny(
       if (record.epoch + 1 === stopAfter) halt.abort();
     },
   });
-  // The job's own model and training have these parts and more; no others are used.
+  // The real model and training have more members; only these are used.
   const training = {
     optimizer,
     normaliser,
@@ -178,7 +183,7 @@ async function trainTiny(
   return results;
 }
 
-/** Dropout, so that random numbers are a part of the state. */
+/** With dropout, so that the state includes random numbers. */
 function makeModel() {
   return new nn.Sequential(new nn.Linear(3, 8), new nn.GELU(), new nn.Dropout(0.2), new nn.Linear(8, 1));
 }
@@ -193,7 +198,7 @@ function dataOf(close: Float64Array) {
   );
 }
 
-/** Loads the run's model and asks it, as `holdfast eval` does. */
+/** Loads and evaluates the run's model, like `holdfast eval`. */
 export function evaluateRun(out: string, bars: string): Promise<Ended> {
   return ended(async () => {
     const { close } = await crossasset.readBars(bars);
@@ -216,7 +221,7 @@ export function evaluateRun(out: string, bars: string): Promise<Ended> {
   });
 }
 
-/** Every address of the inspector that reads a run's folder. */
+/** All inspector addresses that read a run's folder. */
 const addresses = (name: string): readonly string[] => [
   ...["/", "/api/runs"],
   ...["", "/steps", "/memory", "/phases", "/plans/0"].map((what) => `/api/runs/${name}${what}`),
@@ -225,7 +230,7 @@ const addresses = (name: string): readonly string[] => [
   ),
 ];
 
-/** Looks at the run as `holdfast inspect` does, in every way. An answer of 503 with a message is one; a broken connection is not. */
+/** Reads the run through every address, like `holdfast inspect`. A 503 with a message is an answer; a broken connection is not. */
 export function inspectRun(out: string, name: string, curves: string): Promise<Ended> {
   return ended(async () => {
     const inspector = await openInspector({ root: out });
@@ -243,7 +248,7 @@ export function inspectRun(out: string, name: string, curves: string): Promise<E
   });
 }
 
-/** All that a run ends with and that does not depend on the time: weights, moments, results, metrics, every step. */
+/** The time-independent results of a run: weights, moments, results, metrics, every step. */
 export function endOf(out: string): string {
   const { metrics, results, messages, status } = readRun(out);
   const { folds } = results as unknown as crossasset.JobResults;
@@ -257,7 +262,7 @@ export function endOf(out: string): string {
   });
 }
 
-/** The lock of a process that has ended: its number is nobody's. In a test the process lives on. */
+/** Simulates the lock of an ended process with an unused PID, because the test's process is still alive. */
 export function textOfDeadLock(path: string): string {
   return readFileSync(path, "utf8").replace(/"pid":\d+/, '"pid":4194305');
 }

@@ -1,4 +1,4 @@
-/** A plan of a compiled step as a run would leave it: layers forward, back and updated, with memory that lies as a plan's does. */
+/** A plan record of a compiled step, as a run writes it: layers forward, backward and update, with planned memory. */
 
 import type { PlanRecord } from "../../src/records/index.js";
 
@@ -59,7 +59,7 @@ export function samplePlan(options: SamplePlanOptions = {}): PlanRecord {
   };
 }
 
-/** `layers` calls forward, as many back, and one that updates. */
+/** `layers` forward calls, as many backward calls, and one update. */
 function callsOf(layers: number, batch: number): CallReport[] {
   const bytes = 4 * batch * width;
   const call = (op: string, phase: CallReport["phase"], index: number): CallReport => ({
@@ -96,7 +96,7 @@ function tensorsOf(layers: number, batch: number): PlannedTensor[] {
   return placed;
 }
 
-/** The lowest place where nothing lies that lives at the same time. */
+/** The lowest offset without an overlapping live tensor. */
 function offsetFor(tensor: Omit<PlannedTensor, "offset">, placed: readonly PlannedTensor[]): number {
   let offset = 0;
   const neighbours = placed

@@ -1,4 +1,4 @@
-/** A run's folder for tests: written whole, or step by step as a run would, with all that the inspector reads. */
+/** A run's folder for tests, with all files that the inspector reads: written at once, or step by step like a run. */
 
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
@@ -9,7 +9,7 @@ import { StepLog, type StepRow } from "../../src/train/inspection/step-log.js";
 import { samplePlan } from "./sample-plan.js";
 
 export interface SampleRunOptions {
-  /** Rows of the step log; 200 unless given. */
+  /** Rows of the step log; default: 200. */
   readonly steps?: number;
   /** Rows of a batch. */
   readonly batch?: number;
@@ -17,23 +17,23 @@ export interface SampleRunOptions {
   readonly epochs?: number;
   readonly state?: "running" | "finished" | "stopped" | "failed";
   readonly device?: string;
-  /** Milliseconds since 1970, of the first step. */
+  /** The time of the first step, in milliseconds since 1970. */
   readonly startMs?: number;
   readonly stepMs?: number;
   readonly plans?: readonly PlanRecord[];
   readonly incidents?: readonly IncidentRecord[];
-  /** Which losses differ from the usual curve, by step. */
+  /** Losses that differ from the default curve, by step. */
   readonly lossAt?: (step: number) => number | undefined;
 }
 
 const MiB = 2 ** 20;
 
-/** Writes a run's folder, `folder/name`, and gives the run, which can go on. */
+/** Writes a run's folder, `folder/name`, and returns the run, which can continue. */
 export function writeSampleRun(folder: string, name: string, options: SampleRunOptions = {}): SampleRun {
   return new SampleRun(join(folder, name), options);
 }
 
-/** A run that never was. */
+/** A made-up run. */
 export class SampleRun {
   readonly path: string;
   readonly #options: Required<SampleRunOptions>;
@@ -77,7 +77,7 @@ export class SampleRun {
     return this.#step;
   }
 
-  /** Rows as the run would write them, to the disk at once; the ends of epochs are told in the metrics. */
+  /** Appends rows like a run and flushes them; ends of epochs go to the metrics. */
   appendSteps(count: number): void {
     const { folds, epochs, steps } = this.#options;
     const perEpoch = Math.max(1, Math.floor(steps / (folds * epochs)));
@@ -90,7 +90,7 @@ export class SampleRun {
     this.#log.flush();
   }
 
-  /** What stands in the log for a step. */
+  /** The log row of a step. */
   rowOf(step: number): StepRow {
     const { startMs, stepMs, batch, folds, epochs, steps, lossAt } = this.#options;
     const perEpoch = Math.max(1, Math.floor(steps / (folds * epochs)));
@@ -105,7 +105,7 @@ export class SampleRun {
     };
   }
 
-  /** As a resume does: rows behind a step go, and what comes next is written in their place. */
+  /** Like a resume: removes the rows after a step, and continues from there. */
   dropAfter(step: number): void {
     this.#log.dropAfter(step);
     this.#step = step;
@@ -145,7 +145,7 @@ export class SampleRun {
     });
   }
 
-  /** As CrossAsset's results are. */
+  /** Results in CrossAsset's format. */
   writeResults(): void {
     const { folds, epochs, batch } = this.#options;
     const results = Array.from({ length: folds }, (_, fold) => ({
@@ -206,7 +206,7 @@ function answers(fold: number): object {
   return { loss: 0.98 - fold / 100, accuracy: 0.55 + fold / 100, majority: 0.38, confusion };
 }
 
-/** Incidents of every kind, one record each. */
+/** One incident of every kind. */
 export function sampleIncidents(time = Date.UTC(2026, 0, 5, 12, 1)): IncidentRecord[] {
   const kinds = [
     ["stall", "Nothing has moved for 30s in cuStreamSynchronize.", "stack of the call\nstep 12"],

@@ -17,7 +17,7 @@ import {
 } from "../../crossasset/index.js";
 import { makeFolder } from "../../data/index.js";
 import { exitCodeOf, exitCodes, HoldfastError } from "../../errors/index.js";
-import { type Inspector, openInspectorAside } from "../../inspect/index.js";
+import { type Inspector, openInspectorInThread } from "../../inspect/index.js";
 import { readSettings, settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
 import { RunServer, runFiles, stopOnSignals } from "../../train/index.js";
@@ -153,8 +153,8 @@ export function addTrain(program: Command, end: (code: number) => void): void {
     .action(async (options: CommandOptions) => end(await trainCrossAsset(options)));
 }
 
-async function trainCrossAsset(given: CommandOptions): Promise<number> {
-  const { bars: file, generate, seed, json = false, quiet = false, cache } = given;
+async function trainCrossAsset(options: CommandOptions): Promise<number> {
+  const { bars: file, generate, seed, json = false, quiet = false, cache } = options;
   const name: ReporterName = quiet ? "quiet" : json ? "json" : process.stdout.isTTY ? "live" : "plain";
   // A closed pipe or a full disk ends the display, not the training.
   continueWithoutOutput();
@@ -169,16 +169,16 @@ async function trainCrossAsset(given: CommandOptions): Promise<number> {
     dropout,
     qkNorm = false,
     shuffleLabels: shuffledLabels = false,
-  } = given;
+  } = options;
   const settings: JobSettings = {
     ...{ folds, epochs, batch, stride, seed, lr, dropout, qkNorm, shuffledLabels },
   };
-  const out = given.out ?? newRunPath();
+  const out = options.out ?? newRunPath();
   const requested = {
     ...settings,
     ...(file === undefined ? { generate } : { bars: file }),
     // The environment variable has the same effect as the option.
-    precision: readSettings({ ...(given.precision && { precision: given.precision }) }).precision,
+    precision: readSettings({ ...(options.precision && { precision: options.precision }) }).precision,
   };
   // First, so that a mistake is reported at once.
   requireRunSettings(out, requested);
@@ -189,13 +189,13 @@ async function trainCrossAsset(given: CommandOptions): Promise<number> {
     return exitCodes.ok.code;
   }
   if (state === "diverged") throw divergedBefore(out);
-  if (given.resume && state === "none") throw nothingToResume(out);
+  if (options.resume && state === "none") throw nothingToResume(out);
   if (cache !== "off") makeFolder(cache);
-  const server = await openServer(given);
+  const server = await openServer(options);
   if (server && (name === "live" || name === "plain")) write(`metrics  ${server.url}/metrics\n`);
   const bars = file === undefined ? generateBars({ bars: generate, seed }) : await readBars(file);
-  const device = await openDevice(given.device, deviceOptions(given, out));
-  const stop = stopOnSignals({ withinMs: given.stopWithin, exitCode: exitCodes.stopped.code });
+  const device = await openDevice(options.device, deviceOptions(options, out));
+  const stop = stopOnSignals({ withinMs: options.stopWithin, exitCode: exitCodes.stopped.code });
   await stop.ready;
   let run: JobRun | undefined;
   let inspector: Inspector | undefined;
@@ -206,12 +206,12 @@ async function trainCrossAsset(given: CommandOptions): Promise<number> {
       path: out,
       settings: { ...requested, ...(checksum !== undefined && { checksum }) },
       device: device.runtime.device.name,
-      ...{ allowOlder: given.olderCheckpoint === true, runtime: device.runtime },
+      ...{ allowOlder: options.olderCheckpoint === true, runtime: device.runtime },
     });
     stop.markRun(out);
     server?.show(out);
-    curves = given.tensorboard === undefined ? undefined : writeCurves(given.tensorboard, out);
-    inspector = given.ui ? await openInspectorAside({ root: out }) : undefined;
+    curves = options.tensorboard === undefined ? undefined : writeCurves(options.tensorboard, out);
+    inspector = options.ui ? await openInspectorInThread({ root: out }) : undefined;
     if (inspector) {
       if (name === "live" || name === "plain") write(`inspect  ${inspector.url}\n`);
       else console.error(inspector.url);
@@ -226,8 +226,8 @@ async function trainCrossAsset(given: CommandOptions): Promise<number> {
     const results = await runJob({
       ...{ device, settings, bars, source: file ?? `the generator, seed ${seed}`, run },
       ...{ cacheFolder: cache, listen, signal: stop.signal },
-      ...(given.profile && { profile: true }),
-      ...(given.testEpochs && { testsEpochs: true }),
+      ...(options.profile && { profile: true }),
+      ...(options.testEpochs && { testsEpochs: true }),
     });
     reporter.end();
     const exitCode = (results ? exitCodes.ok : exitCodes.stopped).code;

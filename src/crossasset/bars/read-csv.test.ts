@@ -50,7 +50,7 @@ test("a missing column is rejected with what the header has", async () => {
     "time,open,high,low,volume\n1,2,3,1,4\n",
     /column "close" is missing in "time, open, high, low, volume"/,
   );
-  await isRejected(rows.join("\n"), /no column "time" among "2024-01-01T00:00:00Z/);
+  await isRejected(rows.join("\n"), /column "time" is missing in "2024-01-01T00:00:00Z/);
 });
 
 test("a wrong row is rejected with its number, the header not counted", async () => {

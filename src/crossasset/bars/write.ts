@@ -30,18 +30,18 @@ const rowsPerGroup = 65_536;
 export async function writeBars(path: string, bars: Bars): Promise<void> {
   const format = formatOf(path);
   requireBars(bars);
-  const aside = `${path}.${randomUUID()}.part`;
+  const temporary = `${path}.${randomUUID()}.part`;
   try {
-    const handle = await open(aside, "wx");
+    const handle = await open(temporary, "wx");
     try {
       await (format === "csv" ? writeCsv(handle, bars) : writeParquet(handle, bars));
       await handle.sync();
     } finally {
       await handle.close();
     }
-    await rename(aside, path);
+    await rename(temporary, path);
   } catch (error) {
-    await rm(aside, { force: true }).catch(() => undefined);
+    await rm(temporary, { force: true }).catch(() => undefined);
     const advice = "Check the path, the permissions and the free disk space.";
     throw wrapFault(path, "it can't be written", error, advice);
   }

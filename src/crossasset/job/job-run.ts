@@ -132,7 +132,7 @@ export class JobRun {
   #budgetBytes: number | undefined;
   /** Steps skipped in completed folds. */
   #skippedBefore = 0;
-  #isPartial = false;
+  #isStarted = false;
   #log: RecorderLog | undefined;
   #recorder: RunRecorder | undefined;
 
@@ -261,7 +261,7 @@ export class JobRun {
 
   /** Records that an error ended the run. A resumed run without an event stays unchanged. */
   fail(error: unknown, exitCode: number): void {
-    if (!this.#isNew && !this.#isPartial) {
+    if (!this.#isNew && !this.#isStarted) {
       this.#folder.close();
       return;
     }
@@ -304,8 +304,8 @@ export class JobRun {
 
   /** Before the first event: removes the records of steps after the checkpoint, which the job repeats. */
   #begin(): void {
-    if (this.#isPartial) return;
-    this.#isPartial = true;
+    if (this.#isStarted) return;
+    this.#isStarted = true;
     const { step: from = 0, fold = 0, logs: sizes, results = [], epochs = [] } = this.resumed ?? {};
     if (!this.#isNew) {
       this.#store.continueFrom(from);

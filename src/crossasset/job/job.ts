@@ -177,8 +177,8 @@ function prepare({ bars, source, settings, cacheFolder, listen, run }: JobOption
   };
   const { samples, fromCache } = cachedSamples(bars, { stride: settings.stride, onProgress }, cacheFolder);
   const seconds = (performance.now() - startedMs) / 1000;
-  const told = { bars: bars.time.length, samples: samples.count, isCached: fromCache, seconds };
-  listen({ kind: "data", source, ...told });
+  const figures = { bars: bars.time.length, samples: samples.count, isCached: fromCache, seconds };
+  listen({ kind: "data", source, ...figures });
   return settings.shuffledLabels ? shuffleLabels(samples, settings.seed) : samples;
 }
 

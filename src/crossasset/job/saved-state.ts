@@ -25,7 +25,7 @@ const { fits, listOf, optional, recordOf } = jsonShapes;
 
 const whole = fits((value) => Number.isSafeInteger(value) && Number(value) >= 0, "a whole number from 0");
 /** NaN and the infinities are valid. */
-const figure = fits((value) => typeof value === "number", "number");
+const figure = fits((value) => typeof value === "number", "a number");
 const sizes = fits(
   (value) => Object.values(value ?? {}).every((size) => Number.isSafeInteger(size) && Number(size) >= 0),
   "a record of sizes",

@@ -142,9 +142,9 @@ export class TrainedModel {
 }
 
 function softmax(logits: ArrayLike<number>, first: number): number[] {
-  const own = classNames.map((_, index) => logits[first + index] ?? Number.NaN);
-  const most = Math.max(...own);
-  const powers = own.map((logit) => Math.exp(logit - most));
+  const classLogits = classNames.map((_, index) => logits[first + index] ?? Number.NaN);
+  const max = Math.max(...classLogits);
+  const powers = classLogits.map((logit) => Math.exp(logit - max));
   const sum = powers.reduce((total, power) => total + power, 0);
   return powers.map((power) => power / sum);
 }

@@ -130,7 +130,7 @@ test("rows that are not there, parts of rows and a target of another length are 
   ] as const) {
     rejects("BAD_ARGUMENT", () => fitNormaliser(x, { start, end }), /are not a valid range/);
   }
-  rejects("BAD_ARGUMENT", () => fitNormaliser(x.subarray(1), train), /no whole number of samples/);
-  rejects("BAD_ARGUMENT", () => applyNormaliser(normaliser, x.subarray(1)), /no whole number of samples/);
+  rejects("BAD_ARGUMENT", () => fitNormaliser(x.subarray(1), train), /not a whole number of samples/);
+  rejects("BAD_ARGUMENT", () => applyNormaliser(normaliser, x.subarray(1)), /not a whole number of samples/);
   rejects("BAD_ARGUMENT", () => applyNormaliser(normaliser, x, x.subarray(1)), /^The target has/);
 });

@@ -1,6 +1,6 @@
-/** CRC-32C (Castagnoli), as records of TensorBoard's event files carry it. */
+/** CRC-32C (Castagnoli), for records of TensorBoard's event files. */
 
-/** Reflected: the polynomial 0x1EDC6F41 from its last bit on. */
+/** The polynomial 0x1EDC6F41, reflected. */
 const polynomial = 0x82f63b78;
 
 const table = Uint32Array.from({ length: 256 }, (_, byte) => {
@@ -15,7 +15,7 @@ export function crc32c(bytes: Uint8Array): number {
   return ~rest >>> 0;
 }
 
-/** As records hold it: a checksum over data that holds checksums itself would be weak, so it is turned and shifted. */
+/** The masked checksum of TensorFlow records: rotated and offset, because a checksum over checksums would be weak. */
 export function maskedCrc32c(bytes: Uint8Array): number {
   const crc = crc32c(bytes);
   return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;

@@ -1,6 +1,6 @@
 /**
- * TensorBoard's event files: records of an Event message each, behind its length and with checksums. Written live: what was
- * flushed is whole, and TensorBoard reads on while the run does.
+ * Writes TensorBoard event files: records with a length, an Event message and checksums. Flushed records are complete, so TensorBoard
+ * can read the file during the run.
  */
 
 import { closeSync, openSync, writeSync } from "node:fs";
@@ -10,28 +10,28 @@ import { fileError, makeFolder, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { maskedCrc32c } from "./crc32c.js";
 
-/** So many bytes wait to be written, at most. */
+/** Max. buffered bytes. */
 const maxWaiting = 256 * 1024;
 
 export interface EventFileOptions {
-  /** When the file is said to begin, in milliseconds since 1970: TensorBoard reads a folder's files in the order of their names. */
+  /** The start time in the file name, in milliseconds since 1970: TensorBoard reads files in name order. */
   readonly beginMs?: number;
   readonly host?: string;
   readonly pid?: number;
 }
 
-/** Appends curves to a file of its own in a folder. */
+/** Writes curves to a new file in a folder. */
 export class EventFileWriter {
   readonly path: string;
   readonly #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
   #file: number | undefined;
 
-  /** Makes the folder where it is missing, and the file in it: `events.out.tfevents.<seconds>.<host>.<pid>`. */
+  /** Makes the folder if it is missing, and the file `events.out.tfevents.<seconds>.<host>.<pid>`. */
   constructor(folder: string, options: EventFileOptions = {}) {
     const { beginMs = Date.now(), host = hostname(), pid = process.pid } = options;
     const seconds = Math.floor(beginMs / 1000);
-    // A host's name may come from a file, and must not lead out of the folder.
+    // A host name may come from a file and must not lead out of the folder.
     const place = `${host.replaceAll(/[^\w.-]/g, "_")}.${pid}`;
     this.path = join(folder, `events.out.tfevents.${String(seconds).padStart(10, "0")}.${place}`);
     try {
@@ -49,7 +49,7 @@ export class EventFileWriter {
     }
   }
 
-  /** Adds a point of a curve. Tags with a slash stand under its first part. */
+  /** Adds a point to a curve. TensorBoard groups tags by the text before a slash. */
   scalar(tag: string, step: number, value: number, wallTimeMs: number): void {
     const summary = bytesField(1, Buffer.concat([text(1, tag), float(2, value)]));
     this.#append(recordOf([double(1, wallTimeMs / 1000), varint(2, step), bytesField(5, summary)]));
@@ -73,7 +73,7 @@ export class EventFileWriter {
     try {
       this.flush();
     } finally {
-      // Whatever close says, the descriptor is gone.
+      // The descriptor is gone even if close fails.
       this.#file = undefined;
       withFileError(`${this.path} can't be closed`, this.path, () => closeSync(file));
     }
@@ -103,7 +103,7 @@ function recordOf(fields: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat([head, message, tail]);
 }
 
-/** Protobuf's ways to write a field: 0 is a varint, 1 is eight bytes, 2 is a length and as many bytes, 5 is four bytes. */
+/** Protobuf wire types: 0 varint, 1 eight bytes, 2 length-delimited, 5 four bytes. */
 function key(field: number, way: 0 | 1 | 2 | 5): number {
   return field * 8 + way;
 }
@@ -134,16 +134,12 @@ function text(field: number, value: string): Uint8Array {
   return bytesField(field, Buffer.from(value, "utf8"));
 }
 
-/** Seven bits a byte, the lowest first; all but the last have the eighth bit. */
+/** A varint: seven bits per byte, lowest first; the eighth bit marks continuation. */
 function varintBytes(value: number): number[] {
   if (!(Number.isSafeInteger(value) && value >= 0)) {
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      `A step in an event file is a whole number from 0; this is ${value}.`,
-      {
-        numbers: { value },
-      },
-    );
+    throw new HoldfastError("BAD_ARGUMENT", `The step is ${value}. It must be a whole number from 0.`, {
+      numbers: { value },
+    });
   }
   const bytes: number[] = [];
   let rest = value;

@@ -1,4 +1,4 @@
-/** exports: a run in the formats of others, so that it opens in Perfetto, in PyTorch's memory viewer and in TensorBoard. */
+/** exports: a run in the formats of Perfetto, PyTorch's memory viewer and TensorBoard. */
 
 import { basename, resolve } from "node:path";
 import { HoldfastError } from "../../errors/index.js";
@@ -32,15 +32,15 @@ export function exportTrace(runPath: string): ExportedFile {
   };
 }
 
-/** A plan's memory for https://docs.pytorch.org/memory_viz; plans count from 0, as they stand in the run's folder. */
+/** A plan's memory for https://docs.pytorch.org/memory_viz; plans count from 0, in the order of the run's folder. */
 export function exportMemorySnapshot(runPath: string, planIndex: number): ExportedFile {
   const { plans } = readInspection(runPath);
   const plan = plans[planIndex];
   if (!plan) {
-    const there = plans.length === 0 ? "it has none" : `it has 0 to ${plans.length - 1}`;
+    const range = plans.length === 0 ? "it has none" : `it has 0 to ${plans.length - 1}`;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `The run ${nameOf(runPath)} has no plan ${planIndex}: ${there}.`,
+      `The run ${nameOf(runPath)} has no plan ${planIndex}: ${range}.`,
       {
         numbers: { planIndex, plans: plans.length },
       },

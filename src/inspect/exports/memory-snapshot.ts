@@ -1,7 +1,7 @@
 /**
- * A plan's memory as PyTorch's memory viewer reads it: the dictionary that `torch.cuda.memory._dump_snapshot` pickles. The plan's
- * block is one segment; each tensor is allocated before the first call that needs it and freed after the last. Persistent memory is
- * a segment of its own, allocated before the step and never freed.
+ * A plan's memory for PyTorch's memory viewer: the dictionary that `torch.cuda.memory._dump_snapshot` pickles. The plan's block is one
+ * segment; each tensor is allocated before its first call and freed after its last. Persistent memory is another segment, allocated
+ * before the step and never freed.
  */
 
 import type { PlanRecord } from "../../records/index.js";
@@ -9,13 +9,13 @@ import { PickleTuple, type PickleValue, pickle } from "./pickle.js";
 
 type PlannedTensor = PlanRecord["memory"]["tensors"][number];
 
-/** Where the two segments are said to lie: a plan knows offsets alone. Apart by more than any device has. */
+/** Made-up addresses of the two segments, because a plan has offsets only. Their distance exceeds any device's memory. */
 const addresses = { persistent: 0x7000_0000_0000, step: 0x7800_0000_0000 } as const;
 
-/** PyTorch's allocator calls a segment large from here on. */
+/** The min. size of a large segment in PyTorch's allocator. */
 const largeBytes = 2 ** 20;
 
-/** A type, not an interface: that would be no `PickleValue`. */
+/** A type, because an interface is not assignable to `PickleValue`. */
 type Frame = {
   readonly filename: string;
   readonly line: number;
@@ -59,7 +59,7 @@ export function memorySnapshot(plan: PlanRecord): Uint8Array {
   });
 }
 
-/** One behind the other; a plan knows their sizes alone. */
+/** Placed one after the other, because a plan only has their sizes. */
 function persistentBlocks(persistent: PlanRecord["memory"]["persistent"]): Block[] {
   let address: number = addresses.persistent;
   return persistent
@@ -72,8 +72,8 @@ function persistentBlocks(persistent: PlanRecord["memory"]["persistent"]): Block
 }
 
 /**
- * A tensor lives through the calls from its first to its last, both included: at one call what is born comes before what dies,
- * and the memory of a tensor that has died is free for the next call.
+ * A tensor lives from its first call to its last, both included: at each call allocations come before frees, and freed memory is
+ * available to the next call.
  */
 function stepEvents(plan: PlanRecord, tensors: readonly PlannedTensor[], beganUs: number): PickleValue[] {
   const clock = callTimes(plan);
@@ -93,14 +93,14 @@ function stepEvents(plan: PlanRecord, tensors: readonly PlannedTensor[], beganUs
   return moments.flatMap(({ at, isFree, block }) => {
     // Halves lie between two calls of the main stream.
     const timeUs = beganUs + clock(isFree ? Math.floor(at) + 1 : Math.ceil(at));
-    // Two entries for a free, as PyTorch writes them: asked for, and done.
+    // Like PyTorch, two entries per free: requested and completed.
     return isFree
       ? [entry("free_requested", block, timeUs), entry("free_completed", block, timeUs)]
       : [entry("alloc", block, timeUs)];
   });
 }
 
-/** Microseconds from the step's begin to a call's: as measured, or one a call where they were not. */
+/** Microseconds from the start of the step to a call: measured, or 1 µs per call. */
 function callTimes({ calls }: PlanRecord): (at: number) => number {
   const isMeasured = calls.some(({ us }) => us !== undefined);
   const begins = [0];
@@ -109,7 +109,7 @@ function callTimes({ calls }: PlanRecord): (at: number) => number {
   return (at) => Math.round(begins[Math.max(0, at)] ?? end);
 }
 
-/** What the viewer writes under a block: `file:line:name`, a line each. The line is the call's number, as in `explain()`. */
+/** The viewer's stack of a block: `file:line:name` per frame. The line is the call's index, as in `explain()`. */
 function framesOf({ calls }: PlanRecord, { label, type, birth, death, isSaved }: PlannedTensor): Frame[] {
   const first = Math.max(0, Math.ceil(birth));
   const last = Math.max(0, Math.floor(death));
@@ -131,7 +131,7 @@ function segmentBlock(address: number, bytes: number): Block {
   return { address, bytes, frames: [frame("segment", 0, name)] };
 }
 
-/** What the allocator did, once. */
+/** One action of the allocator. */
 function entry(action: string, { address, bytes, frames }: Block, timeUs: number): PickleValue {
   return {
     ...{ action, addr: address, size: bytes, stream: 0, time_us: timeUs },
@@ -139,7 +139,7 @@ function entry(action: string, { address, bytes, frames }: Block, timeUs: number
   };
 }
 
-/** A segment as it stands when the step has ended; its blocks fill it. */
+/** A segment after the step. Its blocks fill it. */
 function segment(address: number, bytes: number, blocks: readonly Block[]): PickleValue {
   const used = blocks.reduce((sum, block) => sum + block.bytes, 0);
   const free = { address: address + used, bytes: bytes - used, frames: [] };

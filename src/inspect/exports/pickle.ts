@@ -1,11 +1,11 @@
 /**
- * Writes plain values as Python pickles them (protocol 4). Of the opcodes only those that every reader knows: PyTorch's memory
- * viewer has a reader of its own, which takes lists in batches and knows no others.
+ * Writes plain values as Python pickles (protocol 4), with common opcodes only: PyTorch's memory viewer has its own reader, which
+ * expects lists in batches and supports no other opcodes.
  */
 
 import { HoldfastError } from "../../errors/index.js";
 
-/** What can be written: an array is a list, `PickleTuple` a tuple, a whole number an int, another number a float. */
+/** Supported values: an array becomes a list, `PickleTuple` a tuple, a whole number an int, another number a float. */
 export type PickleValue =
   | null
   | boolean
@@ -29,7 +29,7 @@ const opcodes = {
   ...{ emptyList: 0x5d, appends: 0x65, emptyDict: 0x7d, setItems: 0x75, emptyTuple: 0x29, tuple: 0x74 },
 } as const;
 
-/** Readers take a batch at once from their stack; Python's own writer makes them as long. */
+/** The batch length of Python's own writer. */
 const batch = 1000;
 
 export function pickle(value: PickleValue): Uint8Array {
@@ -73,13 +73,13 @@ class PickleWriter {
       this.bytes(opcodes.int32);
       this.#put(4, (buffer, at) => buffer.writeInt32LE(value, at));
     } else if (Number.isSafeInteger(value)) {
-      // The sign is that of the last byte: eight hold every safe integer.
+      // Two's complement: eight bytes hold every safe integer.
       this.bytes(opcodes.long, 8);
       this.#put(8, (buffer, at) => buffer.writeBigInt64LE(BigInt(value), at));
     } else {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `${value} is a whole number that can't be told from its neighbours; a pickle takes up to 2^53 − 1.`,
+        `${value} is not a safe integer. A pickle can store up to 2^53 − 1.`,
         { numbers: { value } },
       );
     }
@@ -126,7 +126,7 @@ class PickleWriter {
     }
   }
 
-  /** Makes room at the end first: it may lie in another buffer than before. */
+  /** Grows the buffer first, which may replace it. */
   #put(size: number, write: (buffer: Buffer, at: number) => void): void {
     const at = this.#length;
     this.#length += size;

@@ -1,6 +1,6 @@
 /**
- * A plan's kernels on a trace, once, where a step of the run was sent. They are no recording of that step: each call lasts as
- * long as it was measured to add to the step, one behind the other, on the track of its stream.
+ * A plan's kernels on a trace, shown once at a step of the run. They are not a recording of that step: each call has its measured
+ * contribution to the step, one after the other, on the track of its stream.
  */
 
 import type { PlanRecord } from "../../records/index.js";
@@ -12,7 +12,7 @@ type Call = PlanRecord["calls"][number];
 interface TimedCall {
   readonly index: number;
   readonly call: Call;
-  /** Since the replay's begin. */
+  /** Since the start of the replay. */
   readonly beginMs: number;
   readonly lastsMs: number;
 }
@@ -30,12 +30,12 @@ export function addPlan(
     return;
   }
   if (measured < plan.calls.length)
-    notes.push(`Of the ${title} ${plan.calls.length - measured} calls have no measured time.`);
+    notes.push(`${plan.calls.length - measured} calls of the ${title} have no measured time.`);
   const { atMs, step } = placeOf(plan, rows);
   const calls = timeCalls(plan.calls);
   const pid = writer.addProcess(
     title,
-    "one replay with measured kernel times: what each call adds to the step",
+    "one replay with measured kernel times: the contribution of each call to the step",
   );
   const where = step === undefined ? "when it was made" : `at step ${step}`;
   const replay: TraceSpan = {
@@ -53,7 +53,7 @@ export function addPlan(
   }
 }
 
-/** Behind the step before which the plan was noted, where that one is shown by itself; else the last step, or the plan's own time. */
+/** After the step before the plan's record if that step is shown; else at the last step, or at the plan's time. */
 function placeOf(
   { at, step }: PlanRecord,
   rows: readonly StepBucket[],
@@ -80,7 +80,7 @@ function endOf(calls: readonly TimedCall[]): number {
   return last ? last.beginMs + last.lastsMs : 0;
 }
 
-/** Forward, backward and update: calls of one phase that follow each other. */
+/** Forward, backward and update: consecutive calls of one phase. */
 function partSpans(calls: readonly TimedCall[]): TraceSpan[] {
   const runs: TimedCall[][] = [];
   for (const timed of calls) {

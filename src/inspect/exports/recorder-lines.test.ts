@@ -59,7 +59,7 @@ test("what a killed process had open ends there when the next one opens its devi
   ]);
   assert.equal(
     draw(phases),
-    "step 0+6 (no end was written) [upload 5+1], init 100+4, step 105+1 (not over when the log ends)",
+    "step 0+6 (end not recorded) [upload 5+1], init 100+4, step 105+1 (still running at the end of the log)",
   );
 });
 

@@ -1,4 +1,4 @@
-/** The recorder's log of a run, read back: phases as spans inside each other, and what happened at one moment. */
+/** Parses the recorder's log of a run: phases as nested spans, and instant events. */
 
 import { join } from "node:path";
 import { readTail } from "../../files/index.js";
@@ -16,23 +16,23 @@ export interface RecorderReading {
     readonly atMs: number;
     readonly args: EventArgs;
   }[];
-  /** Lines that were there and were not taken, being older than the last `most`. */
+  /** Older lines that were not read. */
   readonly leftOut: number;
 }
 
-/** The last lines of the log; none where the run has none. */
+/** The last lines of the log; empty without a log. */
 export function readRecorder(runPath: string, most: number): RecorderReading {
   const lines = files.flatMap((name) => linesOf(join(runPath, name)));
   const taken = lines.slice(-most);
   return { ...readLines(taken), leftOut: lines.length - taken.length };
 }
 
-/** The recorder begins another log long before. */
+/** The recorder starts a new log long before this size. */
 const maxLogBytes = 16 * MiB;
 
 function linesOf(path: string): string[] {
   try {
-    // A longer log has lost the beginning of its first line; what stands after the last end of a line is being written.
+    // The first line of a longer log is cut, and the last line may be incomplete.
     const { bytes, before } = readTail(path, maxLogBytes);
     return bytes
       .toString("utf8")
@@ -52,7 +52,7 @@ interface RecorderLine {
   readonly details: string;
 }
 
-/** `time  kind  label  …`, two spaces or more between them; undefined for what is no such line. */
+/** Parses `time  kind  label  …`, separated by two or more spaces; undefined for other lines. */
 function parseLine(line: string): RecorderLine | undefined {
   const [time = "", kind = "", label = "", ...rest] = line.split(/ {2,}/);
   const atMs = Date.parse(time);
@@ -65,7 +65,7 @@ function parseLine(line: string): RecorderLine | undefined {
   };
 }
 
-/** "0ms" is no duration that anyone would set, but a phase may have lasted so long. */
+/** Accepts "0ms" too, which is invalid as a setting but possible for a phase. */
 function durationOf(text: string): number {
   try {
     return parseDuration(text);
@@ -105,24 +105,24 @@ function readLines(lines: readonly string[]): Pick<RecorderReading, "phases" | "
     const parsed = parseLine(line);
     if (!parsed) continue;
     const { atMs, kind, label, lastedMs, step, details } = parsed;
-    // A device that is opened: what a process before it had open ended with that.
-    if (label === "init" && kind !== "phase-exit") closeAll("no end was written");
+    // A device is opened: open phases of an earlier process have ended.
+    if (label === "init" && kind !== "phase-exit") closeAll("end not recorded");
     if (kind === "phase") {
       add({ name: label, cat: categoryOf(label), beginMs: atMs, lastsMs: lastedMs, args: { step } });
     } else if (kind === "phase-enter") {
       open.push({ name: label, beginMs: atMs, step, inner: [] });
     } else if (kind === "phase-exit") {
       const depth = open.findLastIndex(({ name }) => name === label);
-      // Its begin may stand in a part of the log that is gone.
+      // Its start may be in an older log.
       if (depth >= 0) while (open.length > depth) close(atMs);
     } else moments.push({ name: `${kind} ${label}`, cat: kind, atMs, args: { step, details } });
     lastMs = Math.max(lastMs, atMs + lastedMs);
   }
-  closeAll("not over when the log ends");
+  closeAll("still running at the end of the log");
   return { phases, moments };
 }
 
-/** Copies between host and device are phases of their own. */
+/** Copies between host and device are separate phases. */
 function categoryOf(label: string): string {
   return /^(upload|read-back)/.test(label) ? "copy" : "phase";
 }

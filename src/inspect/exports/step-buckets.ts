@@ -1,22 +1,22 @@
 /**
- * Rows of the step log taken together, so that a run of any length gives so many points and not more. Nothing is hidden: a
- * bucket keeps the least and the greatest loss beside the mean.
+ * Groups rows of the step log into a limited number of buckets, for runs of any length. A bucket keeps the min., max. and mean loss,
+ * so outliers stay visible.
  */
 
 import { readSteps, type StepSeries } from "../../train/index.js";
 
-/** Some rows that follow each other, one at least. */
+/** One or more consecutive rows. */
 export interface StepBucket {
-  /** How many rows, and their first and last step. */
+  /** The number of rows, and their first and last step. */
   readonly rows: number;
   readonly firstStep: number;
   readonly lastStep: number;
-  /** Milliseconds since 1970, when the first and the last were sent. */
+  /** When the first and the last row were sent, in milliseconds since 1970. */
   readonly time: number;
   readonly endTime: number;
-  /** Of the losses that are finite; missing where none is. */
+  /** Of the finite losses; undefined if there is none. */
   readonly loss?: { readonly mean: number; readonly min: number; readonly max: number } | undefined;
-  /** Rows whose loss is infinite or not known. */
+  /** Rows whose loss is not finite or unknown. */
   readonly notFinite: number;
   /** Of the last row. */
   readonly lr: number;
@@ -25,24 +25,24 @@ export interface StepBucket {
   /** Sums. */
   readonly samples: number;
   readonly hostMs: number;
-  /** Over the bucket, or over the tenth of a second before its end where it is shorter; missing where nothing came before. */
+  /** Over the bucket, or over a tenth of a second if the bucket is shorter; undefined without earlier rows. */
   readonly samplesPerSecond?: number | undefined;
 }
 
 export interface BucketRange {
-  /** Rows from this one up to before that one. */
+  /** The range of rows; `to` is exclusive. */
   readonly from: number;
   readonly to: number;
-  /** So many buckets at most. */
+  /** Max. buckets. */
   readonly most: number;
 }
 
-/** So many rows are in memory at a time. */
+/** Rows in memory at a time. */
 const chunkRows = 65_536;
-/** Single steps may come faster than the clock tells them apart. */
+/** Steps may be faster than the clock's resolution. */
 const shortestMs = 100;
 
-/** Every row of the range is in one bucket. */
+/** Puts every row of the range into one bucket. */
 export function bucketSteps(path: string, { from, to, most }: BucketRange): StepBucket[] {
   const perBucket = Math.max(1, Math.ceil((to - from) / Math.max(1, most)));
   const perChunk = Math.max(1, Math.floor(chunkRows / perBucket)) * perBucket;
@@ -54,7 +54,7 @@ export function bucketSteps(path: string, { from, to, most }: BucketRange): Step
     const count = series.step.length;
     for (let row = 0; row < count; row += perBucket)
       buckets.push(bucketOf(series, row, Math.min(count, row + perBucket), rates));
-    // Shorter than it was: a resume has cut it.
+    // The log is shorter: a resumed run has cut it.
     if (count < Math.min(to, at + perChunk) - at) break;
   }
   return buckets;
@@ -92,9 +92,9 @@ function bucketOf(series: StepSeries, from: number, to: number, rates: RateMeter
   };
 }
 
-/** Samples over time, over the shortest span that the clock can measure. */
+/** Samples per second, over the shortest span that the clock can measure. */
 class RateMeter {
-  /** Times, and the samples that had been sent by then, oldest first; those before `#nearest` are not needed any more. */
+  /** Times and cumulative samples, oldest first; entries before `#nearest` are no longer needed. */
   #marks: { readonly time: number; readonly sent: number }[] = [];
   #nearest = 0;
   #sent = 0;
@@ -105,7 +105,7 @@ class RateMeter {
 
   after(time: number, samples: number): number | undefined {
     this.#sent += samples;
-    // Of the marks that lie far enough back, the nearest.
+    // The nearest entry that is far enough in the past.
     while ((this.#marks[this.#nearest + 1]?.time ?? Infinity) <= time - shortestMs) this.#nearest++;
     const before = this.#marks[this.#nearest];
     this.#marks.push({ time, sent: this.#sent });

@@ -1,4 +1,4 @@
-/** A run's curves as TensorBoard shows them: written from its files, after the run or while it goes on. */
+/** Exports a run's curves for TensorBoard from its files, during or after the run. */
 
 import { existsSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -7,7 +7,7 @@ import { countSteps, inspectionFiles, readRun } from "../../train/index.js";
 import { EventFileWriter } from "./event-file.js";
 import { bucketSteps, type StepBucket } from "./step-buckets.js";
 
-/** TensorBoard draws a thousand or so of them anyway. */
+/** Max. points per curve; TensorBoard draws about a thousand. */
 const maxPoints = 10_000;
 
 export interface TensorBoardExport {
@@ -15,13 +15,13 @@ export interface TensorBoardExport {
   readonly path: string;
   /** Points of all curves. */
   readonly points: number;
-  /** What could not be read, and how steps were taken together. */
+  /** Unreadable files, and how steps were grouped. */
   readonly messages: readonly string[];
 }
 
 /**
- * Writes one event file, in a folder of the run's name in `outFolder`, so that TensorBoard shows several runs beside each other.
- * Written again, it replaces itself.
+ * Writes one event file to the sub-folder of `outFolder` with the run's name, so that TensorBoard shows several runs together. A
+ * second export replaces the first.
  */
 export function writeTensorBoard(runPath: string, outFolder: string): TensorBoardExport {
   const { run, status, metrics, messages } = readRun(runPath);
@@ -62,7 +62,7 @@ function readBuckets(runPath: string): {
     const thinned =
       perPoint > 1
         ? [
-            `${to} steps are ${buckets.length} points of ${perPoint} steps, with the mean, least and greatest loss.`,
+            `${to} steps are ${buckets.length} points of ${perPoint} steps, with their mean, min. and max. loss.`,
           ]
         : [];
     return { buckets, messages: thinned };
@@ -82,7 +82,7 @@ function addSteps(add: AddPoint, bucket: StepBucket): void {
   add("train/samples_per_second", lastStep, samplesPerSecond, endTime);
 }
 
-/** An epoch's figures stand at the epoch, a curve for each fold; those of a fold's test at the fold. */
+/** Figures of epochs are plotted by epoch, one curve per fold; those of tests by fold. */
 export function addMetrics(add: AddPoint, record: JsonRecord, timeMs: number): void {
   const { fold = 0, epoch, step: _, test, ...figures } = record;
   if (!isCount(fold)) return;
@@ -103,7 +103,7 @@ function numbersOf(figures: object): [string, number][] {
   return Object.entries(figures).filter((entry): entry is [string, number] => typeof entry[1] === "number");
 }
 
-/** When a step was sent, as near as the points tell it. */
+/** The approximate time of a step, from the points. */
 function timeOf(buckets: readonly StepBucket[], step: number, otherwise: number): number {
   return (buckets.find(({ lastStep }) => lastStep >= step) ?? buckets.at(-1))?.endTime ?? otherwise;
 }

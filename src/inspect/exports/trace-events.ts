@@ -1,9 +1,9 @@
 /**
- * The Trace Event Format's events, as few kinds as are needed, and the tracks that they stand on. Times are kept as whole
- * nanoseconds until they are written: what lies inside another event must do so when a viewer has rounded both.
+ * Writes events of the Trace Event Format and their tracks. Times are whole nanoseconds until they are written, so that nested events
+ * stay nested after a viewer's rounding.
  */
 
-/** Numbers and texts told with an event; what is not finite or not known is left out. */
+/** Numbers and strings of an event. Non-finite and unknown values are omitted. */
 export type EventArgs = Readonly<Record<string, number | string | undefined>>;
 
 interface EventFields {
@@ -12,7 +12,7 @@ interface EventFields {
   readonly name: string;
 }
 
-/** An event as it stands in the file; `ts` and `dur` in microseconds. */
+/** An event in the file; `ts` and `dur` are in microseconds. */
 export type TraceEvent =
   | (EventFields & { readonly ph: "M"; readonly args: EventArgs })
   | (EventFields & { readonly ph: "C"; readonly ts: number; readonly args: EventArgs })
@@ -31,15 +31,15 @@ export type TraceEvent =
       readonly args: EventArgs;
     });
 
-/** What lasted. */
+/** An event with a duration. */
 export interface TraceSpan {
   readonly name: string;
   readonly cat: string;
-  /** Milliseconds since 1970, or since the time that is told with the spans. */
+  /** Milliseconds since 1970, or since `fromMs`. */
   readonly beginMs: number;
   readonly lastsMs: number;
   readonly args?: EventArgs;
-  /** What went on inside it, in order. */
+  /** Nested spans, in order. */
   readonly inner?: readonly TraceSpan[];
 }
 
@@ -48,10 +48,10 @@ export interface Track {
   readonly tid: number;
 }
 
-/** Thread numbers of a trace are one set for all processes, and a process's first thread has the process's number. */
+/** Thread ids are unique over all processes of a trace; a process's first thread has the process's id. */
 const firstTid = 1001;
 
-/** Collects events. What was added to a track is written in the order of time. */
+/** Collects events. The events of a track are written in time order. */
 export class TraceWriter {
   readonly #originMs: number;
   readonly #events: TraceEvent[] = [];
@@ -85,14 +85,14 @@ export class TraceWriter {
   }
 
   /**
-   * Spans of one track: one that would begin before the last one's end begins there, and none leaves the one around it. `fromMs`
-   * is where their times count from: milliseconds since 1970 are too coarse for kernels.
+   * Adds the spans of one track. A span that starts before the end of the previous one is moved there, and nested spans are clipped.
+   * Times are relative to `fromMs`, because milliseconds since 1970 are too coarse for kernels.
    */
   addSpans(track: Track, spans: readonly TraceSpan[], fromMs?: number): void {
     const fromNs = fromMs === undefined ? undefined : this.#nanoseconds(fromMs);
-    const place = (ms: number): number =>
+    const toNanoseconds = (ms: number): number =>
       fromNs === undefined ? this.#nanoseconds(ms) : fromNs + Math.round(ms * 1e6);
-    this.#addInside(track, spans, place, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
+    this.#addInside(track, spans, toNanoseconds, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
   }
 
   addInstant(
@@ -109,7 +109,7 @@ export class TraceWriter {
     this.#events.push({ ph: "i", s: "t", pid, tid, ts, name, cat, args: toldOf(args) });
   }
 
-  /** A point of a curve for each value; nothing where none is finite. */
+  /** Adds a point per value to a curve; nothing if no value is finite. */
   addCounter(pid: number, name: string, atMs: number, values: EventArgs): void {
     const args = toldOf(values);
     if (Object.keys(args).length === 0) return;
@@ -119,24 +119,24 @@ export class TraceWriter {
   #addInside(
     track: Track,
     spans: readonly TraceSpan[],
-    place: (ms: number) => number,
+    toNanoseconds: (ms: number) => number,
     fromNs: number,
     toNs: number,
   ): void {
     let freeNs = fromNs;
     for (const { name, cat, beginMs, lastsMs, args = {}, inner = [] } of spans) {
-      const begin = Math.min(toNs, Math.max(freeNs, place(beginMs)));
+      const begin = Math.min(toNs, Math.max(freeNs, toNanoseconds(beginMs)));
       const length = Number.isFinite(lastsMs) ? Math.max(0, Math.round(lastsMs * 1e6)) : 0;
       const end = Math.min(toNs, begin + length);
-      // A nanosecond shorter: viewers add the two up as floats, and a neighbour would cross it by the last bit.
+      // One nanosecond shorter, because viewers add the two as floats and neighbours could overlap by rounding.
       const times = { ts: begin / 1000, dur: Math.max(0, end - begin - 1) / 1000 };
       this.#events.push({ ph: "X", ...track, ...times, name, cat, args: toldOf(args) });
-      this.#addInside(track, inner, place, begin, Math.max(begin, end - 1));
+      this.#addInside(track, inner, toNanoseconds, begin, Math.max(begin, end - 1));
       freeNs = end;
     }
   }
 
-  /** Never before the trace's begin; a time that is none is the begin. */
+  /** Never before the start of the trace; an invalid time is the start. */
   #nanoseconds(ms: number): number {
     if (!Number.isFinite(ms)) return 0;
     return Math.max(0, Math.round((ms - this.#originMs) * 1e6));

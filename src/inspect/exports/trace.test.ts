@@ -120,7 +120,7 @@ test("steps of one millisecond stand one behind the other, each as long as the h
   );
 });
 
-test("of a long run the last steps are shown each and those before them together, with their extremes", () => {
+test("the last steps of a long run are shown individually and the earlier ones in groups, with their extremes", () => {
   const run = writeSampleRun(makeFolder(), "long", {
     ...{ steps: 5000, stepMs: 1 },
     lossAt: (step) => (step === 123 ? 99 : undefined),
@@ -130,12 +130,12 @@ test("of a long run the last steps are shown each and those before them together
   const { spans } = checkTrace(JSON.stringify(file));
   const steps = spans.get("run long: steps, as the host sends them")!;
   assert.equal(steps.length, 50 + 100);
-  assert.deepEqual([steps[1]!.name, steps[1]!.cat], ["steps 99 to 196", "steps together"]);
+  assert.deepEqual([steps[1]!.name, steps[1]!.cat], ["steps 99 to 196", "step group"]);
   assert.deepEqual([steps[1]!.args["steps"], steps[1]!.args["lossMax"]], [98, 99]);
   assert.deepEqual([steps[50]!.name, steps.at(-1)!.name], ["step 4901", "step 5000"]);
   assert.match(
     file.otherData["notes"]!,
-    /Of 5000 steps the last 100 are shown each; the 4900 before them are 50 points/,
+    /The last 100 of 5000 steps are shown individually; the 4900 earlier ones are 50 points/,
   );
 });
 

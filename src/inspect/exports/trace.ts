@@ -1,7 +1,7 @@
 /**
- * A run as a trace that Perfetto and Chrome open: the steps as the host sent them, phases, copies, incidents, curves of loss, rate
- * and memory; and, once for each plan, its kernels with the times that were measured for them. A long run is shown by its
- * last steps, and the steps before them taken together: the file says how many.
+ * A run as a trace for Perfetto and Chrome: the steps as the host sent them, phases, copies, incidents, curves of loss, rate and
+ * memory; and once per plan, its kernels with their measured times. Of a long run, the last steps are shown individually and the
+ * earlier ones in groups; the file says how many.
  */
 
 import { existsSync } from "node:fs";
@@ -13,15 +13,15 @@ import { type RecorderReading, readRecorder } from "./recorder-lines.js";
 import { bucketSteps, type StepBucket } from "./step-buckets.js";
 import { type TraceEvent, type TraceSpan, TraceWriter } from "./trace-events.js";
 
-/** How much of a run a trace shows. */
+/** The limits of a trace. */
 export interface TraceLimits {
-  /** The last steps, each by itself; 2,000 unless given. */
+  /** Steps that are shown individually, the last ones; default: 2,000. */
   readonly steps?: number;
-  /** Points for all steps before them; 2,000 unless given. */
+  /** Points for all earlier steps; default: 2,000. */
   readonly buckets?: number;
-  /** The last plans; 16 unless given. */
+  /** Plans, the last ones; default: 16. */
   readonly plans?: number;
-  /** The last lines of the recorder's log, memory samples and records of incidents; 20,000 unless given. */
+  /** Lines of the recorder's log, memory samples and incidents, the last ones of each; default: 20,000. */
   readonly lines?: number;
 }
 
@@ -32,7 +32,7 @@ export interface TraceFile {
   readonly otherData: Readonly<Record<string, string>>;
 }
 
-/** Makes the trace of a run's folder; what can't be read is left out, and told in `otherData.notes`. */
+/** Makes the trace of a run's folder. Unreadable data is omitted and listed in `otherData.notes`. */
 export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
   const { steps = 2000, buckets = 2000, plans: maxPlans = 16, lines = 20_000 } = limits;
   const name = basename(resolve(runPath));
@@ -41,10 +41,10 @@ export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
   const notes = [...run.messages, ...messages];
   const rows = readRows(runPath, steps, buckets, notes);
   const recorder = readRecorder(runPath, lines);
-  if (recorder.leftOut > 0) notes.push(`${recorder.leftOut} older lines of the recorder's log are left out.`);
+  if (recorder.leftOut > 0) notes.push(`${recorder.leftOut} older lines of the recorder's log are omitted.`);
   const keptPlans = lastOf(plans, maxPlans, "plans", notes);
   const keptMemory = lastOf(memory, lines, "memory samples", notes);
-  const keptIncidents = lastOf(incidents, lines, "records of incidents", notes);
+  const keptIncidents = lastOf(incidents, lines, "incidents", notes);
   const originMs = earliest(rows, keptPlans, keptMemory, keptIncidents, recorder);
 
   const writer = new TraceWriter(originMs);
@@ -67,10 +67,10 @@ export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
   };
 }
 
-/** The last time that a Date can hold; a damaged log may have others. */
+/** The maximum of a Date; a damaged log may have larger times. */
 const lastMomentMs = 8.64e15;
 
-/** Oldest first: rows before the last ones taken together, then the last ones each by itself. */
+/** Oldest first: earlier rows in groups, then the last rows individually. */
 function readRows(runPath: string, steps: number, buckets: number, notes: string[]): readonly StepBucket[] {
   const path = join(runPath, inspectionFiles.steps);
   if (!existsSync(path)) {
@@ -83,7 +83,7 @@ function readRows(runPath: string, steps: number, buckets: number, notes: string
     const before = from > 0 ? bucketSteps(path, { from: 0, to: from, most: buckets }) : [];
     if (from > 0) {
       notes.push(
-        `Of ${count} steps the last ${count - from} are shown each; the ${from} before them are ${before.length} points of ${before[0]?.rows ?? 0} steps.`,
+        `The last ${count - from} of ${count} steps are shown individually; the ${from} earlier ones are ${before.length} points of ${before[0]?.rows ?? 0} steps.`,
       );
     }
     return [...before, ...bucketSteps(path, { from, to: count, most: count - from })];
@@ -95,7 +95,7 @@ function readRows(runPath: string, steps: number, buckets: number, notes: string
 
 function lastOf<Item>(items: readonly Item[], most: number, what: string, notes: string[]): readonly Item[] {
   if (items.length <= most) return items;
-  notes.push(`Of ${items.length} ${what} the last ${most} are shown.`);
+  notes.push(`The last ${most} of ${items.length} ${what} are shown.`);
   return items.slice(-most);
 }
 
@@ -118,7 +118,7 @@ function earliest(
   return Number.isFinite(first) ? first : 0;
 }
 
-/** A step lasts as long as the host was busy with it; steps taken together, from the first to the last. */
+/** A step's duration is its host time; a group lasts from its first to its last step. */
 function stepSpans(rows: readonly StepBucket[]): TraceSpan[] {
   return rows.map((bucket) => {
     const {
@@ -135,11 +135,11 @@ function stepSpans(rows: readonly StepBucket[]): TraceSpan[] {
       hostMs,
     } = bucket;
     const isOne = count === 1;
-    // The log's clock may tell whole milliseconds: steps of one stand one behind the other.
+    // The log's clock may have a resolution of milliseconds: steps of one millisecond are placed one after the other.
     const lastsMs = isOne ? hostMs : endTime - time;
     return {
       name: isOne ? `step ${firstStep}` : `steps ${firstStep} to ${lastStep}`,
-      cat: isOne ? "host" : "steps together",
+      cat: isOne ? "host" : "step group",
       ...{ beginMs: time, lastsMs },
       args: {
         ...{ fold, epoch, lr, samples, loss: loss?.mean },
@@ -182,7 +182,7 @@ function addCurves(writer: TraceWriter, pid: number, rows: readonly StepBucket[]
 function addMemory(writer: TraceWriter, pid: number, memory: readonly MemorySample[]): void {
   const labels = [...new Set(memory.flatMap(({ holders }) => holders.map(({ label }) => label)))];
   for (const { time, used, limit, holders, arena } of inOrder(memory, ({ time }) => time)) {
-    // A holder that is gone is told as 0: a curve keeps its last value otherwise.
+    // A removed holder is written as 0, because a curve would keep its last value.
     const byHolder = new Map(holders.map(({ label, bytes }) => [label, bytes]));
     writer.addCounter(pid, "memory, bytes", time, { used, limit });
     writer.addCounter(

@@ -1,4 +1,4 @@
-/** What was run, with what, where; and what can be taken out of it. */
+/** The settings, results and machine of a run, and its exports. */
 
 import { Figure } from "./charts/figure.js";
 import { runPath } from "./server.js";
@@ -18,7 +18,7 @@ export function AboutView({ detail, status }: AboutViewProps) {
       <div class="stack">
         <Figure
           title="Settings"
-          caption="What was asked, from run.json."
+          caption="From run.json."
           empty={run ? undefined : "No settings: run.json is missing or can't be read."}
         >
           <Facts
@@ -30,10 +30,8 @@ export function AboutView({ detail, status }: AboutViewProps) {
         </Figure>
         <Figure
           title="Results"
-          caption="The figures that results.json ends with; shares are from 0 to 1."
-          empty={
-            figures.length > 0 ? undefined : "No results yet: they are written when the run has finished."
-          }
+          caption="From results.json; shares are from 0 to 1."
+          empty={figures.length > 0 ? undefined : "No results yet: they are written when the run finishes."}
         >
           <Facts
             facts={figures.map(([name, value]) => [
@@ -46,24 +44,18 @@ export function AboutView({ detail, status }: AboutViewProps) {
       <div class="stack">
         <Figure
           title="Machine and times"
-          caption="Where it ran, and when."
+          caption="Host, device and times of the run."
           empty={
-            run || status
-              ? undefined
-              : "Nothing is known: run.json and status.json are missing or can't be read."
+            run || status ? undefined : "No data: run.json and status.json are missing or can't be read."
           }
         >
           <Facts facts={machineFacts(detail, status)} />
         </Figure>
       </div>
-      <Figure
-        title="Exports"
-        isWide
-        caption="Files for other tools, made from this run when they are asked for."
-      >
+      <Figure title="Exports" isWide caption="Files for other tools, generated on request.">
         <Exports detail={detail} />
       </Figure>
-      <Figure title="The run's folder" caption="What each file holds." isWide>
+      <Figure title="The run's folder" caption="The contents of each file." isWide>
         <Facts facts={files} />
       </Figure>
     </div>
@@ -93,8 +85,8 @@ function machineFacts({ run }: RunDetail, status: RunStatus | undefined): [strin
     ["holdfast", run?.holdfast],
     ["node", run?.node],
     ["started", run ? formatTime(run.started) : undefined],
-    ["last heard of", status && formatTime(status.updated)],
-    ["time in all", formatDuration((updated - started) / 1000)],
+    ["last heartbeat", status && formatTime(status.updated)],
+    ["total time", formatDuration((updated - started) / 1000)],
     ["state", status?.state],
     ["reason", status?.reason],
     ["exit code", status?.exitCode === undefined ? undefined : String(status.exitCode)],
@@ -142,14 +134,14 @@ function Exports({ detail: { name, plans } }: { readonly detail: RunDetail }) {
 }
 
 const files: readonly (readonly [string, string])[] = [
-  ["run.json", "what was asked, with which Holdfast and Node, on which device"],
-  ["status.json", "the state, the step, the heartbeat; why it ended"],
-  ["metrics.jsonl", "a line for each epoch and each test"],
-  ["results.json", "every figure: per fold, per scale, confusion matrices"],
+  ["run.json", "the settings, the versions of Holdfast and Node, the device"],
+  ["status.json", "the state, the step, the heartbeat, the reason of the end"],
+  ["metrics.jsonl", "one line per epoch and test"],
+  ["results.json", "all results: per fold, per scale, confusion matrices"],
   ["steps.bin", "loss, learning rate and times of every step, in binary"],
-  ["plans.jsonl", "a line for each compiled step's plan"],
-  ["memory.jsonl", "where the memory stood, now and then"],
-  ["incidents.jsonl", "what went wrong"],
-  ["recorder.log", "the phases, as the device's recorder saw them"],
-  ["checkpoints/", "the last three: weights, moments, random numbers, position"],
+  ["plans.jsonl", "one line per plan of a compiled step"],
+  ["memory.jsonl", "samples of memory use"],
+  ["incidents.jsonl", "stalls, failures and other incidents"],
+  ["recorder.log", "the phases, from the device's recorder"],
+  ["checkpoints/", "the last three: weights, moments, random state, position"],
 ];

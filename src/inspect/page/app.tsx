@@ -1,4 +1,4 @@
-/** The page: the runs, the head of the chosen one, and its tabs. */
+/** The page: the list of runs, the header of the selected run, and its tabs. */
 
 import { Component, type ComponentChildren, type TargetedKeyboardEvent } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -52,19 +52,14 @@ export function App() {
             <a href="#/" class="name">
               Holdfast <span>inspector</span>
             </a>
-            <button
-              type="button"
-              class="small"
-              title="Light, dark, or as the system has it"
-              onClick={theme.next}
-            >
+            <button type="button" class="small" title="Light, dark, or system theme" onClick={theme.next}>
               {{ system: "Auto", light: "Light", dark: "Dark" }[theme.choice]}
             </button>
             <button
               type="button"
               class="small"
               aria-label="Help"
-              title="Keys (?)"
+              title="Keyboard shortcuts (?)"
               onClick={() => setHelpOpen(true)}
             >
               ?
@@ -90,7 +85,7 @@ export function App() {
           {runs?.length === 0 ? (
             <p class="empty large">
               No runs yet. <code>holdfast train crossasset --out runs/first</code> makes one; it appears here
-              as soon as it has begun.
+              when it starts.
             </p>
           ) : null}
           {route.run === undefined ? null : (
@@ -140,8 +135,8 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
   }, [name]);
 
   if (!detail) {
-    const told = live.rejection ?? line?.note;
-    return told ? <p class="banner">{told}</p> : <p class="empty large">Reading {name}…</p>;
+    const message = live.rejection ?? line?.note;
+    return message ? <p class="banner">{message}</p> : <p class="empty large">Reading {name}…</p>;
   }
   const { tab } = route;
   const messages = [...new Set([...detail.messages, ...(line?.note ? [line.note] : [])])];
@@ -149,7 +144,7 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
     <>
       {messages.length > 0 ? (
         <div class="banner" role="alert">
-          <b>This run’s folder is not whole. What can be read is shown.</b>
+          <b>Some files of this run can’t be read. The rest is shown.</b>
           <ul>
             {messages.map((message) => (
               <li key={message}>{message}</li>
@@ -229,7 +224,7 @@ function Tabs({ tab, incidents, onTab }: TabsProps) {
   );
 }
 
-/** A view that fails says so; the others stay. */
+/** Shows the error of a view that fails; the other views still work. */
 class Guard extends Component<{ readonly children: ComponentChildren }, { message?: string }> {
   override state: { message?: string } = {};
 
@@ -242,13 +237,13 @@ class Guard extends Component<{ readonly children: ComponentChildren }, { messag
     if (message === undefined) return this.props.children;
     return (
       <p class="banner" role="alert">
-        This view can’t be drawn: {message}. The others still can.
+        This view failed: {message}. The other views still work.
       </p>
     );
   }
 }
 
-/** The address is where the page is; without one it is the newest run. */
+/** The route from the address; default: the newest run. */
 function useRoute(runs: readonly RunLine[] | undefined): [Route, (route: Route) => void] {
   const [hash, setHash] = useState(location.hash);
   useEffect(() => {
@@ -279,7 +274,7 @@ function useIsNarrow(): boolean {
   return isNarrow;
 }
 
-/** Keys that work anywhere but where one types. */
+/** Keyboard shortcuts, except in input fields. */
 function useKeys(route: Route, go: (route: Route) => void, help: () => void): void {
   useEffect(() => {
     const listen = (event: KeyboardEvent): void => {

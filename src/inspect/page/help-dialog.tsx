@@ -1,17 +1,17 @@
-/** The keys, in a dialog. */
+/** The help dialog with the keyboard shortcuts. */
 
 import { useEffect, useRef } from "preact/hooks";
 
 const keys: readonly (readonly [string, string])[] = [
   ["1 … 5", "Learning, Speed, Memory, Incidents, About this run"],
-  ["/", "find: tensors in Memory, runs elsewhere"],
-  ["← →", "in a chart: from point to point; in tabs and passes: the one beside"],
-  ["Shift ← →", "in a zoomed chart: move along"],
-  ["← → ↑ ↓", "in the picture of memory: to the tensor beside; in tables: from row to row"],
-  ["Enter", "in the picture and in tables: keep what is chosen"],
-  ["+ −", "zoom; 0 or Escape shows everything"],
+  ["/", "search tensors (Memory) or runs"],
+  ["← →", "chart: next or previous point; tabs and passes: next or previous one"],
+  ["Shift ← →", "zoomed chart: pan"],
+  ["← → ↑ ↓", "memory picture: next tensor in this direction; table: next row"],
+  ["Enter", "memory picture and tables: select"],
+  ["+ −", "zoom in or out; 0 or Escape shows everything"],
   ["wheel, drag", "zoom a chart; double-click shows everything"],
-  ["?", "this list"],
+  ["?", "show this help"],
 ];
 
 export function HelpDialog({ isOpen, onClose }: { readonly isOpen: boolean; readonly onClose: () => void }) {
@@ -21,8 +21,8 @@ export function HelpDialog({ isOpen, onClose }: { readonly isOpen: boolean; read
     if (!isOpen && dialog.current?.open) dialog.current.close();
   }, [isOpen]);
   return (
-    <dialog ref={dialog} onClose={onClose} aria-label="Keys">
-      <h2>Keys</h2>
+    <dialog ref={dialog} onClose={onClose} aria-label="Keyboard shortcuts">
+      <h2>Keyboard shortcuts</h2>
       <dl class="facts">
         {keys.map(([key, meaning]) => (
           <div key={key}>

@@ -1,10 +1,10 @@
-/** Puts the page into its document. */
+/** Renders the page into its document. */
 
 import { render } from "preact";
 import { App } from "./app.js";
 
-const place = document.getElementById("page");
-if (place) {
-  place.textContent = "";
-  render(<App />, place);
+const container = document.getElementById("page");
+if (container) {
+  container.textContent = "";
+  render(<App />, container);
 }

@@ -1,14 +1,14 @@
-/** Where the page is, as its address tells it: `#/NAME/TAB?with=OTHER&with=ANOTHER`. */
+/** The page's route in its address: `#/NAME/TAB?with=OTHER&with=ANOTHER`. */
 
 export const tabs = ["learning", "speed", "memory", "incidents", "about"] as const;
 
 export type Tab = (typeof tabs)[number];
 
 export interface Route {
-  /** Undefined until a run is chosen. */
+  /** Undefined until a run is selected. */
   readonly run: string | undefined;
   readonly tab: Tab;
-  /** Runs that are laid over it. */
+  /** Runs to compare with. */
   readonly others: readonly string[];
 }
 
@@ -29,7 +29,7 @@ export function formatRoute({ run, tab, others }: Route): string {
   return `#/${encodeURIComponent(run)}/${tab}${query === "" ? "" : `?${query}`}`;
 }
 
-/** A text that is no code is taken as it stands: an address that someone typed is no error. */
+/** Text with invalid escapes is used as it is, because users may type addresses. */
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);

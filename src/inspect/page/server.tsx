@@ -1,4 +1,4 @@
-/** The way to the server: what it is asked, what it tells by itself, and whether it can be heard at all. */
+/** Requests to the server, its live events, and the state of the connection. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunDetail, RunLine, RunStatus } from "./wire.js";
@@ -7,7 +7,7 @@ export function runPath(name: string, rest = ""): string {
   return `/api/runs/${encodeURIComponent(name)}${rest}`;
 }
 
-/** What is told in place of a page of nothing. */
+/** An error that the server answered. */
 export class ServerRejection extends Error {}
 
 const listeners = new Set<(isLost: boolean) => void>();
@@ -19,7 +19,7 @@ function tellConnection(lost: boolean): void {
   for (const listen of listeners) listen(lost);
 }
 
-/** Whether the last request found no server. */
+/** True if the last request did not reach the server. */
 export function useIsLost(): boolean {
   const [lost, setLost] = useState(isLost);
   useEffect(() => {
@@ -49,10 +49,10 @@ export interface Asked<Answer> {
   readonly rejection: string | undefined;
 }
 
-/** A server that can't be heard is asked again after so long. */
+/** The retry interval while the server is unreachable. */
 export const retryMs = 2000;
 
-/** Asks, asks again when `version` is another, and while there is no server. What was answered stays until the next answer. */
+/** Requests data, again when `version` changes and while the server is unreachable. Keeps the last answer meanwhile. */
 export function useAnswer<Answer>(path: string | undefined, version: number | string = 0): Asked<Answer> {
   const [asked, setAsked] = useState<Asked<Answer> & { path?: string | undefined }>({
     answer: undefined,
@@ -79,7 +79,7 @@ export function useAnswer<Answer>(path: string | undefined, version: number | st
   return asked.path === path ? asked : { answer: undefined, rejection: undefined };
 }
 
-/** The list of runs, asked again every few seconds while the page is seen. */
+/** The list of runs, refreshed every few seconds while the page is visible. */
 export function useRuns(): Asked<readonly RunLine[]> {
   const [version, setVersion] = useState(0);
   const asked = useAnswer<readonly RunLine[]>("/api/runs", version);
@@ -98,14 +98,14 @@ export interface LiveRun {
   readonly detail: RunDetail | undefined;
   readonly rejection: string | undefined;
   readonly status: RunStatus | undefined;
-  /** Rows of the step log, as last told: another number means other rows. */
+  /** The last known number of rows in the step log. */
   readonly rows: number;
-  /** Counted up when the memory samples are others; when the plans are. */
+  /** Version counters of the memory samples and of the plans. */
   readonly memoryVersion: number;
   readonly planVersion: number;
 }
 
-/** A run and what becomes of it: asked once, then as the server tells of changes. */
+/** A run and its updates: requested once, then after each change event. */
 export function useRun(name: string | undefined): LiveRun {
   const [versions, setVersions] = useState({ detail: 0, memory: 0, plans: 0 });
   const [told, setTold] = useState<{ name?: string; status?: RunStatus; rows: number }>({ rows: -1 });
@@ -131,7 +131,7 @@ export function useRun(name: string | undefined): LiveRun {
       source = new EventSource(runPath(name, "/live"));
       source.onopen = () => tellConnection(false);
       source.onerror = () => {
-        // A server that rejects ends the stream for good; one that is gone is looked for again by the browser.
+        // A rejection closes the stream for good; after a lost connection, the browser reconnects.
         if (source?.readyState === EventSource.CLOSED) timer = setTimeout(open, retryMs);
         else tellConnection(true);
       };
@@ -168,7 +168,7 @@ export function useRun(name: string | undefined): LiveRun {
   };
 }
 
-/** Other runs, as they are now: comparison needs no stream. */
+/** Other runs, without live updates: a comparison needs none. */
 export function useDetails(names: readonly string[]): ReadonlyMap<string, RunDetail> {
   const [details, setDetails] = useState<ReadonlyMap<string, RunDetail>>(new Map());
   const key = names.join("\n");
@@ -177,7 +177,7 @@ export function useDetails(names: readonly string[]): ReadonlyMap<string, RunDet
     for (const name of key === "" ? [] : key.split("\n"))
       ask<RunDetail>(runPath(name), controller.signal).then(
         (detail) => setDetails((last) => new Map(last).set(name, detail)),
-        // The list of runs tells what is wrong with it.
+        // The list of runs shows the problem.
         () => {},
       );
     return () => controller.abort();

@@ -166,12 +166,12 @@ template <> inline float emulatorWiden<Tf32>(const unsigned char* at) {
 }
 
 /** Where an element of a swizzled tile lies: bits 4 to 6 of its address are crossed with bits 7 to 9. */
-template <class Element, bool isKMajor>
+template <class Element, bool isHorizontal>
 static inline float emulatorTileElement(const unsigned char* tile, unsigned row, unsigned term) {
   constexpr unsigned bytes = Element::bytes, across = 128 / bytes;
   const unsigned long long place =
       reinterpret_cast<unsigned long long>(tile) +
-      (isKMajor ? row * 128 + term * bytes : row / across * (across * 128) + term * 128 + row % across * bytes);
+      (isHorizontal ? row * 128 + term * bytes : row / across * (across * 128) + term * 128 + row % across * bytes);
   return emulatorWiden<Element>(reinterpret_cast<const unsigned char*>(place ^ (place >> 7 & 7) << 4));
 }
 

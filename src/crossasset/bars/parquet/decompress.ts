@@ -26,9 +26,9 @@ function decompressAny(codec: CompressionCodec, input: Uint8Array, length: numbe
 /** The library writes as many bytes as the input says; if that is less, the buffer would keep old bytes. */
 function requireSnappyLength(input: Uint8Array, length: number): void {
   let declared = 0;
-  for (let place = 0; place < 5; place++) {
-    const byte = input[place] ?? 0;
-    declared += (byte & 0x7f) * 2 ** (7 * place);
+  for (let index = 0; index < 5; index++) {
+    const byte = input[index] ?? 0;
+    declared += (byte & 0x7f) * 2 ** (7 * index);
     if (byte >= 0x80) continue;
     if (declared === length) return;
     break;

@@ -82,11 +82,11 @@ export function checkPrefixes(bytes: Uint8Array, offset: number, count: number, 
 /** An unsigned varint of at most five bytes, and the offset after it. */
 function readVarint(bytes: Uint8Array, offset: number, end: number): [number, number] {
   let value = 0;
-  for (let place = 0; place < 5; place++) {
-    const byte = offset + place < end ? bytes[offset + place] : undefined;
+  for (let index = 0; index < 5; index++) {
+    const byte = offset + index < end ? bytes[offset + index] : undefined;
     if (byte === undefined) throw new RangeError("a page is cut off");
-    value |= (byte & 0x7f) << (7 * place);
-    if (byte < 0x80) return [value >>> 0, offset + place + 1];
+    value |= (byte & 0x7f) << (7 * index);
+    if (byte < 0x80) return [value >>> 0, offset + index + 1];
   }
   throw new RangeError("a page has a length of more than 5 bytes");
 }

@@ -4,7 +4,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { HoldfastError } from "../../../errors/index.js";
 import { barColumns } from "../bars.js";
 import { decodeParquet } from "./decode.js";
-import type { DecodeMessage, DecodeStart } from "./decode-aside.js";
+import type { DecodeMessage, DecodeStart } from "./decode-in-thread.js";
 
 const { path, pages } = workerData as DecodeStart;
 const count = new Int32Array(pages);

@@ -93,9 +93,9 @@ class ThriftCheck {
   /** Like hyparquet: uses the low 32 bits, with sign. */
   #varint(maxBytes: number): number {
     let value = 0;
-    for (let place = 0; place < maxBytes; place++) {
+    for (let index = 0; index < maxBytes; index++) {
       const byte = this.#byte();
-      value |= (byte & 0x7f) << (7 * place);
+      value |= (byte & 0x7f) << (7 * index);
       if (byte < 0x80) return value;
     }
     throw new RangeError(`metadata has a number of more than ${maxBytes} bytes`);

@@ -1,18 +1,18 @@
-/** Shares as bars: of a whole, beside one another, with a line for what is to be beaten. */
+/** Shares as bars, with a line for the baseline. */
 
 import { formatBytes, formatPercent } from "../tables/format.js";
 import { lookOf } from "./palette.js";
 
 export interface Bar {
   readonly label: string;
-  /** From 0 to 1; undefined where it isn't known. */
+  /** From 0 to 1; undefined if unknown. */
   readonly share: number | undefined;
-  /** A thin line across the bar: what it should beat. */
+  /** A thin line across the bar: the baseline. */
   readonly baseline?: number | undefined;
   readonly colour: string;
 }
 
-/** One bar a line, with its value in figures. */
+/** One bar per line, with its value. */
 export function ShareBars({ bars, most = 1 }: { readonly bars: readonly Bar[]; readonly most?: number }) {
   return (
     <ul class="bars">
@@ -40,7 +40,7 @@ export interface Holder {
   readonly bytes: number;
 }
 
-/** So many holders are told one by one; smaller ones together. */
+/** Max. holders shown individually; smaller ones are grouped. */
 const maxHolders = 11;
 
 export interface BudgetBarProps {
@@ -49,18 +49,18 @@ export interface BudgetBarProps {
   readonly limit: number;
 }
 
-/** A thin bar of what is held of the limit, and a thick one of who holds it. */
+/** A thin bar: used memory of the limit. A thick bar: used memory by holder. */
 export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
   const sorted = [...holders].sort((a, b) => b.bytes - a.bytes);
-  const told = sorted.length > maxHolders + 1 ? sorted.slice(0, maxHolders) : sorted;
-  const rest = used - told.reduce((sum, { bytes }) => sum + bytes, 0);
-  const untold = sorted.length - told.length;
+  const shown = sorted.length > maxHolders + 1 ? sorted.slice(0, maxHolders) : sorted;
+  const rest = used - shown.reduce((sum, { bytes }) => sum + bytes, 0);
+  const hiddenCount = sorted.length - shown.length;
   const entries = [
-    ...told.map((holder, place) => ({ ...holder, colour: lookOf(place).colour, isStriped: place >= 6 })),
+    ...shown.map((holder, index) => ({ ...holder, colour: lookOf(index).colour, isStriped: index >= 6 })),
     ...(rest > 0
       ? [
           {
-            label: untold > 0 ? `${untold} others` : "others",
+            label: hiddenCount > 0 ? `${hiddenCount} others` : "others",
             bytes: rest,
             colour: "#8a93a3",
             isStriped: false,
@@ -74,7 +74,7 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
       <div
         class="progress"
         role="progressbar"
-        aria-label="Held of the limit"
+        aria-label="Used of the limit"
         aria-valuemin={0}
         aria-valuemax={limit}
         aria-valuenow={used}
@@ -82,9 +82,9 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
         <span style={{ width: `${(100 * used) / Math.max(limit, held)}%` }} />
       </div>
       <div class="whole" aria-hidden="true">
-        {entries.map(({ label, bytes, colour, isStriped }, place) => (
+        {entries.map(({ label, bytes, colour, isStriped }, index) => (
           <span
-            key={`${place}-${label}`}
+            key={`${index}-${label}`}
             class={isStriped ? "striped" : ""}
             title={`${label}: ${formatBytes(bytes)}`}
             style={{ width: `${(100 * bytes) / held}%`, backgroundColor: colour }}
@@ -92,8 +92,8 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
         ))}
       </div>
       <ul class="holders">
-        {entries.map(({ label, bytes, colour, isStriped }, place) => (
-          <li key={`${place}-${label}`}>
+        {entries.map(({ label, bytes, colour, isStriped }, index) => (
+          <li key={`${index}-${label}`}>
             <span class={isStriped ? "key striped" : "key"} style={{ backgroundColor: colour }} />
             <span class="name" title={label}>
               {label}

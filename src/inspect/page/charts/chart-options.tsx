@@ -1,27 +1,49 @@
-/** How uPlot is to draw: axes, lines, bands, marks. */
+/** The uPlot options: axes, lines, bands, marks. */
 
 import type uPlot from "uplot";
 import { formatCount } from "../tables/format.js";
-import type { ChartMark, ChartSeries } from "./chart.js";
+import type { Column } from "../wire.js";
 import type { Ink } from "./palette.js";
 import { byteTicks, type Range, towerLimit } from "./scales.js";
+
+export interface ChartSeries {
+  readonly label: string;
+  readonly values: Column;
+  readonly colour: string;
+  readonly dash?: readonly number[];
+  /** A background line without a legend entry. */
+  readonly isFaint?: boolean;
+  /** Fills down to zero, or to the previous filled series. */
+  readonly isFilled?: boolean;
+  /** Dots instead of a line. */
+  readonly isDots?: boolean;
+  /** Each point's min. and max. value, drawn as a band. */
+  readonly band?: { readonly low: Column; readonly high: Column };
+}
+
+/** A step that is marked by a vertical line. */
+export interface ChartMark {
+  readonly at: number;
+  readonly label: string;
+  readonly isIncident?: boolean;
+}
 
 export interface ChartShape {
   readonly xLabel: string;
   readonly isLog: boolean;
   readonly startsAtZero: boolean;
   readonly spansGaps: boolean;
-  /** The few values that tower over all others are cut off. */
+  /** Cut off a few extreme values. */
   readonly cutsTowers: boolean;
   readonly height: number;
-  /** Ticks are round as sizes are. */
+  /** Ticks are powers of two. */
   readonly isBytes: boolean;
 }
 
 export interface ChartEvents {
   readonly marks: () => readonly ChartMark[];
   readonly select: (range: Range) => void;
-  readonly point: (place: number | undefined) => void;
+  readonly point: (index: number | undefined) => void;
   readonly drawn: () => void;
 }
 
@@ -45,7 +67,7 @@ export function chartOptions(
   let isDrawn = false;
   return {
     height,
-    // Everything is shown below the chart, by our own legend.
+    // The page has its own legend below the chart.
     legend: { show: false },
     padding: [10, 26, 0, 0],
     cursor: {
@@ -76,7 +98,7 @@ export function chartOptions(
         values: (_, places) => places.map((value) => (value === null ? "" : format(value))),
       },
     ],
-    series: [{}, ...series.map((one, place) => lineOf(one, series, place, spansGaps)), ...bandEdges(series)],
+    series: [{}, ...series.map((one, index) => lineOf(one, series, index, spansGaps)), ...bandEdges(series)],
     bands: bandsOf(series),
     hooks: {
       setSelect: [
@@ -109,11 +131,11 @@ function padded(low: number | null, high: number | null, startsAtZero: boolean):
 function lineOf(
   one: ChartSeries,
   all: readonly ChartSeries[],
-  place: number,
+  index: number,
   spansGaps: boolean,
 ): uPlot.Series {
   const { label, colour, dash = [], isFaint = false, isFilled = false, isDots = false } = one;
-  const isStacked = isFilled && (all[place + 1]?.isFilled ?? false);
+  const isStacked = isFilled && (all[index + 1]?.isFilled ?? false);
   return {
     label,
     stroke: isFaint ? `${colour}59` : colour,
@@ -126,7 +148,7 @@ function lineOf(
   };
 }
 
-/** Two lines that are not seen; what lies between them is. */
+/** Two invisible lines with a filled area between them. */
 function bandEdges(series: readonly ChartSeries[]): uPlot.Series[] {
   return series.flatMap(({ band }) =>
     band ? [0, 1].map(() => ({ stroke: "transparent", width: 0, points: { show: false } })) : [],
@@ -136,13 +158,13 @@ function bandEdges(series: readonly ChartSeries[]): uPlot.Series[] {
 function bandsOf(series: readonly ChartSeries[]): uPlot.Band[] {
   const bands: uPlot.Band[] = [];
   let edge = 1 + series.length;
-  for (const [place, { band, colour, isFilled }] of series.entries()) {
+  for (const [index, { band, colour, isFilled }] of series.entries()) {
     if (band) {
       bands.push({ series: [edge, edge + 1], fill: `${colour}2e` });
       edge += 2;
     }
-    if (isFilled && series[place + 1]?.isFilled)
-      bands.push({ series: [place + 1, place + 2], fill: `${colour}70` });
+    if (isFilled && series[index + 1]?.isFilled)
+      bands.push({ series: [index + 1, index + 2], fill: `${colour}70` });
   }
   return bands;
 }
@@ -167,7 +189,7 @@ function drawMarks(chart: uPlot, marks: readonly ChartMark[], ink: Ink): void {
     pen.lineTo(left + 0.5, bbox.top + bbox.height);
     pen.stroke();
     const width = pen.measureText(label).width + 8 * scale;
-    // Names that would lie on one another are left out; their lines stay.
+    // Overlapping labels are omitted; their lines stay.
     if (left < free || left + width > bbox.left + bbox.width) continue;
     pen.fillText(label, left + 4 * scale, bbox.top + 2 * scale);
     free = left + width;

@@ -1,40 +1,18 @@
 /**
- * A chart of lines over steps: uPlot with our colours, zoom by drag, wheel and keys, a legend that tells the values under the
- * cursor, and its picture as a file.
+ * A line chart over steps: uPlot with the page's colours, zoom by drag, wheel and keys, a legend with the values at the cursor, and
+ * export as an image.
  */
 
 import type { Ref, TargetedKeyboardEvent } from "preact";
 import { useEffect, useImperativeHandle, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { Column } from "../wire.js";
-import { type ChartShape, chartOptions } from "./chart-options.js";
+import { type ChartMark, type ChartSeries, type ChartShape, chartOptions } from "./chart-options.js";
 import { moveRange, type Range, zoomRange } from "./scales.js";
 import { useInk } from "./theme.js";
 
-export interface ChartSeries {
-  readonly label: string;
-  readonly values: Column;
-  readonly colour: string;
-  readonly dash?: readonly number[];
-  /** A line in the background of another one; the legend leaves it out. */
-  readonly isFaint?: boolean;
-  /** Fills from this line down to zero, or to the series before it where that is filled too. */
-  readonly isFilled?: boolean;
-  /** No line but dots. */
-  readonly isDots?: boolean;
-  /** Each point's least and greatest value, drawn as a band behind the line. */
-  readonly band?: { readonly low: Column; readonly high: Column };
-}
-
-/** A moment that is marked by an upright line. */
-export interface ChartMark {
-  readonly at: number;
-  readonly label: string;
-  readonly isIncident?: boolean;
-}
-
 export interface ChartHandle {
-  /** The chart with its title and legend. */
+  /** The chart as an image, with title and legend. */
   readonly picture: () => Promise<Blob | undefined>;
 }
 
@@ -48,13 +26,13 @@ export interface ChartProps {
   readonly startsAtZero?: boolean;
   readonly cutsTowers?: boolean;
   readonly isBytes?: boolean;
-  /** All that can be shown, and the stretch that is; without them the chart can't be zoomed. */
+  /** The whole range and the visible range; without them the chart can't be zoomed. */
   readonly whole?: Range | undefined;
   readonly range?: Range | undefined;
   readonly onRange?: (range: Range | undefined) => void;
   readonly marks?: readonly ChartMark[];
   readonly height?: number;
-  /** Draws across what isn't known: series of several runs have different steps. */
+  /** Connects points across gaps: series of several runs have different steps. */
   readonly spansGaps?: boolean;
   readonly handle?: Ref<ChartHandle>;
   readonly onDraw?: () => void;
@@ -84,7 +62,7 @@ export function Chart(props: ChartProps) {
   } = props;
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
-  const [place, setPlace] = useState<number | undefined>(undefined);
+  const [pointIndex, setPointIndex] = useState<number | undefined>(undefined);
   const ink = useInk();
   const latest = useRef({ whole, range, onRange, marks, onDraw });
   latest.current = { whole, range, onRange, marks, onDraw };
@@ -103,7 +81,7 @@ export function Chart(props: ChartProps) {
     const options = chartOptions(shape, series, ink, format, {
       marks: () => latest.current.marks,
       select: (chosen) => latest.current.onRange?.(chosen),
-      point: setPlace,
+      point: setPointIndex,
       drawn: () => latest.current.onDraw?.(),
     });
     const made = new uPlot({ ...options, width: Math.max(120, element.clientWidth) }, data, element);
@@ -115,7 +93,7 @@ export function Chart(props: ChartProps) {
     observer.observe(element);
     const onWheel = (event: WheelEvent): void => {
       const { whole: all, range: shown, onRange: tell } = latest.current;
-      // What can't get smaller lets the page scroll on.
+      // At the zoom limit, the wheel scrolls the page.
       if (!all || !tell || event.ctrlKey || (event.deltaY > 0 && !shown)) return;
       event.preventDefault();
       const about = made.posToVal(event.clientX - made.over.getBoundingClientRect().left, "x");
@@ -151,13 +129,13 @@ export function Chart(props: ChartProps) {
     if (along !== undefined && event.shiftKey && whole && range && onRange) {
       onRange(moveRange(range, along * 0.2 * (range.max - range.min), whole));
     } else if (along !== undefined) {
-      const next = Math.max(0, Math.min(x.length - 1, (place ?? (along > 0 ? -1 : x.length)) + along));
+      const next = Math.max(0, Math.min(x.length - 1, (pointIndex ?? (along > 0 ? -1 : x.length)) + along));
       const left = chart.valToPos(x[next] ?? 0, "x");
       chart.setCursor({ left: Math.max(0, left), top: chart.over.clientHeight / 2 });
-      setPlace(next);
+      setPointIndex(next);
     } else if ((event.key === "+" || event.key === "-") && whole && onRange) {
       const shown = range ?? whole;
-      const about = place === undefined ? (shown.min + shown.max) / 2 : (x[place] ?? shown.min);
+      const about = pointIndex === undefined ? (shown.min + shown.max) / 2 : (x[pointIndex] ?? shown.min);
       onRange(zoomRange(shown, about, event.key === "+" ? 0.7 : 1 / 0.7, whole, 4));
     } else if (event.key === "0" || event.key === "Escape") onRange?.(undefined);
     else return;
@@ -176,12 +154,14 @@ export function Chart(props: ChartProps) {
         aria-label={`${title}: arrow keys move from point to point, plus and minus zoom, 0 shows everything`}
         aria-valuemin={0}
         aria-valuemax={Math.max(0, x.length - 1)}
-        aria-valuenow={place ?? 0}
-        aria-valuetext={place === undefined ? "no point chosen" : legendText(named, x, place, xLabel, format)}
+        aria-valuenow={pointIndex ?? 0}
+        aria-valuetext={
+          pointIndex === undefined ? "no point selected" : legendText(named, x, pointIndex, xLabel, format)
+        }
         onKeyDown={onKeyDown}
       />
       <ul class="legend">
-        <li class="at">{place === undefined ? xLabel : `${xLabel} ${format2(x[place])}`}</li>
+        <li class="at">{pointIndex === undefined ? xLabel : `${xLabel} ${format2(x[pointIndex])}`}</li>
         {named.map(({ label, colour, values, dash, isDots }) => (
           <li key={label}>
             <svg width="18" height="10" aria-hidden="true">
@@ -192,7 +172,7 @@ export function Chart(props: ChartProps) {
               )}
             </svg>
             {label}
-            {place === undefined ? null : <b>{format(values[place])}</b>}
+            {pointIndex === undefined ? null : <b>{format(values[pointIndex])}</b>}
           </li>
         ))}
       </ul>
@@ -207,15 +187,15 @@ function format2(value: number | null | undefined): string {
 function legendText(
   series: readonly ChartSeries[],
   x: Column,
-  place: number,
+  pointIndex: number,
   xLabel: string,
   format: ChartProps["format"],
 ): string {
-  const values = series.map(({ label, values: own }) => `${label} ${format(own[place])}`);
-  return [`${xLabel} ${format2(x[place])}`, ...values].join(", ");
+  const values = series.map(({ label, values: own }) => `${label} ${format(own[pointIndex])}`);
+  return [`${xLabel} ${format2(x[pointIndex])}`, ...values].join(", ");
 }
 
-/** uPlot's columns: the places along, each series, then each band's two edges. */
+/** uPlot's columns: x, each series, then the two edges of each band. */
 function tableOf(x: Column, series: readonly ChartSeries[], isLog: boolean): uPlot.AlignedData {
   const clean = (values: Column): (number | null)[] =>
     isLog ? values.map((value) => (value !== null && value > 0 ? value : null)) : [...values];

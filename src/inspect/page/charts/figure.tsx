@@ -1,4 +1,4 @@
-/** The frame of every figure: its name, what it means, its unit, what can be taken out of it, and what is said where it is empty. */
+/** The frame of every figure: title, caption, help, exports, and a message if it is empty. */
 
 import type { ComponentChildren, RefObject } from "preact";
 import { useId } from "preact/hooks";
@@ -12,14 +12,14 @@ export interface Action {
 
 export interface FigureProps {
   readonly title: string;
-  /** One line under the title: what is seen, in which unit. */
+  /** One line under the title: the contents and the unit. */
   readonly caption: string;
-  /** What it means and how to read it, behind an "i". */
+  /** Help text in the "i" popup. */
   readonly hint?: string;
   readonly actions?: readonly Action[];
-  /** Switches that belong to it. */
+  /** Controls of the figure. */
   readonly controls?: ComponentChildren;
-  /** What is missing and why, in place of the figure. */
+  /** A message instead of the figure if data is missing. */
   readonly empty?: string | undefined;
   readonly isWide?: boolean;
   readonly children?: ComponentChildren;
@@ -35,8 +35,8 @@ export function Figure(props: FigureProps) {
         {hint === undefined ? null : <Hint about={title} text={hint} />}
         <div class="actions">
           {empty === undefined
-            ? actions.map(({ label, title: told, run }) => (
-                <button type="button" class="small" key={label} title={told} onClick={run}>
+            ? actions.map(({ label, title: tooltip, run }) => (
+                <button type="button" class="small" key={label} title={tooltip} onClick={run}>
                   {label}
                 </button>
               ))
@@ -59,16 +59,16 @@ export function Hint({ about, text }: { readonly about: string; readonly text: s
   );
 }
 
-/** Saves a chart as a picture, under the run's name and its own. */
+/** Saves a chart as an image, named after the run and the chart. */
 export function pictureAction(chart: RefObject<ChartHandle | null>, run: string, title: string): Action {
   const save = async (): Promise<void> => {
     const blob = await chart.current?.picture();
     if (blob) download(fileName(run, `${title}.png`), blob);
   };
-  return { label: "PNG", title: "Save this chart as a picture", run: () => void save() };
+  return { label: "PNG", title: "Save this chart as an image", run: () => void save() };
 }
 
-/** Hands a file to the reader. */
+/** Downloads a file. */
 export function download(name: string, content: Blob | string, type = "text/csv"): void {
   const blob = typeof content === "string" ? new Blob([content], { type }) : content;
   const link = document.createElement("a");

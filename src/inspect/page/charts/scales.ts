@@ -1,4 +1,4 @@
-/** Ranges and ticks: zooming about a point, and round numbers along an axis. */
+/** Ranges and ticks: zoom around a point, and round numbers on an axis. */
 
 export interface Range {
   readonly min: number;
@@ -6,8 +6,8 @@ export interface Range {
 }
 
 /**
- * The range zoomed about a point of it: a factor under 1 shows less. The whole is never left, and what is shown never gets
- * narrower than `least`.
+ * Zooms a range around a point; a factor below 1 zooms in. The result stays within the whole range and is never narrower than
+ * `least`.
  */
 export function zoomRange(range: Range, about: number, factor: number, whole: Range, least: number): Range {
   const present = range.max - range.min;
@@ -20,7 +20,7 @@ export function moveRange(range: Range, by: number, whole: Range): Range {
   return keepInside({ min: range.min + by, max: range.max + by }, whole);
 }
 
-/** Moves a range inside of the whole one; one that is wider becomes the whole. */
+/** Moves a range into the whole one; a wider range becomes the whole. */
 function keepInside({ min, max }: Range, whole: Range): Range {
   const width = max - min;
   if (width >= whole.max - whole.min) return whole;
@@ -42,7 +42,7 @@ export function roundTicks({ min, max }: Range, count: number): number[] {
   return multiplesOf(step, min, max);
 }
 
-/** Sizes in a range, whole powers of two apart: about `count` of them. */
+/** Byte sizes in a range, in steps of powers of two: about `count` of them. */
 export function byteTicks({ min, max }: Range, count: number): number[] {
   const rough = (max - min) / Math.max(1, count);
   if (!(rough > 0)) return [min];
@@ -51,12 +51,12 @@ export function byteTicks({ min, max }: Range, count: number): number[] {
 
 function multiplesOf(step: number, min: number, max: number): number[] {
   const ticks: number[] = [];
-  for (let place = Math.ceil(min / step - 1e-9); place * step <= max + step * 1e-9; place++)
-    ticks.push(Number((place * step).toPrecision(12)));
+  for (let index = Math.ceil(min / step - 1e-9); index * step <= max + step * 1e-9; index++)
+    ticks.push(Number((index * step).toPrecision(12)));
   return ticks;
 }
 
-/** Where an axis may end without hiding more than the one value in twenty that is over three times as large as all others. */
+/** The end of an axis that hides at most one value in twenty, and only if it is over three times as large as the others. */
 export function towerLimit(values: Iterable<number | null | undefined>): number {
   const known = Float64Array.from(
     [...values].filter((value): value is number => Number.isFinite(value)),

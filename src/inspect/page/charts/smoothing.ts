@@ -1,18 +1,17 @@
-/** Exponential smoothing of a series that may have holes. */
+/** Exponential smoothing of a series with gaps. */
 
 import type { Column } from "../wire.js";
 
 /**
- * Each value mixed with those before it, which weigh less the longer ago they are: `weight` of what was, the rest of what is. The
- * start is corrected, so that it leans neither to zero nor to the first value. A hole stays a hole and changes nothing. Where
- * another part begins (a fold, by its number) so does the smoothing: what was before has nothing to say there.
+ * Mixes each value with earlier ones: `weight` of the history, the rest of the value. The start is bias-corrected. A gap stays a gap
+ * and changes nothing. The smoothing restarts with each new fold.
  */
 export function smooth(values: Column, weight: number, parts: Column = []): (number | null)[] {
   if (!(weight > 0)) return [...values];
   let mixed = 0;
   let weights = 0;
-  return values.map((value, place) => {
-    if (place > 0 && parts[place] !== parts[place - 1]) {
+  return values.map((value, index) => {
+    if (index > 0 && parts[index] !== parts[index - 1]) {
       mixed = 0;
       weights = 0;
     }

@@ -1,13 +1,14 @@
-/** A figure over steps, of one run or of several: fetched as it is zoomed, and taken out as PNG and CSV. */
+/** A chart over steps, of one or several runs: loads detail when zoomed, exports PNG and CSV. */
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef } from "preact/hooks";
-import { combineSplits } from "../runs/steps.js";
+import { mergeSteps } from "../runs/steps.js";
 import { toCsv } from "../tables/csv.js";
 import { formatCount } from "../tables/format.js";
 import type { StepTables } from "../tables/step-tables.js";
 import type { Column, StepTable } from "../wire.js";
-import { Chart, type ChartHandle, type ChartMark, type ChartSeries } from "./chart.js";
+import { Chart, type ChartHandle } from "./chart.js";
+import type { ChartMark, ChartSeries } from "./chart-options.js";
 import { download, Figure, fileName, pictureAction } from "./figure.js";
 import type { SeriesLook } from "./palette.js";
 
@@ -15,11 +16,11 @@ export interface StepChartProps {
   readonly title: string;
   readonly caption: string;
   readonly hint: string;
-  /** The run that the page is about. */
+  /** The page's run. */
   readonly run: string;
   readonly tables: StepTables;
   readonly looks: ReadonlyMap<string, SeriesLook>;
-  /** The lines of a run, before they are brought onto one axis with those of others. */
+  /** The lines of a run, before they are mapped to a common axis. */
   readonly linesOf: (
     table: StepTable,
     look: SeriesLook,
@@ -33,10 +34,10 @@ export interface StepChartProps {
   readonly cutsTowers?: boolean;
   readonly controls?: ComponentChildren;
   readonly isWide?: boolean;
-  /** Draws across what isn't known, of one run too. */
+  /** Connects points across gaps, even for one run. */
   readonly spansGaps?: boolean;
   readonly height?: number;
-  /** What is missing where the run has steps but not these figures. */
+  /** The message if the run has steps but not these figures. */
   readonly lacking?: string;
   readonly onDraw?: () => void;
 }
@@ -58,14 +59,14 @@ export function StepChart(props: StepChartProps) {
 
   const { x, series } = useMemo(() => {
     const runs = [...shown].filter(([, table]) => table.columns.step.length > 0);
-    const { steps, place } = combineSplits(runs.map(([, table]) => table.columns.step));
+    const { steps, align } = mergeSteps(runs.map(([, table]) => table.columns.step));
     const lines = runs.flatMap(([name, table], index) => {
       const look = looks.get(name);
       const own = look ? linesOf(table, look, name, runs.length === 1) : [];
       return own.map(({ values, band, ...line }) => ({
         ...line,
-        values: place(index, values),
-        ...(band && { band: { low: place(index, band.low), high: place(index, band.high) } }),
+        values: align(index, values),
+        ...(band && { band: { low: align(index, band.low), high: align(index, band.high) } }),
       }));
     });
     return { x: steps, series: lines };
@@ -84,7 +85,7 @@ export function StepChart(props: StepChartProps) {
           ] as [string, Column][])
         : []),
     ]);
-    const rows = x.map((step, place) => [step, ...columns.map(([, values]) => values[place])]);
+    const rows = x.map((step, index) => [step, ...columns.map(([, values]) => values[index])]);
     download(fileName(run, `${title}.csv`), toCsv(["step", ...columns.map(([label]) => label)], rows));
   };
   return (
@@ -96,7 +97,7 @@ export function StepChart(props: StepChartProps) {
       empty={empty}
       actions={[
         pictureAction(chart, run, title),
-        { label: "CSV", title: "Save the points that are shown", run: saveCsv },
+        { label: "CSV", title: "Save the visible points", run: saveCsv },
       ]}
       controls={
         <>
@@ -152,9 +153,9 @@ function hasValue(values: Column): boolean {
 
 function whyEmpty({ whole, rejections }: StepTables, run: string, lacking: string | undefined): string {
   const rejection = rejections.get(run);
-  if (rejection !== undefined) return `No steps can be shown: ${rejection}`;
+  if (rejection !== undefined) return `The steps can't be shown: ${rejection}`;
   const table = whole.get(run);
-  if (table === undefined) return "Reading the steps…";
-  if (table.rows === 0) return "No steps yet: the first one is noted when it has been made.";
-  return lacking ?? "The steps of this run have no such figure.";
+  if (table === undefined) return "Loading steps…";
+  if (table.rows === 0) return "No steps yet.";
+  return lacking ?? "The steps of this run do not have this figure.";
 }

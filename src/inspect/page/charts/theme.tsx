@@ -1,4 +1,4 @@
-/** Light and dark: as the system has it, or as the reader has chosen. */
+/** The light or dark theme: the system's, or the user's choice. */
 
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
@@ -10,7 +10,7 @@ export type ThemeChoice = (typeof choices)[number];
 
 const key = "holdfast-theme";
 
-/** What canvases draw with; style sheets know by themselves. */
+/** The colours of canvases; style sheets have their own. */
 export const InkContext = createContext<Ink>(inks.light);
 
 export function useInk(): Ink {
@@ -32,7 +32,7 @@ export function useTheme(): { choice: ThemeChoice; ink: Ink; next: () => void } 
     try {
       localStorage.setItem(key, choice);
     } catch {
-      // A browser that keeps nothing: the choice lasts as long as the page.
+      // Without storage, the choice lasts until the page is closed.
     }
   }, [choice]);
   const isDark = choice === "dark" || (choice === "system" && isSystemDark);

@@ -1,4 +1,4 @@
-/** What a pass changed: its calls before and after it, with those that are gone and those that are new. */
+/** The changes of a pass: removed and added calls, as a diff. */
 
 import type { StageCall } from "../wire.js";
 
@@ -6,12 +6,12 @@ export interface MarkedCall extends StageCall {
   readonly mark: "kept" | "gone" | "new";
 }
 
-/** More changes than this are not traced to the shortest list: its time grows with their square. */
+/** With more changes, the diff is not minimal: the time grows with their square. */
 const maxChanges = 1500;
 
 /**
- * Both lists in one, in order, as in a patch: the fewest calls gone and new that lead from one to the other (after Myers). With
- * very many changes the middle is told as all gone, then all new.
+ * Merges both lists in order, like a patch: the minimal diff (Myers). With very many changes, the middle is shown as all removed,
+ * then all added.
  */
 export function changesOf(before: readonly StageCall[], after: readonly StageCall[]): MarkedCall[] {
   const keys = { before: before.map(keyOf), after: after.map(keyOf) };
@@ -49,7 +49,7 @@ function middleChanges(before: readonly StageCall[], after: readonly StageCall[]
   });
 }
 
-/** The furthest reach on each diagonal, one more change at a time; undefined where there are too many. */
+/** The furthest reach on each diagonal per number of changes; undefined if there are too many. */
 function shortestPath(before: readonly string[], after: readonly string[]): MarkedCall["mark"][] | undefined {
   const most = Math.min(maxChanges, before.length + after.length);
   const reaches: Map<number, number>[] = [];

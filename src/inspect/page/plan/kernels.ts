@@ -1,4 +1,4 @@
-/** The calls of a step taken together by kernel: what each costs and moves. */
+/** The calls of a step grouped by kernel, with time and bytes. */
 
 import type { CallReport } from "../wire.js";
 
@@ -6,14 +6,14 @@ export interface KernelRow {
   readonly kernel: string;
   readonly kind: string;
   readonly times: number;
-  /** Microseconds of all its calls; undefined where none was measured. */
+  /** Microseconds of all its calls; undefined if not measured. */
   readonly us: number | undefined;
   /** Of the measured time of all kernels. */
   readonly share: number | undefined;
   readonly bytes: number;
 }
 
-/** One row a kernel, the longest first, then the one that moves most. */
+/** One row per kernel, sorted by time, then by bytes. */
 export function kernelRows(calls: readonly CallReport[]): KernelRow[] {
   const sums = new Map<string, { kind: string; times: number; us: number | undefined; bytes: number }>();
   for (const { kernel, kind, us, readBytes, writtenBytes } of calls) {
@@ -33,7 +33,7 @@ export function kernelRows(calls: readonly CallReport[]): KernelRow[] {
     .sort((a, b) => (b.us ?? -1) - (a.us ?? -1) || b.bytes - a.bytes);
 }
 
-/** What a step's calls take together, and what of it only moves bytes; undefined where nothing was measured. */
+/** The total time of a step's calls, and the time of copies; undefined if not measured. */
 export function timeOfPhases(
   calls: readonly CallReport[],
 ): { readonly us: number; readonly copiesUs: number } | undefined {

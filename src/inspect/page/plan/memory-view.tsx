@@ -1,8 +1,9 @@
-/** Where the memory is: the budget by holder, the step's plan as a picture, and the arena over the steps. */
+/** Memory: the budget by holder, the step's plan as a picture, and the arena over time. */
 
 import { useMemo, useRef, useState } from "preact/hooks";
 import { BudgetBar } from "../charts/bars.js";
-import { Chart, type ChartHandle, type ChartSeries } from "../charts/chart.js";
+import { Chart, type ChartHandle } from "../charts/chart.js";
+import type { ChartSeries } from "../charts/chart-options.js";
 import { download, Figure, fileName, pictureAction } from "../charts/figure.js";
 import { lookOf } from "../charts/palette.js";
 import { toCsv } from "../tables/csv.js";
@@ -22,17 +23,17 @@ export function MemoryView({ detail, samples, planVersion }: MemoryViewProps) {
   const [search, setSearch] = useState("");
   const last = samples.at(-1);
   const unsampled =
-    "No memory samples yet: they are taken at every plan, at every epoch's end and once in some seconds, into memory.jsonl.";
+    "No memory samples yet: they are written to memory.jsonl for every plan, after every epoch and every few seconds.";
   return (
     <div class="grid">
       <Figure
-        title="The budget by holder"
+        title="Budget by holder"
         caption={
           last
-            ? `${formatBytes(last.used)} of ${formatBytes(last.limit)} held at step ${formatCount(last.step)}, ${formatTime(last.time)}: the thin bar. The thick bar is who holds it.`
-            : "Who holds how much of the device's memory that this run may take."
+            ? `${formatBytes(last.used)} of ${formatBytes(last.limit)} used at step ${formatCount(last.step)}, ${formatTime(last.time)} (thin bar). The thick bar shows the holders.`
+            : "The holders of this run's memory budget."
         }
-        hint="Every byte is charged to the budget under a label before the device is asked for it. Shares are of what is held. What the thin bar leaves empty can still be had."
+        hint="Every byte is charged to the budget under a label before it is allocated. Shares are of the used memory. The empty part of the thin bar is still available."
         isWide
         empty={last ? undefined : unsampled}
         actions={[
@@ -56,7 +57,7 @@ export function MemoryView({ detail, samples, planVersion }: MemoryViewProps) {
         <PlanPicker detail={detail} chosen={chosen} />
         {detail.plans.length > 0 ? (
           <label class="search">
-            Find tensors
+            Search tensors
             <input
               type="search"
               value={search}
@@ -77,7 +78,7 @@ export function MemoryView({ detail, samples, planVersion }: MemoryViewProps) {
       ) : (
         <Figure
           title="Step memory"
-          caption="Each tensor of a step as a rectangle: address up, calls along."
+          caption="Each tensor of a step is a rectangle: address on the vertical axis, calls on the horizontal axis."
           isWide
           empty={chosen.missing}
         />
@@ -97,9 +98,9 @@ function Arena({ detail, samples, empty }: ArenaProps) {
     <>
       <SampleChart
         run={detail.name}
-        title="The arena over the steps"
-        caption="Bytes of the block that step memory lies in, whenever they were looked at."
-        hint="Committed is what the device has given; the high-water mark is the most that was ever in use; live is in use now, and pinned what stays when a step ends. Live memory that climbs from step to step is a leak."
+        title="Arena by step"
+        caption="Bytes of the arena that holds step memory, at each sample."
+        hint="Committed: allocated from the device. High water: the maximum ever in use. Live: in use now. Pinned: kept after a step. Live memory that grows from step to step is a leak."
         x={x}
         series={sizes}
         format={formatBytes}
@@ -108,8 +109,8 @@ function Arena({ detail, samples, empty }: ArenaProps) {
       <SampleChart
         run={detail.name}
         title="Pins and resets"
-        caption="How many tensors are pinned, and how often the arena has been emptied."
-        hint="The arena is emptied at each step's end, so resets go up with the steps. Pins that only go up are tensors that someone keeps and forgets."
+        caption="The number of pinned tensors and of arena resets."
+        hint="The arena is reset after each step, so resets grow with the steps. Pins that only grow are tensors that are never released."
         x={x}
         series={counts}
         format={formatCount}
@@ -133,7 +134,7 @@ interface SampleChartProps {
 function SampleChart({ run, title, caption, hint, x, series, format, empty }: SampleChartProps) {
   const chart = useRef<ChartHandle>(null);
   const saveCsv = (): void => {
-    const rows = x.map((step, place) => [step, ...series.map(({ values }) => values[place])]);
+    const rows = x.map((step, index) => [step, ...series.map(({ values }) => values[index])]);
     download(fileName(run, `${title}.csv`), toCsv(["step", ...series.map(({ label }) => label)], rows));
   };
   return (
@@ -160,7 +161,7 @@ function SampleChart({ run, title, caption, hint, x, series, format, empty }: Sa
   );
 }
 
-/** Of samples at one step the last counts: an axis has room for one. */
+/** Keeps the last sample of each step. */
 function arenaLines(samples: readonly MemorySample[]): {
   x: number[];
   sizes: ChartSeries[];
@@ -169,9 +170,9 @@ function arenaLines(samples: readonly MemorySample[]): {
   const byStep = [...new Map(samples.map((sample) => [sample.step, sample])).values()].sort(
     (a, b) => a.step - b.step,
   );
-  const line = (label: string, place: number, pick: (sample: MemorySample) => number): ChartSeries => ({
+  const line = (label: string, index: number, pick: (sample: MemorySample) => number): ChartSeries => ({
     label,
-    ...lookOf(place),
+    ...lookOf(index),
     values: byStep.map(pick),
   });
   return {

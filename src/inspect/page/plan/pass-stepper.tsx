@@ -1,4 +1,4 @@
-/** The compiler's passes one by one: the calls before and after, with those gone and those new marked. */
+/** The compiler's passes one by one: the calls before and after, with removed and added ones marked. */
 
 import type { TargetedKeyboardEvent } from "preact";
 import { useMemo, useState } from "preact/hooks";
@@ -6,14 +6,14 @@ import { formatCount } from "../tables/format.js";
 import type { StageReport } from "../wire.js";
 import { changesOf, type MarkedCall } from "./call-changes.js";
 
-/** Around a change so many kept calls are shown; a longer row of them is folded. */
+/** Unchanged calls shown around a change; longer runs are folded. */
 const around = 2;
 
 export function PassStepper({ stages }: { readonly stages: readonly StageReport[] }) {
   const [chosen, setChosen] = useState(() => busiestOf(stages));
   const [isWhole, setWhole] = useState(false);
-  const place = Math.max(0, Math.min(chosen, stages.length - 1));
-  const [before, stage] = [stages[place - 1], stages[place]];
+  const selected = Math.max(0, Math.min(chosen, stages.length - 1));
+  const [before, stage] = [stages[selected - 1], stages[selected]];
   const marked = useMemo(
     () => (stage ? changesOf(before?.calls ?? stage.calls, stage.calls) : []),
     [before, stage],
@@ -24,7 +24,7 @@ export function PassStepper({ stages }: { readonly stages: readonly StageReport[
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (by === undefined) return;
     event.preventDefault();
-    const next = Math.max(0, Math.min(stages.length - 1, place + by));
+    const next = Math.max(0, Math.min(stages.length - 1, selected + by));
     setChosen(next);
     event.currentTarget.querySelectorAll("button")[next]?.focus();
   };
@@ -36,8 +36,8 @@ export function PassStepper({ stages }: { readonly stages: readonly StageReport[
             type="button"
             role="tab"
             key={`${index}-${name}`}
-            aria-selected={index === place}
-            tabIndex={index === place ? 0 : -1}
+            aria-selected={index === selected}
+            tabIndex={index === selected ? 0 : -1}
             onClick={() => setChosen(index)}
           >
             <span>{name}</span>
@@ -89,37 +89,37 @@ export function PassStepper({ stages }: { readonly stages: readonly StageReport[
   );
 }
 
-/** The pass that changed the number of calls most: the first thing that one looks for. */
+/** The pass that changed the number of calls most: the initial selection. */
 function busiestOf(stages: readonly StageReport[]): number {
-  const change = (place: number): number =>
-    Math.abs((stages[place]?.calls.length ?? 0) - (stages[place - 1]?.calls.length ?? 0));
+  const change = (index: number): number =>
+    Math.abs((stages[index]?.calls.length ?? 0) - (stages[index - 1]?.calls.length ?? 0));
   return stages.reduce(
-    (best, _, place) => (place > 1 && change(place) > change(best) ? place : best),
+    (best, _, index) => (index > 1 && change(index) > change(best) ? index : best),
     Math.min(1, stages.length - 1),
   );
 }
 
-/** The list with long rows of kept calls told as their count. */
+/** The list with long runs of unchanged calls folded to a count. */
 function foldKept(marked: readonly MarkedCall[], isWhole: boolean): (MarkedCall | number)[] {
   if (isWhole) return [...marked];
-  const isNear = (place: number): boolean => {
-    for (let at = place - around; at <= place + around; at++)
+  const isNear = (index: number): boolean => {
+    for (let at = index - around; at <= index + around; at++)
       if ((marked[at]?.mark ?? "kept") !== "kept") return true;
     return false;
   };
   const folded: (MarkedCall | number)[] = [];
-  for (const [place, call] of marked.entries()) {
+  for (const [index, call] of marked.entries()) {
     const last = folded.at(-1);
-    if (isNear(place)) folded.push(call);
+    if (isNear(index)) folded.push(call);
     else if (typeof last === "number") folded[folded.length - 1] = last + 1;
     else folded.push(1);
   }
-  return folded.flatMap((entry, place) => (entry === 1 ? (marked[placeIn(folded, place)] ?? entry) : entry));
+  return folded.flatMap((entry, index) => (entry === 1 ? (marked[indexIn(folded, index)] ?? entry) : entry));
 }
 
-/** Where an entry of the folded list stands in the whole one. */
-function placeIn(folded: readonly (MarkedCall | number)[], place: number): number {
+/** The index of a folded entry in the whole list. */
+function indexIn(folded: readonly (MarkedCall | number)[], index: number): number {
   return folded
-    .slice(0, place)
+    .slice(0, index)
     .reduce((sum: number, entry) => sum + (typeof entry === "number" ? entry : 1), 0);
 }

@@ -1,6 +1,6 @@
 /**
- * The picture of step memory on a canvas: all rectangles are drawn once for a view, into a canvas of their own; what moves with
- * the pointer lies on another one above it.
+ * The step memory picture on a canvas. All rectangles are drawn once per view; the parts that follow the pointer are on a second
+ * canvas above.
  */
 
 import type { TargetedKeyboardEvent, TargetedPointerEvent } from "preact";
@@ -16,7 +16,7 @@ export interface PlanCanvasProps {
   readonly plan: PlanRecord;
   readonly picture: PlanPicture;
   readonly search: string;
-  /** The tensor that is held, by its place; -1 for none. */
+  /** The index of the selected tensor, or -1. */
   readonly pinned: number;
   readonly onPin: (index: number) => void;
 }
@@ -68,10 +68,10 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   }, [picture, view, width, ink, pinned, hovered]);
 
   const isZoomed = !isSameRange(view.calls, picture.calls) || !isSameRange(view.bytes, picture.bytes);
-  // By hand: Preact's own listener would be passive, and the page would scroll along.
+  // Added by hand, because Preact's listener is passive and the page would scroll.
   const wheel = useRef<(event: WheelEvent) => void>(() => {});
   wheel.current = (event) => {
-    // What can't get smaller lets the page scroll on.
+    // At the zoom limit, the wheel scrolls the page.
     if (event.ctrlKey || (event.deltaY > 0 && !isZoomed)) return;
     event.preventDefault();
     const { call, byte } = pointAt(event, host.current, area, view);
@@ -84,10 +84,10 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
     return () => element?.removeEventListener("wheel", listen);
   }, []);
 
-  function zoom(call: number, byte: number, factor: number, isKMajorOnly = false): void {
+  function zoom(call: number, byte: number, factor: number, isHorizontalOnly = false): void {
     setView((last) => ({
       calls: zoomRange(last.calls, call, factor, picture.calls, 2),
-      bytes: isKMajorOnly ? last.bytes : zoomRange(last.bytes, byte, factor, picture.bytes, 1024),
+      bytes: isHorizontalOnly ? last.bytes : zoomRange(last.bytes, byte, factor, picture.bytes, 1024),
     }));
   }
   const reset = (): void => setView({ calls: picture.calls, bytes: picture.bytes });
@@ -138,7 +138,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
         class="plan-picture"
         style={{ height: `${height}px` }}
         role="application"
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: an application is moved through by keys.
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: an application role has keyboard navigation.
         tabIndex={0}
         aria-label={`Step memory: ${formatCount(tensors.length)} tensors. Arrow keys move from one to the next, Enter holds it, plus and minus zoom, 0 shows everything. The table below has the same.`}
         data-boxes={picture.boxes.length}
@@ -165,7 +165,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
         ) : null}
       </div>
       <p class="plan-told" aria-live="polite">
-        {tensor ? describe(tensor, plan) : "Hover a rectangle to see what it is; click it to keep it."}
+        {tensor ? describe(tensor, plan) : "Hover over a rectangle to see its tensor; click to select it."}
         {isZoomed ? (
           <button type="button" class="small" onClick={reset}>
             Show all
@@ -176,7 +176,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   );
 }
 
-/** All that is known of a tensor, in one line. */
+/** A tensor in one line. */
 export function describe(tensor: PlannedTensor, { calls }: PlanRecord): string {
   const { label, type, bytes, offset, birth, death, isSaved } = tensor;
   const facts = [
@@ -199,7 +199,7 @@ interface TooltipProps {
 
 function Tooltip({ tensor, plan, left, top, isLeftward }: TooltipProps) {
   const { label, type, bytes, offset, birth, death, isSaved } = tensor;
-  const nameOf = (place: number): string => plan.calls[Math.floor(place)]?.op ?? "";
+  const nameOf = (column: number): string => plan.calls[Math.floor(column)]?.op ?? "";
   return (
     <div
       class={isLeftward ? "tooltip leftward" : "tooltip"}

@@ -1,17 +1,17 @@
-/** The strokes of the picture of step memory: axes, rectangles, the peak's line, and what is held. */
+/** Draws the step memory picture: axes, rectangles, the line of the peak, and the selection. */
 
 import { type Ink, phaseColours } from "../charts/palette.js";
 import { byteTicks, type Range, roundTicks } from "../charts/scales.js";
 import { formatBytes, formatCount } from "../tables/format.js";
 import type { PlanPicture } from "./plan-picture.js";
 
-/** What of the picture is seen. */
+/** The visible range. */
 export interface View {
   readonly calls: Range;
   readonly bytes: Range;
 }
 
-/** Where the picture lies on its canvas, in pixels of the page. */
+/** The area of the picture on its canvas, in CSS pixels. */
 export interface PlotArea {
   readonly left: number;
   readonly top: number;
@@ -32,7 +32,7 @@ export interface BoxLook {
 export interface BoxDrawing {
   readonly picture: PlanPicture;
   readonly looks: readonly BoxLook[];
-  /** Those that a search has found; the others are dimmed. */
+  /** The search results; the other tensors are dimmed. */
   readonly found: ReadonlySet<number> | undefined;
   readonly view: View;
   readonly area: PlotArea;
@@ -41,11 +41,11 @@ export interface BoxDrawing {
 
 type Pen = CanvasRenderingContext2D;
 
-/** Every rectangle, one colour after the other: so that the pen changes seldom. */
+/** Draws all rectangles, grouped by colour to avoid state changes. */
 export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
   const { picture, looks, found, view, area, ink } = drawing;
   drawAxes(pen, view, area, ink);
-  const place = placer(view, area);
+  const toPixels = pixelMapper(view, area);
   pen.save();
   clipTo(pen, area);
   const strips = stripsOf(pen, ink);
@@ -55,7 +55,7 @@ export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
       for (const [index, box] of picture.boxes.entries()) {
         const look = looks[index];
         if (look?.phase !== phase || isDimmed !== (found !== undefined && !found.has(index))) continue;
-        const { left, top, width, height } = place(box);
+        const { left, top, width, height } = toPixels(box);
         if (left > area.left + area.width || left + width < area.left) continue;
         if (top > area.top + area.height || top + height < area.top) continue;
         pen.fillStyle = phaseColours[phase];
@@ -81,18 +81,18 @@ export interface OverlayDrawing {
   readonly view: View;
   readonly area: PlotArea;
   readonly ink: Ink;
-  /** The held one and the hovered one. */
+  /** The selected and the hovered tensor. */
   readonly boxes: readonly number[];
 }
 
 export function drawOverlay(pen: Pen, { picture, view, area, ink, boxes }: OverlayDrawing): void {
-  const place = placer(view, area);
+  const toPixels = pixelMapper(view, area);
   pen.save();
   clipTo(pen, area);
   for (const index of boxes) {
     const box = picture.boxes[index];
     if (!box) continue;
-    const { left, top, width, height } = place(box);
+    const { left, top, width, height } = toPixels(box);
     pen.strokeStyle = ink.ground;
     pen.lineWidth = 4;
     pen.strokeRect(left, top, width, height);
@@ -103,8 +103,8 @@ export function drawOverlay(pen: Pen, { picture, view, area, ink, boxes }: Overl
   pen.restore();
 }
 
-/** From calls and bytes to pixels; nothing gets thinner than can be seen. */
-function placer({ calls, bytes }: View, area: PlotArea) {
+/** Maps calls and bytes to pixels, with a min. visible size. */
+function pixelMapper({ calls, bytes }: View, area: PlotArea) {
   const across = area.width / (calls.max - calls.min);
   const up = area.height / (bytes.max - bytes.min);
   return ({ left, right, bottom, top }: PlanPicture["boxes"][number]) => ({
@@ -148,9 +148,9 @@ function drawAxes(pen: Pen, { calls, bytes }: View, area: PlotArea, ink: Ink): v
   pen.fillText("↑ address in the step's block", area.left, area.top + area.height + 23);
 }
 
-function drawPeak(pen: Pen, { peakPlace }: PlanPicture, { calls }: View, area: PlotArea, ink: Ink): void {
-  if (peakPlace === undefined || peakPlace < calls.min || peakPlace > calls.max) return;
-  const x = area.left + ((peakPlace - calls.min) / (calls.max - calls.min)) * area.width;
+function drawPeak(pen: Pen, { peakColumn }: PlanPicture, { calls }: View, area: PlotArea, ink: Ink): void {
+  if (peakColumn === undefined || peakColumn < calls.min || peakColumn > calls.max) return;
+  const x = area.left + ((peakColumn - calls.min) / (calls.max - calls.min)) * area.width;
   pen.strokeStyle = ink.alert;
   pen.lineWidth = 1.5;
   pen.setLineDash([5, 3]);
@@ -175,7 +175,7 @@ function line(pen: Pen, fromX: number, fromY: number, toX: number, toY: number):
   pen.stroke();
 }
 
-/** What is saved for backward is striped: seen without telling colours apart. */
+/** Tensors saved for backward are striped, so that they do not depend on colour. */
 function stripsOf(pen: Pen, ink: Ink): CanvasPattern | undefined {
   const tile = document.createElement("canvas");
   tile.width = 8;

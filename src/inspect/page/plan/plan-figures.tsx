@@ -1,4 +1,4 @@
-/** A plan's memory: its picture, who is alive at the peak, and all tensors as a table. */
+/** A plan's memory: the picture, the tensors live at the peak, and a table of all tensors. */
 
 import { useMemo, useState } from "preact/hooks";
 import { download, Figure, fileName } from "../charts/figure.js";
@@ -27,15 +27,15 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
   }, [memory, search]);
   const columns = useMemo(() => tensorColumns(plan), [plan]);
   const choose = (tensor: PlannedTensor): void => setPinned(memory.tensors.indexOf(tensor));
-  const isTuned = (tensor: PlannedTensor): boolean => pinned >= 0 && memory.tensors[pinned] === tensor;
+  const isSelected = (tensor: PlannedTensor): boolean => pinned >= 0 && memory.tensors[pinned] === tensor;
   const over = memory.lowerBound > 0 ? memory.peak / memory.lowerBound - 1 : 0;
-  const hasNone = memory.tensors.length === 0 ? "This step needs no memory of its own." : undefined;
+  const hasNone = memory.tensors.length === 0 ? "This step needs no step memory." : undefined;
   return (
     <>
       <Figure
         title="Step memory"
-        caption={`${formatCount(memory.tensors.length)} tensors in ${formatBytes(memory.peak)}; the most alive at once is ${formatBytes(memory.lowerBound)}, ${over < 0.0005 ? "and no plan can need less" : `so the plan is ${formatPercent(over)} above the least that any needs`}. Address up, calls along.`}
-        hint="A rectangle is a tensor: as high as its bytes, from the call that makes it to the last that reads it. Two that lie side by side share an address, one after the other. Striped ones are saved for backward. Wheel zooms, with Shift only along; drag moves; double-click shows everything."
+        caption={`${formatCount(memory.tensors.length)} tensors in ${formatBytes(memory.peak)}. The lower bound is ${formatBytes(memory.lowerBound)}; the plan ${over < 0.0005 ? "reaches it" : `is ${formatPercent(over)} above it`}. Vertical: address; horizontal: calls.`}
+        hint="A rectangle is a tensor. Its height is its size; it extends from the call that makes it to the last call that reads it. Rectangles side by side use the same address one after the other. Striped tensors are saved for backward. The wheel zooms, with Shift only horizontally; dragging pans; a double-click shows everything."
         isWide
         empty={hasNone}
         controls={<Legend search={search} found={shown.length} />}
@@ -44,13 +44,13 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
         <PlanCanvas plan={plan} picture={picture} search={search} pinned={pinned} onPin={setPinned} />
       </Figure>
       <Figure
-        title="Alive at the peak"
+        title="Live at the peak"
         caption={
           memory.peakAt < 0
             ? "No step memory."
-            : `At call ${memory.peakAt} (${calls[memory.peakAt]?.op ?? "unknown"}) these are alive, ${formatBytes(sumBytes(alive))} together: the least that any plan needs.`
+            : `At call ${memory.peakAt} (${calls[memory.peakAt]?.op ?? "unknown"}) these tensors are live, ${formatBytes(sumBytes(alive))} in total: the lower bound of any plan.`
         }
-        hint="To need less memory, one of these must die earlier, become smaller or be computed again. Largest first."
+        hint="To save memory, one of these must be released earlier, become smaller or be recomputed. Largest first."
         isWide
         empty={hasNone}
         actions={[
@@ -62,11 +62,11 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
         ]}
       >
         <SortTable
-          label="Alive at the peak"
+          label="Live at the peak"
           rows={alive}
           columns={columns}
           pageSize={10}
-          isTuned={isTuned}
+          isSelected={isSelected}
           onChoose={choose}
           footer={
             <tr>
@@ -83,10 +83,11 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
       </Figure>
       <Figure
         title="All tensors of the step"
-        caption="The picture as a table. A row that is chosen is outlined in the picture."
+        caption="The picture as a table. The selected row is outlined in the picture."
         isWide
         empty={
-          hasNone ?? (shown.length === 0 ? `No tensor's name or type holds “${search.trim()}”.` : undefined)
+          hasNone ??
+          (shown.length === 0 ? `No tensor's name or type contains “${search.trim()}”.` : undefined)
         }
         actions={[{ label: "CSV", title: "Save all tensors", run: () => saveTensors(run, plan) }]}
       >
@@ -95,15 +96,15 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
           rows={shown}
           columns={columns}
           pageSize={15}
-          isTuned={isTuned}
+          isSelected={isSelected}
           onChoose={choose}
         />
       </Figure>
       <Figure
         title="Persistent memory"
-        caption="What the step touches and does not own: it stays from step to step, outside of the block above."
+        caption="Memory that the step uses but that outlives it, outside the block above."
         isWide
-        empty={memory.persistent.length === 0 ? "This step touches none." : undefined}
+        empty={memory.persistent.length === 0 ? "This step uses none." : undefined}
       >
         <SortTable
           label="Persistent memory"
@@ -153,13 +154,13 @@ function tensorColumns({ calls }: PlanRecord): TableColumn<PlannedTensor>[] {
       title: "In the step's block",
     },
     { label: "birth", value: ({ birth }) => birth, isNumber: true, title: "The call that makes it" },
-    { label: "death", value: ({ death }) => death, isNumber: true, title: "The last call that needs it" },
+    { label: "death", value: ({ death }) => death, isNumber: true, title: "The last call that uses it" },
     {
       label: "phase",
       value: (tensor) => phaseOf(tensor, calls),
       show: (tensor) => <span class={`phase ${phaseOf(tensor, calls)}`}>{phaseOf(tensor, calls)}</span>,
     },
-    { label: "saved", value: ({ isSaved }) => (isSaved ? "saved" : ""), title: "Kept for the way back" },
+    { label: "saved", value: ({ isSaved }) => (isSaved ? "saved" : ""), title: "Saved for backward" },
   ];
 }
 

@@ -1,4 +1,4 @@
-/** A run's plans: which of them is looked at, and all of the one. */
+/** A run's plans: the selection, and the selected plan. */
 
 import { useState } from "preact/hooks";
 import { runPath, useAnswer } from "../server.js";
@@ -8,7 +8,7 @@ import type { PlanLine, PlanRecord, RunDetail } from "../wire.js";
 export interface ChosenPlan {
   readonly plan: PlanRecord | undefined;
   readonly line: PlanLine | undefined;
-  /** What is missing and why; undefined where the plan is there. */
+  /** Why the plan is missing; undefined if it is loaded. */
   readonly missing: string | undefined;
   readonly choose: (index: number) => void;
 }
@@ -19,12 +19,12 @@ export function usePlan({ name, plans }: RunDetail, version: number): ChosenPlan
   const path = line && runPath(name, `/plans/${line.index}`);
   const { answer, rejection } = useAnswer<PlanRecord>(path, version);
   const missing = line
-    ? (rejection ?? (answer ? undefined : "Reading the plan…"))
-    : "No plan yet: a compiled step's plan is noted when the step is first made. Runs that compile nothing have none.";
+    ? (rejection ?? (answer ? undefined : "Loading the plan…"))
+    : "No plan yet: plans are recorded when a step is compiled. Runs without compiled steps have none.";
   return { plan: answer, line, missing, choose };
 }
 
-/** The step that trains has most calls; it is what one looks for. */
+/** The plan with the most calls: the training step. */
 function largestOf(plans: readonly PlanLine[]): PlanLine | undefined {
   return [...plans].sort((a, b) => b.calls - a.calls)[0];
 }

@@ -1,6 +1,6 @@
 /**
- * The picture of step memory without its pixels: each tensor a rectangle, bytes up and calls along; which of them lies under a
- * point, which are alive at the peak, which match a search.
+ * The geometry of the step memory picture: each tensor is a rectangle over calls (x) and bytes (y). Finds the tensor at a point,
+ * those live at the peak, and those that match a search.
  */
 
 import type { Range } from "../charts/scales.js";
@@ -17,11 +17,11 @@ export interface PlanPicture {
   readonly boxes: readonly Box[];
   readonly calls: Range;
   readonly bytes: Range;
-  /** Where most is alive; undefined without step memory. */
-  readonly peakPlace: number | undefined;
+  /** The position of the peak; undefined without step memory. */
+  readonly peakColumn: number | undefined;
 }
 
-/** The rectangles of a plan's tensors, in their order. Halves between calls occur on side streams; then a place is half a call wide. */
+/** The rectangles of a plan's tensors, in order. With side streams, lifetimes may start or end at half calls; then a column is half a call wide. */
 export function pictureOf({ memory, calls }: Pick<PlanRecord, "memory" | "calls">): PlanPicture {
   const { tensors } = memory;
   const hasHalves = tensors.some(({ birth, death }) => !Number.isInteger(birth) || !Number.isInteger(death));
@@ -34,52 +34,52 @@ export function pictureOf({ memory, calls }: Pick<PlanRecord, "memory" | "calls"
   }));
   const lastCall = boxes.reduce((most, { right }) => Math.max(most, right), Math.max(1, calls.length));
   const lastByte = boxes.reduce((most, { top }) => Math.max(most, top), Math.max(1, memory.peak));
-  const place = peakPlaceOf(memory);
+  const column = peakColumnOf(memory);
   return {
     boxes,
     calls: { min: 0, max: lastCall },
     bytes: { min: 0, max: lastByte },
-    peakPlace: place === undefined ? undefined : place + width / 2,
+    peakColumn: column === undefined ? undefined : column + width / 2,
   };
 }
 
-/** The record has the call of the peak; on side streams the peak itself may be the place just before it. */
-function peakPlaceOf({ peakAt, tensors }: PlanMemory): number | undefined {
+/** The record has the call of the peak; with side streams, the peak may be just before it. */
+function peakColumnOf({ peakAt, tensors }: PlanMemory): number | undefined {
   if (peakAt < 0) return undefined;
-  const places = [peakAt, peakAt - 0.5];
-  const [here = 0, before = 0] = places.map((place) => sumBytes(aliveAt(tensors, place)));
+  const columns = [peakAt, peakAt - 0.5];
+  const [here = 0, before = 0] = columns.map((column) => sumBytes(aliveAt(tensors, column)));
   return before > here ? peakAt - 0.5 : peakAt;
 }
 
-function aliveAt(tensors: readonly PlannedTensor[], place: number): PlannedTensor[] {
-  return tensors.filter(({ birth, death }) => birth <= place && place <= death);
+function aliveAt(tensors: readonly PlannedTensor[], column: number): PlannedTensor[] {
+  return tensors.filter(({ birth, death }) => birth <= column && column <= death);
 }
 
 export function sumBytes(tensors: readonly { readonly bytes: number }[]): number {
   return tensors.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Who is alive at the peak, the largest first: they add up to the least that any plan needs. */
+/** The tensors live at the peak, the largest first. Their sum is the lower bound of any plan. */
 export function aliveAtPeak(memory: PlanMemory): PlannedTensor[] {
-  const place = peakPlaceOf(memory);
-  if (place === undefined) return [];
-  return aliveAt(memory.tensors, place).sort((a, b) => b.bytes - a.bytes || a.offset - b.offset);
+  const column = peakColumnOf(memory);
+  if (column === undefined) return [];
+  return aliveAt(memory.tensors, column).sort((a, b) => b.bytes - a.bytes || a.offset - b.offset);
 }
 
-/** The phase of the step whose call makes a tensor; scratch memory has no type, and belongs to none. */
+/** The phase of the call that makes a tensor; scratch memory has no type and no phase. */
 export function phaseOf({ type, birth }: PlannedTensor, calls: PlanRecord["calls"]): StepPhase | "scratch" {
   if (type === undefined) return "scratch";
   return calls[Math.min(calls.length - 1, Math.ceil(birth))]?.phase ?? "forward";
 }
 
-/** Which tensors' names or types hold the text; undefined where there is nothing to look for. */
+/** The tensors whose name or type contains the text; undefined for an empty search. */
 export function matching(tensors: readonly PlannedTensor[], text: string): ReadonlySet<number> | undefined {
   const wanted = text.trim().toLowerCase();
   if (wanted === "") return undefined;
   const found = new Set<number>();
   for (const [index, { label, type, isSaved }] of tensors.entries()) {
-    const told = `${label} ${type ?? "scratch"} ${isSaved ? "saved" : ""}`.toLowerCase();
-    if (told.includes(wanted)) found.add(index);
+    const text = `${label} ${type ?? "scratch"} ${isSaved ? "saved" : ""}`.toLowerCase();
+    if (text.includes(wanted)) found.add(index);
   }
   return found;
 }
@@ -87,8 +87,8 @@ export function matching(tensors: readonly PlannedTensor[], text: string): Reado
 const cellsAcross = 64;
 
 /**
- * Finds the box under a point at once: a grid of cells over the picture, each with the boxes that touch it. Boxes of a plan don't
- * overlap, so there are few in a cell.
+ * Finds the box at a point quickly, with a grid of cells that list the boxes they touch. Boxes of a plan do not overlap, so a cell has
+ * few.
  */
 export class BoxIndex {
   readonly #picture: PlanPicture;
@@ -106,7 +106,7 @@ export class BoxIndex {
     this.#cells = cells;
   }
 
-  /** The index of the box at a call and a byte; -1 where there is none. */
+  /** The index of the box at a call and a byte, or -1. */
   at(call: number, byte: number): number {
     const cell = this.#cells[this.#row(byte) * cellsAcross + this.#column(call)] ?? [];
     return (
@@ -133,11 +133,11 @@ function cellOf(value: number, { min, max }: Range): number {
 
 export type Direction = "left" | "right" | "up" | "down";
 
-/** The nearest box in a direction, for moving by keys; the same one where there is none further. */
+/** The nearest box in a direction, for arrow keys; the same box if there is none. */
 export function neighbour(boxes: readonly Box[], from: number, direction: Direction): number {
   const start = boxes[from];
   if (start === undefined) return boxes.length > 0 ? 0 : -1;
-  const isKMajor = direction === "left" || direction === "right";
+  const isHorizontal = direction === "left" || direction === "right";
   const sign = direction === "right" || direction === "up" ? 1 : -1;
   const [byteSpan, callSpan] = [
     boxes.reduce((most, { top }) => Math.max(most, top), 1),
@@ -145,10 +145,12 @@ export function neighbour(boxes: readonly Box[], from: number, direction: Direct
   ];
   let [best, least] = [from, Infinity];
   for (const [index, box] of boxes.entries()) {
-    const ahead = isKMajor ? (box.left - start.left) / callSpan : (box.bottom - start.bottom) / byteSpan;
+    const ahead = isHorizontal ? (box.left - start.left) / callSpan : (box.bottom - start.bottom) / byteSpan;
     if (index === from || ahead * sign <= 0) continue;
-    const aside = isKMajor ? (box.bottom - start.bottom) / byteSpan : (box.left - start.left) / callSpan;
-    const distance = ahead * sign + 3 * Math.abs(aside);
+    const sideways = isHorizontal
+      ? (box.bottom - start.bottom) / byteSpan
+      : (box.left - start.left) / callSpan;
+    const distance = ahead * sign + 3 * Math.abs(sideways);
     if (distance < least) [best, least] = [index, distance];
   }
   return best;

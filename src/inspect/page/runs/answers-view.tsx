@@ -1,10 +1,11 @@
-/** How good the answers were: accuracy by epoch and fold and by scale, and what was taken for what. */
+/** The quality of predictions: accuracy by epoch, fold and scale, and the confusion matrix. */
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { epochsOf, type FoldAnswers, foldsOf, meanByScale, sumConfusion } from "./answers.js";
 import { type Bar, ShareBars } from "../charts/bars.js";
-import { Chart, type ChartSeries } from "../charts/chart.js";
+import { Chart } from "../charts/chart.js";
+import type { ChartSeries } from "../charts/chart-options.js";
 import { toCsv } from "../tables/csv.js";
 import { download, Figure, fileName } from "../charts/figure.js";
 import { formatCount, formatPercent } from "../tables/format.js";
@@ -81,10 +82,10 @@ function AccuracyByFold({ detail, others, looks }: AnswerFiguresProps) {
   return (
     <Figure
       title={title}
-      caption="The share of right answers in each fold's test. The line in the bar is what always answering with the commonest class would get."
-      hint="Only what lies right of the line was learned. Each fold is tested on the time behind its training samples, which the model has not seen."
+      caption="The accuracy of each fold's test. The line in the bar is the accuracy of always predicting the most frequent class."
+      hint="Only the part to the right of the line was learned. Each fold is tested on the time after its training samples, which the model has not seen."
       empty={
-        bars.length === 0 ? "No test yet: each fold is tested when its last epoch has ended." : undefined
+        bars.length === 0 ? "No test yet: each fold is tested after its last epoch." : undefined
       }
       actions={[{ label: "CSV", title: "Save these figures", run: saveCsv }]}
     >
@@ -93,15 +94,15 @@ function AccuracyByFold({ detail, others, looks }: AnswerFiguresProps) {
   );
 }
 
-/** Jobs that test at every epoch's end tell a line a fold; where none does, the figure is left out. */
+/** One line per fold, for jobs that test after every epoch; otherwise the figure is omitted. */
 function AccuracyByEpoch({ detail }: { readonly detail: RunDetail }) {
   const { x, series } = useMemo(() => accuracyLines(detail), [detail.metrics, detail.results]);
   if (series.length === 0) return null;
   return (
     <Figure
       title="Accuracy by epoch"
-      caption="The share of right answers at the end of each epoch, by fold; broken lines are the commonest class's share."
-      hint="Where it stops rising while the training loss still falls, further epochs teach nothing that holds for new samples."
+      caption="The accuracy after each epoch, by fold; dashed lines are the share of the most frequent class."
+      hint="If it stops rising while the training loss still falls, the model overfits."
     >
       <Chart
         title="Accuracy by epoch"
@@ -119,20 +120,20 @@ function accuracyLines({ metrics, results }: RunDetail): { x: number[]; series: 
   const x = [...new Set(points.map(({ epoch }) => epoch + 1))].sort((a, b) => a - b);
   const tests = foldsOf(metrics, results);
   const folds = [...new Set(points.map(({ fold }) => fold))].sort((a, b) => a - b);
-  const series = folds.flatMap((fold, place): ChartSeries[] => {
-    const own = new Map(
+  const series = folds.flatMap((fold, index): ChartSeries[] => {
+    const byEpoch = new Map(
       points.filter((one) => one.fold === fold).map(({ epoch, accuracy }) => [epoch + 1, accuracy]),
     );
-    const look = lookOf(place);
+    const look = lookOf(index);
     const majority = tests.find((one) => one.fold === fold)?.majority;
-    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => own.get(epoch) ?? null) };
+    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => byEpoch.get(epoch) ?? null) };
     if (majority === undefined) return [line];
     return [
       line,
       {
         colour: look.colour,
         dash: [2, 4],
-        label: `fold ${fold + 1}, commonest class`,
+        label: `fold ${fold + 1}, most frequent class`,
         values: x.map(() => majority),
       },
     ];
@@ -174,11 +175,11 @@ function AccuracyByScale({ detail, others, looks, folds, fold, picker }: ByScale
   return (
     <Figure
       title={title}
-      caption="The share of right answers for each time scale, in minutes; with several folds, their mean."
-      hint="CrossAsset answers for twelve scales at once. The line in the bar is the commonest class's share at that scale."
+      caption="The accuracy for each time scale, in minutes; with several folds, their mean."
+      hint="CrossAsset predicts twelve scales at once. The line in the bar is the share of the most frequent class at that scale."
       empty={
         bars.length === 0
-          ? "No accuracy by scale: it is written to results.json when all folds have been tested, by jobs that have scales."
+          ? "No accuracy by scale: jobs with scales write it to results.json after the last fold."
           : undefined
       }
       actions={[{ label: "CSV", title: "Save these figures", run: saveCsv }]}
@@ -198,7 +199,7 @@ interface ConfusionProps {
 function Confusion({ detail, folds, picker }: ConfusionProps) {
   const matrix = sumConfusion(folds);
   const names = classNames(matrix?.length ?? 0);
-  const title = "What was taken for what";
+  const title = "Confusion matrix";
   const saveCsv = (): void =>
     download(
       fileName(detail.name, `${title}.csv`),
@@ -210,10 +211,10 @@ function Confusion({ detail, folds, picker }: ConfusionProps) {
   return (
     <Figure
       title={title}
-      caption="Rows are what was right, columns what was answered: the share of the row, and how many."
-      hint="The confusion matrix. On the diagonal are right answers. A column that is dark in every row is an answer that the model gives whatever it sees."
+      caption="Rows are labels, columns are predictions: the share of the row, and the count."
+      hint="The diagonal has the correct predictions. A column that is dark in every row is a class that the model predicts regardless of its input."
       empty={
-        matrix === undefined ? "No confusion matrix yet: the test at a fold's end counts it." : undefined
+        matrix === undefined ? "No confusion matrix yet: a fold's test computes it." : undefined
       }
       actions={[{ label: "CSV", title: "Save the counts", run: saveCsv }]}
       controls={picker}
@@ -261,7 +262,7 @@ function Confusion({ detail, folds, picker }: ConfusionProps) {
   );
 }
 
-/** CrossAsset has three classes, in this order; others are told by their number. */
+/** CrossAsset's three classes, in this order; other classes are shown by number. */
 function classNames(count: number): string[] {
   if (count === 3) return ["long", "short", "flat"];
   return Array.from({ length: count }, (_, index) => `class ${index}`);

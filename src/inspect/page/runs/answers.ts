@@ -1,16 +1,16 @@
 /**
- * How good the answers were, as the metrics and the results tell it. Other jobs write other figures: what isn't there is left
- * out, and nothing is an error.
+ * The quality of predictions, from the metrics and the results. Other jobs write other figures: missing ones are omitted without an
+ * error.
  */
 
 import type { JsonRecord } from "../wire.js";
 
 export interface Answers {
   readonly accuracy: number;
-  /** What always answering with the commonest class would get. */
+  /** The accuracy of always predicting the most frequent class. */
   readonly majority: number | undefined;
   readonly loss: number | undefined;
-  /** By label, then by answer. */
+  /** By label, then by prediction. */
   readonly confusion: readonly (readonly number[])[] | undefined;
 }
 
@@ -21,7 +21,7 @@ export interface EpochPoint {
   readonly loss: number | undefined;
   readonly accuracy: number | undefined;
   readonly samplesPerSecond: number | undefined;
-  /** With the making of plans, where it made some. */
+  /** Including compilation. */
   readonly seconds: number | undefined;
 }
 
@@ -31,7 +31,7 @@ export interface FoldAnswers extends Answers {
   readonly scales: readonly (Answers & { readonly minutes: number })[];
 }
 
-/** Every epoch that was told, in order. */
+/** All epochs in the metrics, in order. */
 export function epochsOf(metrics: readonly JsonRecord[]): EpochPoint[] {
   return metrics.flatMap((record) => {
     const epoch = numberOf(record["epoch"]);
@@ -51,7 +51,7 @@ export function epochsOf(metrics: readonly JsonRecord[]): EpochPoint[] {
   });
 }
 
-/** Every fold's test: from the results where they are there, and from the metrics until then. */
+/** The tests of all folds: from the results, or from the metrics before the results exist. */
 export function foldsOf(
   metrics: readonly JsonRecord[],
   results: JsonRecord | null | undefined,
@@ -62,10 +62,10 @@ export function foldsOf(
     const fold = numberOf(record["fold"]) ?? 0;
     if (test) found.set(fold, { ...test, fold, scales: [] });
   }
-  for (const [place, entry] of listOf(results?.["folds"]).entries()) {
+  for (const [index, entry] of listOf(results?.["folds"]).entries()) {
     const record = recordOf(entry) ?? {};
     const test = answersOf(record["test"]);
-    const fold = numberOf(record["fold"]) ?? place;
+    const fold = numberOf(record["fold"]) ?? index;
     const scales = listOf(record["perScale"]).flatMap((scale) => {
       const minutes = numberOf(recordOf(scale)?.["minutes"]);
       const answers = answersOf(scale);
@@ -76,7 +76,7 @@ export function foldsOf(
   return [...found.values()].sort((a, b) => a.fold - b.fold);
 }
 
-/** The mean accuracy of each scale over the folds that tell it. */
+/** The mean accuracy of each scale over the folds that have it. */
 export function meanByScale(
   folds: readonly FoldAnswers[],
 ): { minutes: number; accuracy: number; majority: number | undefined }[] {
@@ -96,7 +96,7 @@ export function meanByScale(
     .sort((a, b) => a.minutes - b.minutes);
 }
 
-/** The sum of confusion matrices; undefined where there is none, or where they differ in size. */
+/** The sum of confusion matrices; undefined if there is none or their sizes differ. */
 export function sumConfusion(folds: readonly Pick<Answers, "confusion">[]): number[][] | undefined {
   const matrices = folds.flatMap(({ confusion }) => (confusion ? [confusion] : []));
   const [first] = matrices;

@@ -1,17 +1,17 @@
-/** What went wrong, the newest first, each with the phases up to it. */
+/** The incidents, newest first, each with the phases before it. */
 
 import { formatCount, formatTime } from "../tables/format.js";
 import { runPath, useAnswer } from "../server.js";
 import type { RunDetail, IncidentRecord } from "../wire.js";
 
-/** What each kind means, and what to do. */
+/** The meaning of each kind, and what to do. */
 const meanings: Readonly<Record<IncidentRecord["kind"], string>> = {
-  stall: "A call stood still for longer than it may. The report says which, on what, and since when.",
+  stall: "A call made no progress within its limit. The report names the call, its target and its start.",
   "capture rejected":
     "The step could not become one graph launch, so it runs call by call: slower, with the same results.",
-  "over budget": "Memory was asked for that the budget does not have. The table says who holds it.",
+  "over budget": "An allocation exceeded the memory budget. The table lists the holders.",
   "steps not finite":
-    "A loss or a gradient was not a number, or had no end. A lower learning rate or clipping helps most often.",
+    "A loss or a gradient was NaN or infinite. A lower learning rate or gradient clipping usually helps.",
   failure: "The run ended with an error.",
 };
 
@@ -25,8 +25,8 @@ export function IncidentsView({ detail }: { readonly detail: RunDetail }) {
           failures would stand here, with what the run was doing.
         </p>
       ) : null}
-      {newestFirst.map((record, place) => (
-        <IncidentCard key={`${record.time}-${place}`} record={record} />
+      {newestFirst.map((record, index) => (
+        <IncidentCard key={`${record.time}-${index}`} record={record} />
       ))}
       <Phases run={detail.name} />
     </div>
@@ -56,11 +56,11 @@ function IncidentCard({ record }: { readonly record: IncidentRecord }) {
       {phases.length > 0 ? (
         <details open={phases.length <= 12}>
           <summary>
-            {phases.length === 1 ? "The phase up to it" : `The ${formatCount(phases.length)} phases up to it`}
+            {phases.length === 1 ? "The phase before it" : `The ${formatCount(phases.length)} phases before it`}
           </summary>
           <ol class="phases">
-            {phases.map((phase, place) => (
-              <li key={`${place}-${phase}`}>{phase}</li>
+            {phases.map((phase, index) => (
+              <li key={`${index}-${phase}`}>{phase}</li>
             ))}
           </ol>
         </details>
@@ -74,7 +74,7 @@ function Phases({ run }: { readonly run: string }) {
   if (!answer || answer.length === 0) return null;
   return (
     <details class="figure">
-      <summary>What the recorder noted last, line by line ({formatCount(answer.length)})</summary>
+      <summary>Last lines of the recorder's log ({formatCount(answer.length)})</summary>
       <pre class="text">{answer.join("\n")}</pre>
     </details>
   );

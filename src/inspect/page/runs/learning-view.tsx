@@ -1,9 +1,10 @@
-/** Is it learning: the loss and the learning rate by step, and how good the answers were. */
+/** Learning: loss and learning rate by step, and the quality of predictions. */
 
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { epochsOf, foldsOf } from "./answers.js";
 import { AnswerFigures } from "./answers-view.js";
-import { Chart, type ChartHandle, type ChartMark, type ChartSeries } from "../charts/chart.js";
+import { Chart, type ChartHandle } from "../charts/chart.js";
+import type { ChartMark, ChartSeries } from "../charts/chart-options.js";
 import { toCsv } from "../tables/csv.js";
 import { download, Figure, fileName, pictureAction } from "../charts/figure.js";
 import { formatCount, formatNumber } from "../tables/format.js";
@@ -35,7 +36,7 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
       const band = run === detail.name ? { low: columns.lossMin, high: columns.lossMax } : undefined;
       const line = { label, colour, dash, values: columns.loss, ...(band && { band }) };
       if (weight === 0) return [line];
-      const faint = { ...line, label: `${label} as it is`, isFaint: true };
+      const faint = { ...line, label: `${label} unsmoothed`, isFaint: true };
       return [faint, { label, colour, dash, values: smooth(columns.loss, weight, columns.fold) }];
     },
     [weight, detail.name],
@@ -50,8 +51,8 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
     <div class="grid">
       <StepChart
         title="Loss by step"
-        caption="Training loss of each step. The band reaches from the least to the greatest loss of the steps behind each point."
-        hint="The lower, the better the model fits what it is trained on. Where there are more steps than points, the line is their mean and the band keeps every outlier in sight. Drag or turn the wheel to zoom, double-click to see everything; smoothing mixes each point with those before it."
+        caption="The training loss of each step. The band extends from the min. to the max. loss of the steps of each point."
+        hint="The lower the loss, the better the model fits its training data. With more steps than points, the line is their mean and the band shows the outliers. Drag or use the wheel to zoom, double-click to show everything. Smoothing averages each point with earlier ones."
         run={detail.name}
         tables={tables}
         looks={looks}
@@ -61,7 +62,7 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
         isLog={isLog}
         isWide
         height={300}
-        lacking="No loss is known of any step: this run did not tell it."
+        lacking="This run recorded no losses."
         onDraw={() => performance.mark("inspector:loss-drawn")}
         controls={
           <>
@@ -86,15 +87,15 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
               <output>{weight === 0 ? "off" : weight.toFixed(2)}</output>
             </label>
             {unknown > 0 ? (
-              <span class="quiet">{formatCount(unknown)} steps have no finite loss; they are left out</span>
+              <span class="quiet">{formatCount(unknown)} steps without a finite loss are omitted</span>
             ) : null}
           </>
         }
       />
       <StepChart
         title="Learning rate"
-        caption="What each step's update is scaled by; it has no unit."
-        hint="It follows the schedule. A loss that jumps where the rate rises asks for a lower one."
+        caption="The learning rate of each step; no unit."
+        hint="It follows the schedule. If the loss jumps when the rate rises, use a lower rate."
         run={detail.name}
         tables={tables}
         looks={looks}
@@ -108,7 +109,7 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
   );
 }
 
-/** Where folds begin, and where something went wrong. */
+/** Marks the starts of folds and the incidents. */
 function useMarks({ incidents }: RunDetail, table: StepTable | undefined): readonly ChartMark[] {
   return useMemo(() => {
     const starts = table ? foldStarts(table) : [];
@@ -120,13 +121,13 @@ function useMarks({ incidents }: RunDetail, table: StepTable | undefined): reado
   }, [incidents, table]);
 }
 
-/** The mean loss of each epoch, a line a fold, and what the test at the fold's end came to. */
+/** The mean loss of each epoch, one line per fold, and the test loss of each fold. */
 function EpochLoss({ detail }: { readonly detail: RunDetail }) {
   const chart = useRef<ChartHandle>(null);
   const { x, series } = useMemo(() => epochLines(detail), [detail.metrics, detail.results]);
   const title = "Loss by epoch";
   const saveCsv = (): void => {
-    const rows = x.map((epoch, place) => [epoch, ...series.map(({ values }) => values[place])]);
+    const rows = x.map((epoch, index) => [epoch, ...series.map(({ values }) => values[index])]);
     download(
       fileName(detail.name, `${title}.csv`),
       toCsv(["epoch", ...series.map(({ label }) => label)], rows),
@@ -135,11 +136,11 @@ function EpochLoss({ detail }: { readonly detail: RunDetail }) {
   return (
     <Figure
       title={title}
-      caption="The mean training loss of each epoch, by fold; dots are the loss of the fold's test."
-      hint="A test loss far above the training loss says that the model has learned its samples by heart."
+      caption="The mean training loss of each epoch, by fold; dots are the fold's test loss."
+      hint="A test loss far above the training loss means overfitting."
       empty={
         x.length === 0
-          ? "No epoch has ended yet: its mean loss is written to metrics.jsonl when it does."
+          ? "No completed epoch yet: its mean loss is written to metrics.jsonl."
           : undefined
       }
       actions={[
@@ -157,14 +158,14 @@ function epochLines({ metrics, results }: RunDetail): { x: number[]; series: Cha
   const x = [...new Set(epochs.map(({ epoch }) => epoch + 1))].sort((a, b) => a - b);
   const folds = [...new Set(epochs.map(({ fold }) => fold))].sort((a, b) => a - b);
   const tests = foldsOf(metrics, results);
-  const series = folds.flatMap((fold, place): ChartSeries[] => {
-    const own = new Map(
+  const series = folds.flatMap((fold, index): ChartSeries[] => {
+    const byEpoch = new Map(
       epochs.filter((point) => point.fold === fold).map(({ epoch, loss }) => [epoch + 1, loss]),
     );
-    const look = lookOf(place);
+    const look = lookOf(index);
     const test = tests.find((one) => one.fold === fold)?.loss;
-    const last = Math.max(...own.keys());
-    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => own.get(epoch) ?? null) };
+    const last = Math.max(...byEpoch.keys());
+    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => byEpoch.get(epoch) ?? null) };
     if (test === undefined) return [line];
     const dots = x.map((epoch) => (epoch === last ? test : null));
     return [line, { colour: look.colour, label: `fold ${fold + 1}, test`, values: dots, isDots: true }];

@@ -1,4 +1,4 @@
-/** The run at a glance: how far it is, how fast, how good, and how much memory it holds. */
+/** The run at a glance: progress, speed, loss and memory. */
 
 import { epochsOf } from "./answers.js";
 import {
@@ -29,7 +29,7 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
   const took =
     status && detail.run ? (Date.parse(status.updated) - Date.parse(detail.run.started)) / 1000 : undefined;
   const lastEpoch = epochsOf(detail.metrics).at(-1)?.samplesPerSecond;
-  // As the trainer measures it: the times of single steps say little, because steps are sent ahead of the device.
+  // The trainer's figure: times of single steps say little, because the host runs ahead of the device.
   const pace = status?.figures?.samplesPerSecond ?? lastEpoch;
   const loss = lastKnown(table?.columns.loss);
   return (
@@ -44,7 +44,7 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
       <div
         class="progress"
         role="progressbar"
-        aria-label="Steps made"
+        aria-label="Completed steps"
         aria-valuemin={0}
         aria-valuemax={of ?? 1}
         aria-valuenow={step ?? 0}
@@ -66,7 +66,7 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
           <Tile
             name="Time left"
             value={formatDuration(left)}
-            more={left === undefined ? "not known yet" : "at this pace"}
+            more={left === undefined ? "unknown yet" : "at this pace"}
           />
         ) : (
           <Tile
@@ -78,7 +78,7 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
         <Tile
           name={isRunning ? "Loss now" : "Last loss"}
           value={formatNumber(loss)}
-          more={loss === undefined ? "" : "training, of one step"}
+          more={loss === undefined ? "" : "training loss of one step"}
         />
         <Tile
           name="Memory used"

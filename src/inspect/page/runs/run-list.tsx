@@ -1,4 +1,4 @@
-/** The runs: which one the page is about, and which others are laid over it. */
+/** The list of runs: the selected run, and the runs to compare with. */
 
 import { useState } from "preact/hooks";
 import { formatCount, formatPercent } from "../tables/format.js";
@@ -23,8 +23,8 @@ export function RunList({ runs, route, looks, onCompare }: RunListProps) {
         <input
           type="search"
           class="find-runs"
-          placeholder="Find runs"
-          aria-label="Find runs"
+          placeholder="Search runs"
+          aria-label="Search runs"
           value={search}
           data-search
           onInput={(event) => setSearch(event.currentTarget.value)}
@@ -47,21 +47,21 @@ interface RunItemProps extends Pick<RunListProps, "route" | "onCompare"> {
 
 function RunItem({ run, route, look, onCompare }: RunItemProps) {
   const { name, state, step, of, isLive, note } = run;
-  const isTuned = name === route.run;
+  const isSelected = name === route.run;
   const others = route.others.filter((other) => other !== name);
   const share = typeof step === "number" && of && step < of ? formatPercent(step / of, 0) : undefined;
   return (
-    <li class={isTuned ? "chosen" : ""}>
+    <li class={isSelected ? "chosen" : ""}>
       <input
         type="checkbox"
-        checked={isTuned || route.others.includes(name)}
-        disabled={isTuned}
-        title={isTuned ? "This run is shown" : "Lay this run over the one that is shown"}
+        checked={isSelected || route.others.includes(name)}
+        disabled={isSelected}
+        title={isSelected ? "This run is selected" : "Compare with this run"}
         aria-label={`Compare ${name}`}
         style={{ accentColor: look?.colour ?? "auto" }}
         onChange={(event) => onCompare(name, event.currentTarget.checked)}
       />
-      <a href={formatRoute({ ...route, run: name, others })} aria-current={isTuned ? "page" : undefined}>
+      <a href={formatRoute({ ...route, run: name, others })} aria-current={isSelected ? "page" : undefined}>
         <span class="name">{name}</span>
         <span class="quiet">
           <span class={`dot ${isLive ? "live" : state}`} /> {isLive ? "live" : state}

@@ -1,8 +1,8 @@
-/** How fast it is: samples a second, a step's time by its parts, its kernels and calls, and what the compiler made of it. */
+/** Speed: samples per second, host and device time of a step, kernels, calls, and the compiler's passes. */
 
 import { useCallback, useMemo } from "preact/hooks";
 import { epochsOf } from "./answers.js";
-import type { ChartSeries } from "../charts/chart.js";
+import type { ChartSeries } from "../charts/chart-options.js";
 import { toCsv } from "../tables/csv.js";
 import { download, Figure, fileName } from "../charts/figure.js";
 import {
@@ -32,14 +32,14 @@ export interface SpeedViewProps {
 }
 
 const untimed =
-  "No kernel times: train with --profile to have each call measured behind each fold. The table has what each kernel moves.";
+  "No kernel times: train with --profile to measure each call after each fold. The table shows the bytes of each kernel.";
 
 export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedViewProps) {
   const chosen = usePlan(detail, planVersion);
   const calls = chosen.plan?.calls ?? [];
   const parts = useMemo(() => timeOfPhases(calls), [calls]);
   const kernels = useMemo(() => kernelRows(calls), [calls]);
-  const numbered = useMemo(() => calls.map((call, place) => ({ ...call, place })), [calls]);
+  const numbered = useMemo(() => calls.map((call, index) => ({ ...call, index })), [calls]);
   const paceLines = useCallback(
     (table: StepTable, { colour, dash }: SeriesLook, run: string, isAlone: boolean): ChartSeries[] => {
       const metrics = run === detail.name ? detail.metrics : (others.get(run)?.metrics ?? []);
@@ -50,11 +50,11 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       }));
       const [each, mean] = [table.columns.samplesPerSecond, byEpoch(table, figures)];
       const name = isAlone ? "" : `${run}, `;
-      const steps = { label: isAlone ? "step by step" : run, colour, dash, values: each };
+      const steps = { label: isAlone ? "each step" : run, colour, dash, values: each };
       if (mean.every((value) => value === null)) return [steps];
       return [
         { ...steps, isFaint: true },
-        { label: `${name}mean of the epoch`, colour, dash, values: mean },
+        { label: `${name}epoch mean`, colour, dash, values: mean },
       ];
     },
     [detail, others],
@@ -66,8 +66,8 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       const isKnown = ended.some((value) => value !== null);
       const { host, whole } = isKnown ? { host: hostByEpoch(table), whole: ended } : stepTimes(table);
       return [
-        { label: "a step", colour: lookOf(1).colour, values: whole, isFilled: true },
-        { label: "of it host", colour: lookOf(0).colour, values: host, isFilled: true },
+        { label: "step", colour: lookOf(1).colour, values: whole, isFilled: true },
+        { label: "host", colour: lookOf(0).colour, values: host, isFilled: true },
       ];
     },
     [detail.name, detail.metrics],
@@ -76,8 +76,8 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
     <div class="grid">
       <StepChart
         title="Samples per second"
-        caption="Samples over time: faint from step to step, strong the mean of each epoch that has ended."
-        hint="Steps are sent ahead of the device and waited for now and then, so a single one may look faster or slower than it is; the epoch's mean tells the truth. A slow fall over the whole run asks for a look at the memory."
+        caption="Faint: from step to step. Strong: the mean of each completed epoch."
+        hint="The host runs ahead of the device and waits for it at times, so a single step may look faster or slower than it is. Use the epoch's mean. If the speed falls slowly over the whole run, check the memory."
         run={detail.name}
         tables={tables}
         looks={looks}
@@ -86,9 +86,9 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
         startsAtZero
       />
       <StepChart
-        title="Step time by parts"
-        caption="A step's time in each epoch that has ended: below, the host's share; above it, what the device takes beyond that."
-        hint="The host's time is what the call of a step takes until it comes back, the middle one of the epoch's. Where the lower part fills the whole, the device waits for the host; where it is thin, the device is the limit, which is how it should be. Until an epoch has ended, the times from one step to the next are shown: steps are sent ahead, so one that waits for those before it looks long."
+        title="Step time"
+        caption="The time per step in each completed epoch: host time below, additional device time above."
+        hint="Host time is the epoch's median duration of a step's call. If it fills the whole, the device waits for the host; if it is thin, the device is the limit, as it should be. Before the first epoch is complete, the times between steps are shown: the host runs ahead, so a step that waits for earlier ones looks long."
         run={detail.name}
         tables={tables}
         looks={looks}
@@ -97,7 +97,7 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
         startsAtZero
         cutsTowers
         spansGaps
-        lacking="No step times yet: there must be two steps of one epoch."
+        lacking="No step times yet: an epoch needs two steps."
       />
       <div class="wide plan-line">
         <PlanPicker detail={detail} chosen={chosen} />
@@ -107,12 +107,12 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
         title="Kernels"
         caption={
           parts
-            ? `What each kernel takes of a step and moves in it. Together ${formatUs(parts.us)}, of which copies take ${formatUs(parts.copiesUs)}.`
+            ? `The time and bytes of each kernel in a step. Total ${formatUs(parts.us)}, of which copies take ${formatUs(parts.copiesUs)}.`
             : chosen.plan
               ? untimed
-              : "What each kernel takes of a step and moves in it."
+              : "The time and bytes of each kernel in a step."
         }
-        hint="Time is what the kernel's calls add to the step, in microseconds. Bytes are what they read and write; over the time they make the bandwidth, which is near the card's own figure where a kernel can't be faster."
+        hint="Time is the contribution of the kernel's calls to the step, in microseconds. Bytes are read and written. Bytes per time is the bandwidth; if it is near the GPU's limit, the kernel can't be faster."
         isWide
         empty={chosen.missing}
         actions={[{ label: "CSV", title: "Save this table", run: () => saveKernels(detail.name, kernels) }]}
@@ -127,7 +127,7 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       </Figure>
       <Figure
         title="Calls"
-        caption="Every call of a step, in the order in which they run."
+        caption="Every call of a step, in launch order."
         hint="Stream 0 is the main stream; calls of other streams run concurrently. The phase is forward, backward or update."
         isWide
         empty={chosen.missing}
@@ -136,9 +136,9 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
         <SortTable label="Calls" rows={numbered} columns={callColumns} pageSize={15} />
       </Figure>
       <Figure
-        title="What the compiler did"
-        caption="The calls before and after each pass: those that it took out, and those that it put in."
-        hint="Trace is the step as it was written. Each pass leaves fewer or better calls; arrow keys go from pass to pass."
+        title="Compiler passes"
+        caption="The calls before and after each pass, with removed and added ones marked."
+        hint="The trace is the step as written. Use the arrow keys to move between passes."
         isWide
         empty={chosen.missing}
       >
@@ -146,7 +146,7 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       </Figure>
       <Figure
         title="explain()"
-        caption="What step.explain() prints of this plan."
+        caption="The output of step.explain() for this plan."
         isWide
         empty={chosen.missing}
         actions={[
@@ -185,42 +185,42 @@ const kernelColumns: readonly TableColumn<KernelRow>[] = [
     value: ({ us }) => us,
     show: ({ us }) => formatNumber(us),
     isNumber: true,
-    title: "Microseconds of a step",
+    title: "Microseconds per step",
   },
   {
     label: "share",
     value: ({ share }) => share,
     show: ({ share }) => formatPercent(share),
     isNumber: true,
-    title: "Of the measured time of all kernels",
+    title: "Share of the measured time of all kernels",
   },
   {
     label: "times",
     value: ({ times }) => times,
     show: ({ times }) => formatCount(times),
     isNumber: true,
-    title: "Calls in a step",
+    title: "Calls per step",
   },
   {
     label: "bytes",
     value: ({ bytes }) => bytes,
     show: ({ bytes }) => formatBytes(bytes),
     isNumber: true,
-    title: "Read and written in a step",
+    title: "Bytes read and written per step",
   },
   {
     label: "GB/s",
     value: ({ bytes, us }) => (us ? bytes / us : undefined),
     show: ({ bytes, us }) => formatBandwidth(bytes, us),
     isNumber: true,
-    title: "Bytes over time",
+    title: "Bytes per time",
   },
 ];
 
-type NumberedCall = CallReport & { readonly place: number };
+type NumberedCall = CallReport & { readonly index: number };
 
 const callColumns: readonly TableColumn<NumberedCall>[] = [
-  { label: "#", value: ({ place }) => place, isNumber: true, title: "The place in the step" },
+  { label: "#", value: ({ index }) => index, isNumber: true, title: "Index in the step" },
   { label: "op", value: ({ op }) => op },
   { label: "kernel", value: ({ kernel }) => kernel, show: ({ kernel }) => <code>{kernel}</code> },
   { label: "shape", value: ({ shape }) => shape },
@@ -235,7 +235,7 @@ const callColumns: readonly TableColumn<NumberedCall>[] = [
     value: ({ us }) => us,
     show: ({ us }) => formatNumber(us),
     isNumber: true,
-    title: "What it adds to the step",
+    title: "Contribution to the step",
   },
   {
     label: "read",

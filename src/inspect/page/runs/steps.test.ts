@@ -9,11 +9,11 @@ import {
   epochStepMs,
   foldStarts,
   hostByEpoch,
-  combineSplits,
+  mergeSteps,
   lastKnown,
   rowsOfSteps,
   secondsLeft,
-  stridedAccess,
+  stepRange,
   stepTimes,
 } from "./steps.js";
 import type { StepTable } from "../wire.js";
@@ -65,7 +65,7 @@ test("a table covers what lies inside of it, and the run's ends", () => {
   assert.ok(covers(part, { min: -5, max: 8 }));
   assert.ok(!covers(part, { min: 1, max: 60 }));
   assert.ok(!covers(empty, { min: 1, max: 2 }));
-  assert.equal(stridedAccess(empty), undefined);
+  assert.equal(stepRange(empty), undefined);
 });
 
 test("a step's time is the way from the one before it; across folds it isn't known", () => {
@@ -111,13 +111,13 @@ test("the last known value passes over holes", () => {
 });
 
 test("runs with different steps share an axis, and each keeps its values at its own", () => {
-  const { steps, place } = combineSplits([
+  const { steps, align } = mergeSteps([
     [1, 3, 5],
     [1, 4],
   ]);
   assert.deepEqual(steps, [1, 3, 4, 5]);
-  assert.deepEqual(place(0, [10, 30, 50]), [10, 30, null, 50]);
-  assert.deepEqual(place(1, [11, 41]), [11, null, 41, null]);
+  assert.deepEqual(align(0, [10, 30, 50]), [10, 30, null, 50]);
+  assert.deepEqual(align(1, [11, 41]), [11, null, 41, null]);
 });
 
 test("a step's time is the epoch's without the making of plans, and unknown where a fold has no other epoch", () => {

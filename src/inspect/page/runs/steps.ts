@@ -1,10 +1,10 @@
-/** What follows from the table of steps: which rows a stretch of steps has, how long steps take, when the run will end. */
+/** Computations on the table of steps: rows of a range, step times, remaining time. */
 
 import type { Range } from "../charts/scales.js";
 import type { Column, StepTable } from "../wire.js";
 
-/** The steps of a table, the first and the last; undefined without any. */
-export function stridedAccess(table: StepTable | undefined): Range | undefined {
+/** The first and the last step of a table; undefined if it is empty. */
+export function stepRange(table: StepTable | undefined): Range | undefined {
   const steps = table?.columns.step ?? [];
   const [first, last] = [steps[0], steps.at(-1)];
   if (typeof first !== "number" || typeof last !== "number") return undefined;
@@ -12,21 +12,21 @@ export function stridedAccess(table: StepTable | undefined): Range | undefined {
 }
 
 /**
- * The rows behind a stretch of steps, a point more on either side, so that lines reach the chart's edges. Each point of a table
- * stands for as many rows as every other one.
+ * The rows of a range of steps, plus one point on either side, so that lines reach the chart's edges. All points of a table stand for
+ * the same number of rows.
  */
 export function rowsOfSteps(table: StepTable, { min, max }: Range): { from: number; to: number } {
   const steps = table.columns.step;
   const perPoint = (table.to - table.from) / Math.max(1, steps.length);
   const first = Math.max(0, firstAtLeast(steps, min) - 1);
-  const behind = Math.min(steps.length, firstAtLeast(steps, max) + 2);
+  const afterLast = Math.min(steps.length, firstAtLeast(steps, max) + 2);
   return {
     from: table.from + Math.floor(first * perPoint),
-    to: Math.min(table.to, table.from + Math.ceil(behind * perPoint)),
+    to: Math.min(table.to, table.from + Math.ceil(afterLast * perPoint)),
   };
 }
 
-/** The first place whose step is this or a later one; steps ascend. */
+/** The first index whose step is at least this one; steps ascend. */
 function firstAtLeast(steps: Column, step: number): number {
   let [low, high] = [0, steps.length];
   while (low < high) {
@@ -37,48 +37,48 @@ function firstAtLeast(steps: Column, step: number): number {
   return low;
 }
 
-/** Whether every step of the range lies between the table's first and last, or none is missing beyond them. */
+/** True if the table has every step of the range. */
 export function covers(table: StepTable, { min, max }: Range): boolean {
-  const own = stridedAccess(table);
-  if (own === undefined) return false;
-  return (own.min <= min || table.from === 0) && (own.max >= max || table.to >= table.rows);
+  const covered = stepRange(table);
+  if (covered === undefined) return false;
+  return (covered.min <= min || table.from === 0) && (covered.max >= max || table.to >= table.rows);
 }
 
 export interface StepTimes {
   /** The host's milliseconds for a step. */
   readonly host: (number | null)[];
-  /** From the step before it to this one, in milliseconds: the host's time and the wait for the device. */
+  /** From the previous step to this one, in milliseconds: host time and waiting for the device. */
   readonly whole: (number | null)[];
 }
 
-/** Pauses between epochs (tests, checkpoints) are no step: a difference across another epoch or fold is left out. */
+/** Differences across epochs or folds are omitted, because they include tests and checkpoints. */
 export function stepTimes({ columns }: StepTable): StepTimes {
   const { step, time, hostMs, epoch, fold } = columns;
-  const whole = step.map((here, place) => {
-    const before = place - 1;
-    const [earlierStep, earlierTime, thisTime] = [step[before], time[before], time[place]];
+  const whole = step.map((here, index) => {
+    const before = index - 1;
+    const [earlierStep, earlierTime, thisTime] = [step[before], time[before], time[index]];
     if (here === null || typeof earlierStep !== "number" || typeof earlierTime !== "number") return null;
     if (typeof thisTime !== "number" || here <= earlierStep) return null;
-    if (epoch[place] !== epoch[before] || fold[place] !== fold[before]) return null;
-    return Math.max((thisTime - earlierTime) / (here - earlierStep), hostMs[place] ?? 0);
+    if (epoch[index] !== epoch[before] || fold[index] !== fold[before]) return null;
+    return Math.max((thisTime - earlierTime) / (here - earlierStep), hostMs[index] ?? 0);
   });
   return { host: [...hostMs], whole };
 }
 
-/** An epoch, as far as a step's time follows from it. */
+/** The figures of an epoch that determine its step time. */
 export interface TimedEpoch {
   readonly fold: number;
   readonly epoch: number;
-  /** The run's step behind it. */
+  /** The run's step after it. */
   readonly step: number | undefined;
   readonly samplesPerSecond: number | undefined;
   readonly seconds: number | undefined;
 }
 
 /**
- * A step's milliseconds in each epoch that has ended, by the epoch's own figures: steps are sent ahead of a device, so the times at
- * which they were sent say nothing. An epoch's seconds count the making of plans, its samples a second do not; how many samples
- * it has is known from the fold's other epochs.
+ * The milliseconds per step of each completed epoch, from the epoch's figures: the host runs ahead of the device, so send times say
+ * nothing. An epoch's seconds include compilation, its samples per second do not; its number of samples follows from the fold's
+ * other epochs.
  */
 export function epochStepMs(
   epochs: readonly TimedEpoch[],
@@ -86,43 +86,43 @@ export function epochStepMs(
   const samplesOf = new Map<number, number>();
   for (const { fold, epoch, seconds, samplesPerSecond } of epochs)
     if (epoch > 0 && seconds && samplesPerSecond) samplesOf.set(fold, seconds * samplesPerSecond);
-  return epochs.map(({ fold, epoch, step, samplesPerSecond }, place) => {
-    const steps = (step ?? Number.NaN) - (place > 0 ? (epochs[place - 1]?.step ?? Number.NaN) : 0);
+  return epochs.map(({ fold, epoch, step, samplesPerSecond }, index) => {
+    const steps = (step ?? Number.NaN) - (index > 0 ? (epochs[index - 1]?.step ?? Number.NaN) : 0);
     const ms = (1000 * (samplesOf.get(fold) ?? Number.NaN)) / (samplesPerSecond ?? Number.NaN) / steps;
     return { fold, epoch, value: Number.isFinite(ms) && steps > 0 ? ms : undefined };
   });
 }
 
-/** The middle one of the host's times in each epoch, at each of the epoch's points: the first step of a plan is not a usual one. */
+/** The median host time of each epoch, at each of its points: the first step of a plan is an outlier. */
 export function hostByEpoch({ columns }: StepTable): (number | null)[] {
-  const keyAt = (place: number): string => `${columns.fold[place]} ${columns.epoch[place]}`;
+  const keyAt = (index: number): string => `${columns.fold[index]} ${columns.epoch[index]}`;
   const found = new Map<string, number[]>();
-  for (const [place, ms] of columns.hostMs.entries()) {
+  for (const [index, ms] of columns.hostMs.entries()) {
     if (typeof ms !== "number") continue;
-    const list = found.get(keyAt(place)) ?? [];
-    found.set(keyAt(place), list);
+    const list = found.get(keyAt(index)) ?? [];
+    found.set(keyAt(index), list);
     list.push(ms);
   }
   const middle = new Map(
     [...found].map(([key, list]) => [key, list.sort((a, b) => a - b)[list.length >> 1] ?? null]),
   );
-  return columns.step.map((_, place) => middle.get(keyAt(place)) ?? null);
+  return columns.step.map((_, index) => middle.get(keyAt(index)) ?? null);
 }
 
-/** A figure of each epoch, at each of the epoch's points: where there is none, null. */
+/** A figure of each epoch, at each of its points; null if unknown. */
 export function byEpoch(
   { columns }: StepTable,
   figures: readonly { readonly fold: number; readonly epoch: number; readonly value: number | undefined }[],
 ): (number | null)[] {
   const values = new Map(figures.map(({ fold, epoch, value }) => [`${fold} ${epoch}`, value]));
-  return columns.step.map((_, place) => values.get(`${columns.fold[place]} ${columns.epoch[place]}`) ?? null);
+  return columns.step.map((_, index) => values.get(`${columns.fold[index]} ${columns.epoch[index]}`) ?? null);
 }
 
-/** The places where another fold begins, with its number from 0. */
+/** The steps where folds start, with their index. */
 export function foldStarts({ columns }: StepTable): { step: number; fold: number }[] {
   const starts: { step: number; fold: number }[] = [];
-  for (const [place, fold] of columns.fold.entries()) {
-    const step = columns.step[place];
+  for (const [index, fold] of columns.fold.entries()) {
+    const step = columns.step[index];
     if (typeof fold !== "number" || typeof step !== "number") continue;
     const isWhole = Number.isInteger(fold);
     if (isWhole && fold !== (starts.at(-1)?.fold ?? -1)) starts.push({ step, fold });
@@ -130,18 +130,18 @@ export function foldStarts({ columns }: StepTable): { step: number; fold: number
   return starts;
 }
 
-/** The last value that is known. */
+/** The last known value. */
 export function lastKnown(values: Column | undefined): number | undefined {
-  for (let place = (values?.length ?? 0) - 1; place >= 0; place--) {
-    const value = values?.[place];
+  for (let index = (values?.length ?? 0) - 1; index >= 0; index--) {
+    const value = values?.[index];
     if (typeof value === "number" && Number.isFinite(value)) return value;
   }
   return undefined;
 }
 
 /**
- * Seconds until the end, by the pace of the last twentieth of the steps; undefined before there is a pace. It counts the time
- * that tests and checkpoints took in it.
+ * Seconds until the end, at the pace of the last twentieth of the steps, tests and checkpoints included; undefined before there is a
+ * pace.
  */
 export function secondsLeft(table: StepTable, of: number | undefined): number | undefined {
   const { step, time } = table.columns;
@@ -153,18 +153,18 @@ export function secondsLeft(table: StepTable, of: number | undefined): number | 
   return (Math.max(0, of - toStep) * (toTime - fromTime)) / (toStep - fromStep) / 1000;
 }
 
-/** Several runs' points on one axis: all their steps, each once and ascending, and the way of a run's values onto it. */
-export function combineSplits(runs: readonly Column[]): {
+/** Merges the steps of several runs into one axis, and maps a run's values onto it. */
+export function mergeSteps(runs: readonly Column[]): {
   steps: number[];
-  place: (run: number, values: Column) => Column;
+  align: (run: number, values: Column) => Column;
 } {
   const [only] = runs;
-  if (runs.length === 1 && only) return { steps: only as number[], place: (_, values) => values };
+  if (runs.length === 1 && only) return { steps: only as number[], align: (_, values) => values };
   const steps = [...new Set(runs.flatMap((run) => run.filter((step) => step !== null)))].sort(
     (a, b) => a - b,
   );
   const placeOf = new Map(steps.map((step, index) => [step, index]));
-  const place = (run: number, values: Column): Column => {
+  const align = (run: number, values: Column): Column => {
     const placed = new Array<number | null>(steps.length).fill(null);
     for (const [index, step] of (runs[run] ?? []).entries()) {
       const at = step === null ? undefined : placeOf.get(step);
@@ -172,5 +172,5 @@ export function combineSplits(runs: readonly Column[]): {
     }
     return placed;
   };
-  return { steps, place };
+  return { steps, align };
 }

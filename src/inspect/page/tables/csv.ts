@@ -1,8 +1,8 @@
-/** Tables as comma-separated text, as RFC 4180 has it. */
+/** Tables as CSV (RFC 4180). */
 
 export type Cell = string | number | boolean | null | undefined;
 
-/** What isn't known is an empty cell. */
+/** Unknown values are empty cells. */
 export function toCsv(head: readonly string[], rows: Iterable<readonly Cell[]>): string {
   const lines = [head.map(quote).join(",")];
   for (const row of rows) lines.push(row.map(quote).join(","));

@@ -1,4 +1,4 @@
-/** Numbers as people read them: counts, shares, sizes, times. What isn't known is a dash. */
+/** Formats counts, shares, sizes and times. Unknown values are a dash. */
 
 const dash = "–";
 
@@ -8,12 +8,12 @@ function isKnown(value: Maybe): value is number {
   return typeof value === "number" && Number.isFinite(value);
 }
 
-/** A whole number with its thousands set apart. */
+/** A whole number with thousands separators. */
 export function formatCount(value: Maybe): string {
   return isKnown(value) ? Math.round(value).toLocaleString("en-GB") : dash;
 }
 
-/** Any number with so many digits that say something; very large and very small ones with an exponent. */
+/** A number with its significant digits; very large and very small ones with an exponent. */
 export function formatNumber(value: Maybe, digits = 4): string {
   if (!isKnown(value)) return dash;
   const magnitude = Math.abs(value);
@@ -29,7 +29,7 @@ export function formatPercent(share: Maybe, decimals = 1): string {
 
 const sizes = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
 
-/** With the largest unit that keeps it at 1 or more, as the command writes it. */
+/** With the largest unit that keeps it at 1 or more, like the command. */
 export function formatBytes(count: Maybe): string {
   if (!isKnown(count)) return dash;
   let power = 0;
@@ -54,13 +54,13 @@ export function formatDuration(seconds: Maybe): string {
   return `${minutes} min ${two(rest)} s`;
 }
 
-/** Bytes over microseconds, as decimal gigabytes a second: how makers of memory count. */
+/** Bytes per microsecond as decimal GB/s, the unit of memory vendors. */
 export function formatBandwidth(bytes: Maybe, microseconds: Maybe): string {
   if (!isKnown(bytes) || !isKnown(microseconds) || microseconds <= 0) return dash;
   return `${formatNumber(bytes / microseconds / 1000, 3)} GB/s`;
 }
 
-/** The day and the time of day, where the reader is. */
+/** Date and time in the user's time zone. */
 export function formatTime(time: number | string | null | undefined): string {
   if (time === null || time === undefined) return dash;
   const date = new Date(time);
@@ -70,7 +70,7 @@ export function formatTime(time: number | string | null | undefined): string {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-/** A name of the settings as words: `qkNorm` is `qk norm`. */
+/** A setting's name as words: `qkNorm` becomes `qk norm`. */
 export function formatName(name: string): string {
   return name
     .replace(/([a-z0-9])([A-Z])/g, "$1 $2")

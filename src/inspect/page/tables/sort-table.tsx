@@ -1,4 +1,4 @@
-/** A table that is sorted by its heads and moved through by arrow keys; long ones come in pages. */
+/** A sortable table with keyboard navigation; long tables have pages. */
 
 import type { ComponentChildren, TargetedKeyboardEvent } from "preact";
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
@@ -6,11 +6,11 @@ import { formatCount } from "./format.js";
 
 export interface TableColumn<Row> {
   readonly label: string;
-  /** What it is sorted by. */
+  /** The sort key. */
   readonly value: (row: Row) => string | number | undefined;
   readonly show?: (row: Row) => ComponentChildren;
   readonly isNumber?: boolean;
-  /** What the head says when it is hovered. */
+  /** The tooltip of the header. */
   readonly title?: string;
 }
 
@@ -18,16 +18,16 @@ export interface SortTableProps<Row> {
   readonly label: string;
   readonly rows: readonly Row[];
   readonly columns: readonly TableColumn<Row>[];
-  /** The column that it starts by, and from its greatest value down; the rows' own order unless given. */
+  /** The initial sort column, descending; default: the order of the rows. */
   readonly sortBy?: string;
   readonly pageSize?: number;
-  readonly isTuned?: (row: Row) => boolean;
+  readonly isSelected?: (row: Row) => boolean;
   readonly onChoose?: (row: Row) => void;
   readonly footer?: ComponentChildren;
 }
 
 export function SortTable<Row>(props: SortTableProps<Row>) {
-  const { label, rows, columns, sortBy, pageSize = 25, isTuned, onChoose, footer } = props;
+  const { label, rows, columns, sortBy, pageSize = 25, isSelected, onChoose, footer } = props;
   const [sort, setSort] = useState<{ label: string | undefined; isDown: boolean }>({
     label: sortBy,
     isDown: true,
@@ -65,7 +65,7 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
     <div class="table">
       <div class="scroll">
         <table
-          // biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: a table that keys move through is what a grid is.
+          // biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: a table with keyboard navigation is a grid.
           role="grid"
           tabIndex={0}
           aria-label={`${label}: ${formatCount(rows.length)} rows, arrow keys move`}
@@ -103,14 +103,14 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
             </tr>
           </thead>
           <tbody ref={body}>
-            {shown.map((row, place) => (
+            {shown.map((row, index) => (
               <tr
-                key={`${current}-${place}`}
-                id={`${id}-${place}`}
-                class={`${place === active ? "active" : ""} ${isTuned?.(row) ? "chosen" : ""}`}
-                aria-selected={isTuned?.(row) ?? false}
+                key={`${current}-${index}`}
+                id={`${id}-${index}`}
+                class={`${index === active ? "active" : ""} ${isSelected?.(row) ? "chosen" : ""}`}
+                aria-selected={isSelected?.(row) ?? false}
                 onClick={() => {
-                  setActive(place);
+                  setActive(index);
                   onChoose?.(row);
                 }}
                 onKeyDown={() => {}}
@@ -149,7 +149,7 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
   );
 }
 
-/** What isn't known comes last, either way. */
+/** Unknown values come last in both directions. */
 function compare(
   one: string | number | undefined,
   other: string | number | undefined,

@@ -1,25 +1,25 @@
-/** The steps of one run or of several, as much of them as the charts show: all of them in outline, and a stretch in full. */
+/** The steps of one or several runs for the charts: a coarse overview, and details of the zoomed range. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSameRange, type Range } from "../charts/scales.js";
-import { covers, rowsOfSteps, stridedAccess } from "../runs/steps.js";
+import { covers, rowsOfSteps, stepRange } from "../runs/steps.js";
 import { ask, retryMs, runPath, ServerRejection } from "../server.js";
 import type { StepTable } from "../wire.js";
 
 const points = 2000;
-/** A stretch is asked for when the reader has stopped zooming for so long; rows that come in, so often at most. */
+/** The delay after zooming before details are requested, and the min. interval of refreshes. */
 const settleMs = 120;
 const refreshMs = 1000;
 
 export interface StepTables {
-  /** Each run's table: the stretch that is shown, where there is one. */
+  /** Each run's table: the zoomed range if there is one. */
   readonly shown: ReadonlyMap<string, StepTable>;
   readonly whole: ReadonlyMap<string, StepTable>;
-  /** Why a run's steps can't be had. */
+  /** Why a run's steps are unavailable. */
   readonly rejections: ReadonlyMap<string, string>;
   /** Steps of the longest run. */
   readonly steps: Range | undefined;
-  /** What is zoomed to; undefined shows everything. */
+  /** The zoomed range; undefined shows everything. */
   readonly range: Range | undefined;
   readonly setRange: (range: Range | undefined) => void;
 }
@@ -33,7 +33,7 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
   const lastAsked = useRef({ key: "", time: 0 });
   const runsSignal = useRef<AbortSignal | undefined>(undefined);
 
-  // Another run begins with all of its steps.
+  // A new run starts with all of its steps.
   const first = names[0];
   const lastFirst = useRef(first);
   if (lastFirst.current !== first) {
@@ -44,7 +44,7 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
   const known = useRef(whole);
   known.current = whole;
 
-  // Before what asks: what was asked for other runs is no longer wanted.
+  // Before new requests: those for other runs are obsolete.
   useEffect(() => {
     const controller = new AbortController();
     runsSignal.current = controller.signal;
@@ -56,7 +56,7 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
     const isOther = lastAsked.current.key !== key;
     const waitMs = isOther ? 0 : Math.max(0, lastAsked.current.time + refreshMs - performance.now());
     const timer = setTimeout(() => {
-      // Of runs that are compared only the first is followed.
+      // Only the first of the compared runs is updated live.
       const asked = isOther
         ? wanted
         : wanted.slice(0, 1).filter((name) => known.current.get(name)?.rows !== rows);
@@ -88,7 +88,7 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
         const path = runPath(name, `/steps?from=${from}&to=${to}&points=${points}`);
         ask<StepTable>(path, controller.signal).then(
           (stretch) => setPart((last) => new Map(last).set(name, stretch)),
-          // The outline stays, which is the same in less detail.
+          // The overview stays, with less detail.
           () => {},
         );
       }
@@ -107,7 +107,7 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
     };
     return new Map([...kept].map(([name, table]) => [name, choose(name, table)]));
   }, [kept, part, range]);
-  const steps = useMemo(() => joinRanges([...kept.values()].map(stridedAccess)), [kept]);
+  const steps = useMemo(() => joinRanges([...kept.values()].map(stepRange)), [kept]);
   return {
     shown,
     whole: kept,

@@ -1,11 +1,11 @@
-/** The thread of `openInspectorAside`: opens the server and says where it is. */
+/** The worker of `openInspectorInThread`: opens the server and posts its address. */
 
 import { parentPort, workerData } from "node:worker_threads";
 import { HoldfastError } from "../errors/index.js";
-import type { AsideMessage } from "./aside.js";
+import type { ThreadMessage } from "./inspector-in-thread.js";
 import { type InspectorOptions, openInspector } from "./server.js";
 
-const tell = (message: AsideMessage): void => parentPort?.postMessage(message);
+const tell = (message: ThreadMessage): void => parentPort?.postMessage(message);
 
 try {
   const { url } = await openInspector(workerData as InspectorOptions);

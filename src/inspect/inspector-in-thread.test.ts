@@ -9,11 +9,11 @@ import { openDevice } from "../../test/support/devices.js";
 import { makeFolder } from "../../test/support/folders.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
 import { type Tensor, tensor } from "../tensor/index.js";
-import { openInspectorAside } from "./aside.js";
+import { openInspectorInThread } from "./inspector-in-thread.js";
 
 test("it answers while this thread is blocked", async () => {
   const { path } = writeSampleRun(makeFolder(), "a", { steps: 3 });
-  const { url, close } = await openInspectorAside({ root: path });
+  const { url, close } = await openInspectorInThread({ root: path });
   after(close);
   const answered = new Int32Array(new SharedArrayBuffer(4));
   const asks = `
@@ -29,15 +29,15 @@ test("it answers while this thread is blocked", async () => {
 });
 
 test("what keeps it from opening is told as it would be here", async () => {
-  await assert.rejects(openInspectorAside({ root: "/no/such/folder" }), {
+  await assert.rejects(openInspectorInThread({ root: "/no/such/folder" }), {
     code: "BAD_FILE",
-    message: /is no folder/,
+    message: /is not a folder/,
   });
 });
 
 test("a training beside it has the same losses while two hundred clients never finish asking", async () => {
   const { path } = writeSampleRun(makeFolder(), "a", { steps: 3 });
-  const { url, close } = await openInspectorAside({ root: path });
+  const { url, close } = await openInspectorInThread({ root: path });
   after(close);
   const device = openDevice();
   const train = (): number[] => {

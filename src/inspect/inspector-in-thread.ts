@@ -1,6 +1,6 @@
 /**
- * The inspector beside a training that goes on in this process. A step keeps its thread busy from end to end, so the server has a
- * thread of its own, and neither waits for the other.
+ * Runs the inspector in a worker thread, next to a training in this process. A step blocks the main thread, so the server needs its
+ * own.
  */
 
 import { Worker } from "node:worker_threads";
@@ -8,30 +8,30 @@ import { HoldfastError } from "../errors/index.js";
 import { threadAdvice } from "../units/index.js";
 import type { Inspector, InspectorOptions } from "./server.js";
 
-/** What the thread tells once: where it listens, or why it can't. */
-export type AsideMessage =
+/** The thread's only message: its address, or an error. */
+export type ThreadMessage =
   | { readonly url: string }
   | { readonly code: HoldfastError["code"]; readonly message: string };
 
-/** As `openInspector`, from a thread of its own. It does not keep the process from ending. */
-export async function openInspectorAside(options: InspectorOptions): Promise<Inspector> {
+/** Like `openInspector`, in a worker thread. It does not keep the process alive. */
+export async function openInspectorInThread(options: InspectorOptions): Promise<Inspector> {
   const worker = startThread(options);
-  const told = await new Promise<AsideMessage>((resolve, reject) => {
+  const message = await new Promise<ThreadMessage>((resolve, reject) => {
     worker.once("message", resolve);
     worker.once("error", (error) => reject(threadFailed(error)));
   });
-  // What goes wrong with a look at a run is no reason to end it.
+  // An error of the inspector must not end the run.
   worker.removeAllListeners("error").on("error", () => undefined);
   worker.unref();
   const close = async (): Promise<void> => void (await worker.terminate());
-  if ("url" in told) return { url: told.url, close };
+  if ("url" in message) return { url: message.url, close };
   await close();
-  throw new HoldfastError(told.code, told.message);
+  throw new HoldfastError(message.code, message.message);
 }
 
 function startThread(workerData: InspectorOptions): Worker {
   try {
-    return new Worker(new URL("./aside-thread.js", import.meta.url), { workerData });
+    return new Worker(new URL("./inspector-thread.js", import.meta.url), { workerData });
   } catch (error) {
     throw threadFailed(error);
   }
@@ -42,7 +42,7 @@ function threadFailed(cause: unknown): HoldfastError {
   return new HoldfastError(
     "UNSUPPORTED",
     `The inspector's thread can't run (${why}). ${threadAdvice}, and more memory; ` +
-      "or look at the run with `holdfast inspect` from another process.",
+      "or run `holdfast inspect` in another process.",
     { cause },
   );
 }

@@ -36,7 +36,7 @@ const minHeap = 512 * MiB;
 /** Progress checks per `pageMs`. */
 const checks = 8;
 
-export function decodeAside(path: string, fileBytes: number, limits: DecodeLimits = {}): Promise<Bars> {
+export function decodeInThread(path: string, fileBytes: number, limits: DecodeLimits = {}): Promise<Bars> {
   const { pageMs = 60_000, program = new URL("./thread.js", import.meta.url) } = limits;
   const heapBytes = limits.heapBytes ?? heapFor(fileBytes);
   const pages = new SharedArrayBuffer(4);
