@@ -250,6 +250,17 @@ test("a heading's anchor is what GitHub makes of it", () => {
   ]);
 });
 
+test("the page on the architecture lists every layer", () => {
+  const page = readRepositoryFile("docs/internals/architecture.md");
+  const layers = readdirSync(join(repositoryRoot, "src"), { withFileTypes: true }).filter((entry) =>
+    entry.isDirectory(),
+  );
+  assert.deepEqual(
+    layers.map(({ name }) => name).filter((name) => !new RegExp(`^  (\\w+/ )*${name}/ `, "m").test(page)),
+    [],
+  );
+});
+
 const maxProseLine = 400;
 
 /** Lines of prose that are too long to read in an editor; tables can't be wrapped. */
