@@ -170,10 +170,26 @@ test("examples are read from Markdown with their headings and from TSDoc with th
   assert.deepEqual(promisedLines(`${code}\nplain();\n// → more`), ["```", "more"]);
 });
 
-test("every exported function, class, method and getter says what it is and has an example", () => {
-  const types = join(repositoryRoot, "dist/src/index.d.ts");
-  // The layers below tensors, for programs that build on them.
-  assert.deepEqual(undocumentedExports(compiled.program, types, ["Runtime", "SavedSet"]), []);
+/** The declarations of every entry point that the package exports. */
+const publishedTypes = Object.values(
+  (JSON.parse(readRepositoryFile("package.json")) as { exports: Record<string, { types?: string }> }).exports,
+).flatMap(({ types }) => (types === undefined ? [] : [join(repositoryRoot, types)]));
+
+describe("an entry point of the package is documented", () => {
+  for (const types of publishedTypes) {
+    const name = types.slice(repositoryRoot.length);
+    it(`${name}: every exported function, class, method and getter has a summary and an example`, () => {
+      // The layers below tensors, for programs that build on them.
+      assert.deepEqual(undocumentedExports(compiled.program, types, ["Runtime", "SavedSet"]), []);
+    });
+    it(`${name}: every exported name has a doc comment`, () => {
+      assert.deepEqual(exportsWithoutComment(compiled.program, types), []);
+    });
+  }
+});
+
+test("the package has an entry point", () => {
+  assert.ok(publishedTypes.some((types) => types.endsWith("dist/src/index.d.ts")));
 });
 
 test("a function, class, method or getter without a summary or an example is found", () => {
@@ -192,11 +208,6 @@ test("a function, class, method or getter without a summary or an example is fou
   const shown = undocumentedExports(compiled.program, file, ["Described"]);
   assert.ok(shown.includes("Described.size has no summary."));
   assert.ok(!shown.includes("Described.move has no @example."));
-});
-
-test("every exported name has a doc comment", () => {
-  const types = join(repositoryRoot, "dist/src/index.d.ts");
-  assert.deepEqual(exportsWithoutComment(compiled.program, types), []);
 });
 
 test("an exported name without a doc comment is found, also in a namespace and as a type", () => {
@@ -248,6 +259,17 @@ test("a heading's anchor is what GitHub makes of it", () => {
     { path: "x.md", anchor: "exit-codes" },
     { path: "", anchor: "here" },
   ]);
+});
+
+test("the page on the architecture lists every layer", () => {
+  const page = readRepositoryFile("docs/internals/architecture.md");
+  const layers = readdirSync(join(repositoryRoot, "src"), { withFileTypes: true }).filter((entry) =>
+    entry.isDirectory(),
+  );
+  assert.deepEqual(
+    layers.map(({ name }) => name).filter((name) => !new RegExp(`^  (\\w+/ )*${name}/ `, "m").test(page)),
+    [],
+  );
 });
 
 const maxProseLine = 400;

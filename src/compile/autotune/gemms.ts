@@ -125,7 +125,7 @@ function measure(
 }
 
 /** Notes of when our own kernels were fewer, or did not begin early, have other names. */
-const noteOf = (key: string): string => `choice with handovers for ${key}`;
+const noteOf = (key: string): string => `choice with PDL for ${key}`;
 
 /** What an earlier process has found out: so that its bits are ours. */
 function recallAlgorithm(runtime: Runtime, key: string): Choice | undefined {
