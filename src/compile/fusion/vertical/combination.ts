@@ -5,32 +5,18 @@
 
 import { dtypes, type Expression, loadsOf, type Stage, subexpressionsOf } from "../../../ir/index.js";
 import type { BufferSlice } from "../../program/program.js";
-import { type Compacted, compact } from "./compact.js";
+import { type Compacted, compact, type FlatStage, type Rewritten } from "./compact.js";
 import { isCheap } from "./cost.js";
 import type { Operand } from "./fusion-node.js";
 import { forwardedValue, Interner } from "./interner.js";
 import type { IterationSpace } from "./iteration-space.js";
 import { isInvariantAlongRows } from "./strided-access.js";
 
-/** One stage of one member, in the order of the fused kernel. */
-export interface Flat {
-  readonly member: number;
-  readonly stage: Stage;
-  /** What it stores to. */
-  readonly output: Operand | undefined;
-}
-
-/** A stage whose value is rewritten; `isKept` says that it is part of the kernel. */
-export interface Rewritten extends Flat {
-  readonly value: Expression;
-  isKept: boolean;
-}
-
 export class Combination {
   readonly #frame: IterationSpace;
   readonly #isNeeded: (slice: BufferSlice) => boolean;
   readonly #interner = new Interner();
-  readonly #stages: readonly Flat[];
+  readonly #stages: readonly FlatStage[];
   readonly #done: Rewritten[] = [];
   /** Where each member's first stage and first scalar stand. */
   readonly #firstStage: readonly number[];
@@ -51,7 +37,7 @@ export class Combination {
     this.#firstScalar = firsts(frame, ({ member }) => member.scalars.length);
     this.#stages = frame.seen.flatMap(({ member, outputs }, index) =>
       member.kernel.stages.map(
-        (stage): Flat => ({
+        (stage): FlatStage => ({
           member: index,
           stage,
           output: stage.kind === "store" ? outputs[stage.output] : undefined,
@@ -82,7 +68,7 @@ export class Combination {
     return compact(this.#done, this.#inputs, this.#frame.seen.flatMap(scalarsOf));
   }
 
-  #rewriteValue(place: number, { member, stage }: Flat): Expression {
+  #rewriteValue(place: number, { member, stage }: FlatStage): Expression {
     const interner = this.#interner;
     const inputs = this.#frame.seen[member]?.inputs ?? [];
     const firstStage = this.#firstStage[member] ?? 0;

@@ -2,9 +2,22 @@
 
 import type { Compute, Expression, Stage } from "../../../ir/index.js";
 import { subexpressionsOf } from "../../../ir/index.js";
-import type { Rewritten } from "./combination.js";
 import type { Operand } from "./fusion-node.js";
 import { Interner } from "./interner.js";
+
+/** One stage of one member, in the order of the fused kernel. */
+export interface FlatStage {
+  readonly member: number;
+  readonly stage: Stage;
+  /** What it stores to. */
+  readonly output: Operand | undefined;
+}
+
+/** A stage whose value is rewritten; `isKept` says that it is part of the kernel. */
+export interface Rewritten extends FlatStage {
+  readonly value: Expression;
+  isKept: boolean;
+}
 
 export interface Scalar {
   readonly value: number;
