@@ -3,7 +3,7 @@
  * value itself, or is loaded back from the very place where the same thread has just stored it.
  */
 
-import { dtypes, type Expression, loadsOf, type Stage, subexpressionsOf } from "../../../ir/index.js";
+import { dtypes, type Expression, loadsOf, subexpressionsOf } from "../../../ir/index.js";
 import type { BufferSlice } from "../../program/program.js";
 import { type Compacted, compact, type FlatStage, type Rewritten } from "./compact.js";
 import { isCheap } from "./cost.js";

@@ -13,7 +13,7 @@ import {
   rootOf,
 } from "../../program/dependency-graph.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, latestPhase } from "../../program/program.js";
-import { isReading, meets, type Uses, usesOf } from "../../program/uses.js";
+import { accesses, isReading, type Uses, usesOf } from "../../program/uses.js";
 import { isDeadOnExit } from "../../trace/dead-on-exit.js";
 import { combine, type Draft, rowsOf } from "./combine.js";
 import { maxMembers } from "./cost.js";
@@ -200,7 +200,7 @@ class Fusion {
     const first = Math.min(...members.map(({ call }) => this.#places.get(call) ?? 0));
     return (this.#uses.get(slice.buffer)?.readers ?? []).some((place) => {
       const call = this.#program[place];
-      return call !== undefined && place >= first && !own.has(call) && meets(call, [slice], isReading);
+      return call !== undefined && place >= first && !own.has(call) && accesses(call, [slice], isReading);
     });
   }
 
