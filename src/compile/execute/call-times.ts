@@ -1,8 +1,8 @@
 /**
- * What each call of a step takes. On a GPU it is what the call adds: the time of everything up to it as one launch, less that
- * of everything before it, so that the times add up, gaps between kernels included. On a CPU the calls run one by one.
+ * The time of each call of a step. On a GPU it is the time that the call adds to a graph of all earlier calls, so that the times add up,
+ * gaps between kernels included. On a CPU the calls run one by one.
  *
- * What the step leaves behind is as before: all that it writes of persistent memory is kept aside meanwhile.
+ * Persistent memory that the step writes is saved before and restored afterwards.
  */
 
 import { capabilitiesOf } from "../../kernels/index.js";
@@ -11,10 +11,10 @@ import { type Clock, systemClock } from "../../units/index.js";
 import { type Piece, submitCommands } from "./emit.js";
 import type { PlacedStep } from "./placed-step.js";
 
-/** The best of so many groups counts, each of so many launches in a row. */
+/** The minimum of this many groups counts, each of this many launches in a row. */
 const [groups, launches] = [5, 20];
 
-/** Microseconds, by the call's place in the schedule. */
+/** Microseconds, by the call's index in the schedule. */
 export function timeCalls(
   runtime: Runtime,
   placed: PlacedStep,
@@ -45,7 +45,7 @@ function timeGrowing(runtime: Runtime, pieces: readonly Piece[], clock: Clock): 
           for (let count = 0; count < launches; count++) upTo.replay();
         }),
       );
-      // With one more call it can't be quicker: what a measurement says against that is its error.
+      // One more call cannot make it faster: a negative difference is measurement error.
       const us = Math.max(before, Math.min(...spent) / launches);
       const own = us - before;
       before = us;

@@ -1,4 +1,4 @@
-/** A planned step in memory: verified there, and its work ready to be sent. */
+/** A planned step in memory: verified at its addresses, with its commands ready to submit. */
 
 import type { Runtime, ScratchMemory, Storage } from "../../runtime/index.js";
 import { type Span, span } from "../../units/index.js";
@@ -21,13 +21,13 @@ export class PlacedStep {
   readonly #schedule: Schedule;
   readonly #memory: StepMemory;
   readonly pieces: readonly Piece[];
-  /** What it writes of persistent memory, by what that belongs to, and to the byte. */
+  /** The persistent memory that it writes, by owner and by byte range. */
   readonly written: readonly Storage[];
   readonly writtenSpans: readonly Span[];
-  /** Sends all of its work, directly. */
+  /** Submits all of its commands directly. */
   readonly run: () => void;
 
-  /** Takes a plan's memory. */
+  /** Allocates a plan's memory. */
   static place(runtime: Runtime, { schedule, plan }: PlannedStep, label: string): PlacedStep {
     const calls = schedule.calls.map(({ call }) => call);
     const memory = new StepMemory(runtime, plan, label);
@@ -47,7 +47,7 @@ export class PlacedStep {
     this.#memory = memory;
     this.pieces = pieces;
     this.run = submitterOf(runtime, schedule, pieces);
-    const slices = partsWritten(this.#calls);
+    const slices = slicesWritten(this.#calls);
     this.written = [...new Set(slices.flatMap(({ buffer }) => buffer.storage ?? []))];
     this.writtenSpans = slices.map((slice) => spanOf(slice));
   }
@@ -56,7 +56,7 @@ export class PlacedStep {
     return this.#schedule.calls.map(({ call }) => call);
   }
 
-  /** The same with each launch behind the end of the one before it, in the same memory: who closes one closes both. */
+  /** The same step without programmatic dependent launch, in the same memory: closing one closes both. */
   serialized(): PlacedStep {
     const pieces = this.pieces.map((piece) => withPrefetch(piece, { isPdl: false }));
     return new PlacedStep(this.#runtime, this.#schedule, this.#memory, pieces);
@@ -77,7 +77,7 @@ export class PlacedStep {
   }
 }
 
-/** What a plan takes: one block of the arena, and views of it and of persistent memory. */
+/** The memory of a plan: one block of the arena, and views of it and of persistent memory. */
 class StepMemory {
   readonly #runtime: Runtime;
   readonly #plan: Plan;
@@ -92,13 +92,13 @@ class StepMemory {
     if (this.block) arena.pin(this.block, label);
   }
 
-  /** What of these calls was last written at an offset. */
-  lastAt(place: number, calls: readonly Call[]): Buffer | undefined {
+  /** The buffer that these calls write last at an offset. */
+  lastAt(offset: number, calls: readonly Call[]): Buffer | undefined {
     for (const call of calls.toReversed()) {
       for (const { slice, writes } of accessesOf(call)) {
         const start = this.#plan.offsets.get(slice.buffer);
         const first = start === undefined ? Infinity : start + slice.offset;
-        if (writes && first <= place && place < first + slice.size) return slice.buffer;
+        if (writes && first <= offset && offset < first + slice.size) return slice.buffer;
       }
     }
     return undefined;
@@ -110,9 +110,9 @@ class StepMemory {
     if (known) return known;
     const home = buffer.storage ?? this.block;
     const start = buffer.storage ? 0 : this.#plan.offsets.get(buffer);
-    if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no place in the plan.`);
+    if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no offset in the plan.`);
     const view = this.#runtime.view(home, start + offset, size, buffer.label);
-    // A pinned block outlives a reset, but of its views only the pinned ones do.
+    // A reset keeps a pinned block, but drops its views that are not pinned.
     if (view.kind === "step") this.#runtime.arena.pin(view, home.label);
     this.#views.set(key, view);
     return view;
@@ -133,7 +133,7 @@ class StepMemory {
   }
 }
 
-function partsWritten(calls: readonly Call[]): BufferSlice[] {
+function slicesWritten(calls: readonly Call[]): BufferSlice[] {
   const accesses = calls.flatMap((call) => accessesOf(call));
   return accesses.filter(({ slice, writes }) => writes && slice.buffer.storage).map(({ slice }) => slice);
 }
