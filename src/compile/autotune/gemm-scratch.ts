@@ -1,11 +1,11 @@
-/** Scratch memory of products: how much there has to be depends on how their operands lie and on the algorithm. */
+/** Scratch memory of GEMMs: its size depends on the layouts and on the algorithm. */
 
 import { gemmScratchBytes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { Buffer, GemmCall } from "../program/program.js";
 import { describeGemm } from "./gemm-desc.js";
 
-/** The same product with as much scratch memory as it needs as it is now. */
+/** The same GEMM with the scratch memory that it needs now. */
 export function withScratch(
   runtime: Runtime,
   problem: GemmCall["problem"],

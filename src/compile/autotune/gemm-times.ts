@@ -1,6 +1,6 @@
 /**
- * Times a product with each algorithm that its library offers, and with our own kernel: on memory of its own, so that no value of the step is
- * touched, and as a short graph, because from Node a launch costs more than many products do.
+ * Times a GEMM with each algorithm of the library and with the native kernel. It uses memory of its own, so that no value of the step
+ * changes, and a short graph, because a launch from Node costs more than many GEMMs.
  */
 
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";
@@ -19,13 +19,13 @@ import { addressOf, describeGemm } from "./gemm-desc.js";
 
 type Problem = GemmCall["problem"];
 
-/** A graph has at most so many launches, and fewer where they would take longer than this. */
+/** The maximum launches of a graph; fewer if they would take longer than `burstMs`. */
 const maxLaunches = 16;
 const burstMs = 1;
-/** The best of so many counts: what disturbs a measurement only ever makes it longer. */
+/** The minimum of this many rounds counts: disturbances only ever add time. */
 const rounds = 5;
 
-/** How an algorithm is rejected that the library lists and then can't run, or not in a graph. */
+/** Errors of algorithms that the library lists but cannot run, or not in a graph. */
 const rejections: ReadonlySet<ErrorCode> = new Set([
   "DRIVER_FAILED",
   "UNSUPPORTED",
@@ -38,14 +38,14 @@ const shortages: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET"
 const smallNumber = 0x3c;
 
 export interface TimingOptions {
-  /** No algorithm is begun with behind this; the first is timed in any case. */
+  /** No algorithm is started after this; the first is timed in any case. */
   readonly limitMs: number;
   readonly clock: Clock;
 }
 
 /**
- * How long a launch takes on the device with each choice, in microseconds, in the library's order and then our own. Algorithms that can't be
- * launched, and those that there was no time for, are missing; where there is no memory to try them on, all are.
+ * The time of a launch with each algorithm in microseconds, in the library's order, then the native ones. Algorithms that cannot be
+ * launched, or that there was no time for, are missing; without memory for the trial, all are.
  */
 export function timeCandidates(
   runtime: Runtime,
@@ -65,7 +65,7 @@ export function timeCandidates(
   const bestMs = new Map<number, number>();
   let launches = 0;
   try {
-    // Our own kernels are compiled before the time begins to count: that takes longer than all trials.
+    // Native kernels are compiled before the clock starts: that takes longer than all trials.
     const requests = [...scratchBytes].flatMap(([choice, size]) => {
       const request = attempt(() => memory.requestOf(choice, size));
       return request ? [{ choice, request }] : [];
@@ -75,7 +75,7 @@ export function timeCandidates(
     for (const { choice, request } of requests) {
       if (bursts.size > 0 && elapsedMs() > limitMs / 2) break;
       const burst = attempt(() => {
-        // What the library loads when an algorithm first runs would fall into the measurement.
+        // Warm-up: the library loads an algorithm at its first run.
         timeMs(runtime, clock, () => runtime.launch(request));
         launches ||= launchesFor(timeMs(runtime, clock, () => runtime.launch(request)));
         return runtime.captureForTiming("product", () => {
@@ -84,7 +84,7 @@ export function timeCandidates(
       });
       if (burst) bursts.set(choice, burst);
     }
-    // In turn, so that a clock that the device is still raising favours nobody.
+    // Interleaved, so that a rising clock rate favours no candidate.
     for (let round = 0; round < rounds && (round === 0 || elapsedMs() < limitMs); round++) {
       for (const [choice, burst] of bursts) {
         const took = timeMs(runtime, clock, () => burst.replay());
@@ -118,7 +118,7 @@ function attempt<T>(prepare: () => T): T | undefined {
   }
 }
 
-/** Memory that looks to the library like a product's own: as large and as aligned, in one block of the arena. */
+/** Memory with the sizes and alignments of a GEMM's operands, in one block of the arena. */
 class TrialMemory {
   readonly #runtime: Runtime;
   readonly #problem: Problem;
@@ -126,7 +126,7 @@ class TrialMemory {
   readonly #views = new Map<BufferSlice, Storage>();
   readonly #scratchAt: number;
 
-  /** None where there is no room: a choice is not worth a rejection. */
+  /** Undefined if there is no memory: tuning is not worth an error. */
   static take(runtime: Runtime, problem: Problem, scratchBytes: number): TrialMemory | undefined {
     try {
       return new TrialMemory(runtime, problem, scratchBytes);
@@ -153,7 +153,7 @@ class TrialMemory {
     for (const { slice, at } of places) this.#views.set(slice, runtime.view(this.#block, at, slice.size));
   }
 
-  /** The library's launch with an algorithm. What may come behind it is the same for all. */
+  /** The first launch of the GEMM with an algorithm. Later launches, if any, are the same for all algorithms. */
   requestOf(choice: number, scratchBytes: number): LaunchRequest {
     const { scratch: _, ...rest } = this.#problem;
     const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;

@@ -1,7 +1,6 @@
 /**
- * Chooses the algorithms of products by measurement. A library's own first guess is often not the fastest, so each product
- * that differs from the others is timed once a process with every algorithm that the library offers for it, and with our own kernel where
- * there is one.
+ * Selects GEMM algorithms by measurement. The heuristic's first choice of cuBLASLt is often not the fastest, so each distinct GEMM is
+ * timed once per process with every algorithm that the library offers, and with the native kernel if there is one.
  */
 
 import { cublasLtKey, firstNativeAlgorithm } from "../../kernels/index.js";
@@ -14,21 +13,21 @@ import { describeGemm } from "./gemm-desc.js";
 import { withScratch } from "./gemm-scratch.js";
 import { timeCandidates } from "./gemm-times.js";
 
-/** What the choice of products has brought, for explain(). */
+/** The result of autotuning, for explain(). */
 export interface GemmReport {
-  /** The step's products, and how many of them don't run the library's first algorithm. */
+  /** The step's GEMMs, and how many do not use the library's first algorithm. */
   readonly gemms: number;
   readonly changed: number;
-  /** Kinds of products that were measured now; the others were known, or there was no time or memory left for them. */
+  /** Distinct GEMMs that were measured now; the others were known, or there was no time or memory left. */
   readonly measured: number;
-  /** What the products whose times are known take together, with the library's first algorithms and with the chosen ones. */
+  /** The total time of GEMMs with known times, with the library's first algorithms and with the selected ones. */
   readonly beforeUs: number;
   readonly afterUs: number;
-  /** How long choosing has taken. */
+  /** How long autotuning took. */
   readonly elapsedMs: number;
 }
 
-/** What was found out about a product. */
+/** The result for one GEMM. */
 interface Choice {
   readonly choice: number;
   readonly firstUs: number;
@@ -37,7 +36,7 @@ interface Choice {
 
 export type KnownAlgorithms = Map<string, Choice>;
 
-/** Of this process: by the device's name and all that the library is told of a product. */
+/** Of this process, by the device's name and the GEMM's description. */
 const knownAlgorithms: KnownAlgorithms = new Map();
 
 export interface ChoosingOptions {
@@ -80,7 +79,7 @@ export function autotuneGemms(
   };
 }
 
-/** What was chosen for the products of a program: for another one with the same products, which is to do the same to the bit. */
+/** The algorithms of a program's GEMMs, for another program that must have the same bits. */
 export function algorithmsIn(runtime: Runtime, calls: readonly Call[]): KnownAlgorithms {
   return new Map(
     calls.flatMap(({ work }) =>
@@ -95,7 +94,7 @@ function keyOf(runtime: Runtime, { problem }: GemmCall): string {
   return `${runtime.device.name}: ${cublasLtKey(runtime, describeGemm(problem))}`;
 }
 
-/** Times what is not known yet, as far as the time allows; tells how many that were. */
+/** Times unknown GEMMs within the time limit; returns how many were measured. */
 function measure(
   runtime: Runtime,
   unknown: readonly (readonly [key: string, product: GemmCall])[],
@@ -111,7 +110,7 @@ function measure(
       known.set(key, noted);
       continue;
     }
-    // Everyone gets a share of what is left, so that the last are not left out.
+    // Each gets a share of the remaining time, so that the last ones are measured too.
     const shareMs = (endMs - clock.nowMs()) / (unknown.length - index);
     if (shareMs <= 0) break;
     const limitMs = Math.min(maxGemmMs, shareMs);
@@ -127,7 +126,7 @@ function measure(
 /** Notes of when our own kernels were fewer, or did not begin early, have other names. */
 const noteOf = (key: string): string => `choice with PDL for ${key}`;
 
-/** What an earlier process has found out: so that its bits are ours. */
+/** The result of an earlier process, so that this one has the same bits. */
 function recallAlgorithm(runtime: Runtime, key: string): Choice | undefined {
   const note = runtime.recall(noteOf(key));
   if (note === undefined) return undefined;
@@ -141,7 +140,7 @@ function recallAlgorithm(runtime: Runtime, key: string): Choice | undefined {
   }
 }
 
-/** The first in the library's order among those that cost a step least; none where nothing was timed. */
+/** The first in the library's order among the cheapest; undefined if nothing was timed. */
 export function fastestOf(
   { device }: Pick<Runtime, "device">,
   times: ReadonlyMap<number, number>,

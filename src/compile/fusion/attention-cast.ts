@@ -1,7 +1,6 @@
 /**
- * Attention stores its results as they are read: where all that happens to them is a conversion to half floats, for the
- * product behind, the kernel rounds on its way out, and the conversion is gone with the memory between. Only CUDA's kernels
- * do; a value is rounded once either way.
+ * Attention stores half floats if every result is only converted to half floats for the next GEMM. The conversion and the memory
+ * between are gone. Only the CUDA kernels can; a value is rounded once either way.
  */
 
 import { dtypes } from "../../ir/index.js";
@@ -37,7 +36,7 @@ export function fuseAttentionCasts(calls: readonly Call[], runtime: Runtime): re
   return calls.flatMap((call, place) => (changes.has(place) ? (changes.get(place) ?? []) : call));
 }
 
-/** The conversion that is all that reads what a call alone has written, into step memory that nothing else writes. */
+/** The cast that is the only reader of a buffer with one writer, into step memory with one writer. */
 function soleCastOf(
   calls: readonly Call[],
   uses: ReadonlyMap<Buffer, Uses>,
@@ -53,7 +52,7 @@ function soleCastOf(
   return cast && isMadeOnce(uses, cast.to.buffer) ? cast : undefined;
 }
 
-/** The dtype that all results are converted to, every byte of them; nothing where the kernel can't store it. */
+/** The dtype that all results are converted to; undefined if they differ or the kernel cannot store it. */
 function commonDtype(call: AttentionCall, casts: ReadonlyMap<Buffer, Cast>): "f16" | "bf16" | undefined {
   const { dtype, resultDtype = dtype } = call.shape;
   const wanted = new Set(
@@ -71,7 +70,7 @@ function covers(whole: BufferSlice, { offset, size }: BufferSlice): boolean {
   return whole.offset <= offset && offset + size <= whole.offset + whole.size;
 }
 
-/** Where the conversion would have stored a result's elements. */
+/** The slice where the cast would have stored a result. */
 function convertedSlice(slice: BufferSlice, casts: ReadonlyMap<Buffer, Cast>): BufferSlice {
   const cast = casts.get(slice.buffer);
   if (!cast) return slice;

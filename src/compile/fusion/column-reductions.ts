@@ -1,8 +1,7 @@
 /**
- * Adds up columns where their rows are at hand: a kernel of rows that has made or read what a sum is of begins that sum, and what it
- * leaves of each column takes a short kernel to add up. The gradients of a norm's gain and shift are made so, beside that of its
- * input, and memory that only such sums read is not written any more. A sum that begins so has the bits that it has alone; one that
- * begins in a product's kernel is added up in another order.
+ * Column reductions as epilogues: a kernel that produces or reads the rows of a column sum also writes its partials, and a short
+ * kernel combines them. So the gradients of a norm's weight and bias are made with that of its input, and memory that only such sums
+ * read is not written. In a row kernel a sum keeps its bits; in a GEMM epilogue it is added in another order.
  */
 
 import {
@@ -28,7 +27,7 @@ import {
   isSameSlice,
   latestPhase,
 } from "../program/program.js";
-import { bufferMaker, isWriting, meets } from "../program/uses.js";
+import { accesses, bufferMaker, isWriting } from "../program/uses.js";
 import { combine, rowsOf } from "./vertical/combine.js";
 import { maxNodesWithAccumulators } from "./vertical/cost.js";
 import { type FusionNode, fusionNodeOf } from "./vertical/fusion-node.js";
@@ -45,21 +44,21 @@ export function fuseColumnReductions(runtime: Runtime, calls: readonly Call[]): 
     if (!isSum(sum)) continue;
     const place = made.indexOf(sum);
     for (const { at, host } of hostsOf(sum.work, place, made)) {
-      const isReadByOthers = (buffer: Buffer): boolean => readers.readBeside(buffer, [host, sum]);
-      const begun = launchPartialsIn(runtime, host, sum, makeBuffer, isReadByOthers);
-      if (!begun) continue;
-      readers.replace([host, sum], [begun.host, begun.left]);
-      made[at] = begun.host;
+      const isReadByOthers = (buffer: Buffer): boolean => readers.isReadByOthers(buffer, [host, sum]);
+      const phases = launchPartialsIn(runtime, host, sum, makeBuffer, isReadByOthers);
+      if (!phases) continue;
+      readers.replace([host, sum], [phases.host, phases.secondPhase]);
+      made[at] = phases.host;
       made.splice(place, 1);
-      // What is left stands where the sum did, or behind the call that it begins in, if that stands behind it.
-      made.splice(Math.max(at, place), 0, begun.left);
+      // The second phase takes the sum's position, or follows the host if that comes later.
+      made.splice(Math.max(at, place), 0, phases.secondPhase);
       break;
     }
   }
   return made;
 }
 
-/** Who reads each buffer, while calls become others. */
+/** The readers of each buffer, while calls are replaced. */
 class Readers {
   readonly #readers = new Map<Buffer, Set<Call>>();
 
@@ -67,9 +66,9 @@ class Readers {
     this.replace([], calls);
   }
 
-  replace(gone: readonly Call[], come: readonly Call[]): void {
-    for (const call of gone) for (const buffer of readBy(call)) this.#readers.get(buffer)?.delete(call);
-    for (const call of come) {
+  replace(removed: readonly Call[], added: readonly Call[]): void {
+    for (const call of removed) for (const buffer of readBy(call)) this.#readers.get(buffer)?.delete(call);
+    for (const call of added) {
       for (const buffer of readBy(call)) {
         const known = this.#readers.get(buffer);
         if (known) known.add(call);
@@ -78,8 +77,8 @@ class Readers {
     }
   }
 
-  /** Is a buffer read by others than these? */
-  readBeside(buffer: Buffer, calls: readonly Call[]): boolean {
+  /** True if a call other than these reads a buffer. */
+  isReadByOthers(buffer: Buffer, calls: readonly Call[]): boolean {
     return [...(this.#readers.get(buffer) ?? [])].some((call) => !calls.includes(call));
   }
 }
@@ -89,7 +88,7 @@ const readBy = (call: Call): readonly Buffer[] =>
 
 type SumCall = Call & { readonly work: ColumnCall };
 
-/** Sums of floats: those of other kinds are not made in kernels of rows. */
+/** Sums of f32: row kernels support no other column reductions. */
 function isSum(call: Call): call is SumCall {
   const { work } = call;
   if (work.kind !== "column" || work.rows * work.columns === 0) return false;
@@ -102,30 +101,30 @@ interface Host {
   readonly host: Call;
 }
 
-/** Where a sum could begin: in calls that have met its rows since these were last written, or will before they are written again. */
+/** Calls that could host the first phase: those that access the sum's inputs between two writes of them. */
 function hostsOf({ kernel, operands }: ColumnCall, place: number, calls: readonly Call[]): readonly Host[] {
   const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
   const hosts: Host[] = [];
   const from = Math.max(0, place - maxFusionDistance);
   for (const [index, host] of [...calls.slice(from, place).entries()].reverse()) {
-    if (meets(host, inputs)) hosts.push({ at: from + index, host });
-    if (meets(host, inputs, isWriting)) break;
+    if (accesses(host, inputs)) hosts.push({ at: from + index, host });
+    if (accesses(host, inputs, isWriting)) break;
   }
   for (const [index, host] of calls.slice(place + 1, place + 1 + maxFusionDistance).entries()) {
-    if (meets(host, inputs, isWriting) || meets(host, outputs)) break;
-    if (meets(host, inputs)) hosts.push({ at: place + 1 + index, host });
+    if (accesses(host, inputs, isWriting) || accesses(host, outputs)) break;
+    if (accesses(host, inputs)) hosts.push({ at: place + 1 + index, host });
   }
   return hosts;
 }
 
-/** The call that a sum begins in, and what is left of the sum; nothing where it can't begin there. */
+/** The host with the first phase of the sum, and the second phase; undefined if the host cannot take it. */
 function launchPartialsIn(
   runtime: Runtime,
   host: Call,
   sum: SumCall,
   makeBuffer: ReturnType<typeof bufferMaker>,
   isReadByOthers: (buffer: Buffer) => boolean,
-): { readonly host: Call; readonly left: Call } | undefined {
+): { readonly host: Call; readonly secondPhase: Call } | undefined {
   const { work } = sum;
   const count = host.work.kind === "gemm-epilogue" ? Math.ceil(work.rows / colsumRows) : columnPartialCount;
   const partials = work.kernel.values.map((): BufferSlice => {
@@ -134,16 +133,16 @@ function launchPartialsIn(
   });
   const joined =
     host.work.kind === "gemm-epilogue"
-      ? finishedWith(runtime, host, host.work, work, partials)
+      ? epilogueWithSum(runtime, host, host.work, work, partials)
       : joinedOf(runtime, host, { ...sum, work: partialsIn(work, partials) }, isReadByOthers);
   if (!joined) return undefined;
   return {
     host: { ...joined, op: joinNames([host.op, sum.op]), phase: latestPhase([host, sum]) },
-    left: { ...sum, work: leftOf(work, partials, count) },
+    secondPhase: { ...sum, work: secondPhaseOf(work, partials, count) },
   };
 }
 
-/** A kernel of rows and the beginning of a sum as one, where the first has all at hand that the second reads. */
+/** A row kernel fused with the first phase of a sum, if it has all inputs of the sum. */
 function joinedOf(
   runtime: Runtime,
   rows: Call,
@@ -152,7 +151,7 @@ function joinedOf(
 ): Call | undefined {
   if (rows.work.kind !== "row" || rows.isRematerialized || rows.isHoisted) return undefined;
   const [host, sum] = [fusionNodeOf(rows), fusionNodeOf(begun)];
-  if (!host?.reduces || !sum || !hasAtHand(host, sum)) return undefined;
+  if (!host?.reduces || !sum || !hasInputsOf(host, sum)) return undefined;
   const isNeeded = ({ buffer }: BufferSlice): boolean =>
     buffer.storage !== undefined ||
     sum.outputs.some(({ slice }) => slice.buffer === buffer) ||
@@ -162,28 +161,28 @@ function joinedOf(
   return { ...rows, work: rowsOf(draft) };
 }
 
-/** Is all that moves along a sum's rows read or made by the host? */
-function hasAtHand(host: FusionNode, sum: FusionNode): boolean {
+/** True if the host reads or writes every input that varies along the sum's rows. */
+function hasInputsOf(host: FusionNode, sum: FusionNode): boolean {
   const keys = new Set([...host.inputs, ...host.outputs].map(({ key }) => key));
   return sum.inputs.every(({ key, steps: [first] }) => keys.has(key) || first?.stride === 0);
 }
 
-const begunKernels = new WeakMap<ColumnKernel, RowKernel>();
-const leftKernels = new WeakMap<ColumnKernel, ColumnKernel>();
+const firstPhaseKernels = new WeakMap<ColumnKernel, RowKernel>();
+const secondPhaseKernels = new WeakMap<ColumnKernel, ColumnKernel>();
 
-/** The sum over all rows but the last joins, as a kernel of rows. */
+/** The first phase of a sum as a row kernel. */
 function partialsIn(
   { kernel, rows, columns, strides, operands, scalars }: ColumnCall,
   partials: readonly BufferSlice[],
 ) {
-  const begun: RowKernel = begunKernels.get(kernel) ?? {
+  const begun: RowKernel = firstPhaseKernels.get(kernel) ?? {
     name: kernel.name,
     inputs: kernel.inputs,
     outputs: kernel.values.map(() => ({ dtype: "f32", per: "column" })),
     scalars: kernel.scalars,
     stages: kernel.values.map((value, output) => ({ kind: "store", output, value })),
   };
-  begunKernels.set(kernel, begun);
+  firstPhaseKernels.set(kernel, begun);
   const ofInputs = strides.map(({ row, column }) => [row, column === "unit" ? 1 : 0]);
   return {
     kind: "row" as const,
@@ -194,8 +193,8 @@ function partialsIn(
   };
 }
 
-/** A product that adds up columns of what its finish makes. Sums of products have no bits that a column kernel would have to have. */
-function finishedWith(
+/** A GEMM epilogue that also sums columns of its outputs. GEMM results depend on the algorithm anyway, so another order is allowed. */
+function epilogueWithSum(
   runtime: Runtime,
   call: Call,
   { problem, epilogue: finish, operands, scalars }: GemmEpilogueCall,
@@ -231,7 +230,7 @@ function finishedWith(
   return canFuseEpilogue(runtime, describeGemm(problem), work.epilogue) ? { ...call, work } : undefined;
 }
 
-/** The same value of inputs that stand behind others. */
+/** The same value with its inputs renumbered from `first`. */
 function withInputsFrom(value: Expression, first: number): Expression {
   return new Interner().rewrite(value, {
     load: (input, type, at) => term.load(first + input, type, at),
@@ -240,19 +239,19 @@ function withInputsFrom(value: Expression, first: number): Expression {
   });
 }
 
-/** What is left to do: the partial sums are the rows. */
-function leftOf(
+/** The second phase: a column sum over the partials. */
+function secondPhaseOf(
   { kernel, columns, operands }: ColumnCall,
   partials: readonly BufferSlice[],
   rows: number,
 ): ColumnCall {
-  const left: ColumnKernel = leftKernels.get(kernel) ?? {
+  const left: ColumnKernel = secondPhaseKernels.get(kernel) ?? {
     ...kernel,
     inputs: kernel.values.map(() => "f32"),
     scalars: [],
     values: kernel.values.map((_, input) => term.load(input, "f32")),
   };
-  leftKernels.set(kernel, left);
+  secondPhaseKernels.set(kernel, left);
   return {
     kind: "column",
     kernel: left,

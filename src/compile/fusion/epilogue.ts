@@ -1,7 +1,6 @@
 /**
- * Runs elementwise work on a product's result in the epilogue of the product's own kernel, where that saves a pass over much
- * memory: an activation after a wide layer, its gradient, or the sum with a residual's gradient. The kernels say which
- * products can do that.
+ * Epilogue fusion: runs elementwise work on a GEMM's result in the epilogue of its kernel, which saves a pass over memory. Examples: an
+ * activation after a wide layer, its gradient, or the sum with a residual's gradient. The kernels say which GEMMs can.
  */
 
 import { canFuseEpilogue, type Epilogue } from "../../kernels/index.js";
@@ -32,19 +31,19 @@ export function fuseEpilogues(runtime: Runtime, calls: readonly Call[]): readonl
       if (made.has(writer)) continue;
       const isReadByOthers = (buffer: Buffer): boolean =>
         buffer.storage !== undefined || (uses.get(buffer)?.readers.length ?? 0) > 1;
-      const finished = finishedOf(runtime, writer.call, call, isReadByOthers);
-      const place = finished && order.fusionPosition(writer, node);
-      if (!finished || place === undefined) continue;
+      const fused = fusedCall(runtime, writer.call, call, isReadByOthers);
+      const place = fused && order.fusionPosition(writer, node);
+      if (!fused || place === undefined) continue;
       order.fuse(writer, node, place);
-      made.set(writer, finished);
+      made.set(writer, fused);
       break;
     }
   }
   return order.nodes.map((node) => made.get(node) ?? node.call);
 }
 
-/** The two calls as one, where they can be. */
-function finishedOf(
+/** The two calls as one; undefined if they cannot be fused. */
+function fusedCall(
   runtime: Runtime,
   first: Call,
   second: Call,
@@ -68,7 +67,7 @@ function finishedOf(
   return { op: `${first.op} + ${second.op}`, phase: latestPhase([first, second]), work };
 }
 
-/** Which input is the product's result, where every operand lies as that does and none is stored over before it is read. */
+/** The epilogue that a row kernel can be: all operands have C's layout, and none is overwritten before it is read. */
 function epilogueIn(
   { m, n, a, b, c, bias }: GemmCall["problem"],
   call: RowCall,
@@ -81,20 +80,20 @@ function epilogueIn(
   const product = inputs.findIndex(
     (slice, index) => forwarded[index] === undefined && isSameSlice(slice, c.slice),
   );
-  if (product < 0 || !operands.every(startsWhole)) return undefined;
+  if (product < 0 || !operands.every(isVectorAligned)) return undefined;
   const others = inputs.filter((_, index) => index !== product && forwarded[index] === undefined);
-  // Blocks finish theirs while others still read.
+  // A block stores its outputs while others still read.
   const read = [...others, a.slice, b.slice, c.slice, ...(bias ? [bias] : [])];
-  const areFresh = read.every((one) => outputs.every((output) => isApart(one, output)));
-  return areFresh && others.every((other) => isApart(other, c.slice))
+  const areFresh = read.every((one) => outputs.every((output) => areSeparate(one, output)));
+  return areFresh && others.every((other) => areSeparate(other, c.slice))
     ? { kernel, product, forwarded }
     : undefined;
 }
 
-const isApart = (one: BufferSlice, other: BufferSlice): boolean =>
+const areSeparate = (one: BufferSlice, other: BufferSlice): boolean =>
   areDisjoint(extentOf(one), extentOf(other));
 
-/** Kernels move 16 bytes at a time; buffers of a step begin on more. */
-function startsWhole({ buffer, offset }: BufferSlice): boolean {
+/** Kernels move 16 bytes at a time. */
+function isVectorAligned({ buffer, offset }: BufferSlice): boolean {
   return ((buffer.storage?.span.address ?? 0) + offset) % 16 === 0;
 }

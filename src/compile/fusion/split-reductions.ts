@@ -1,13 +1,12 @@
 /**
- * Begins reductions whose operands are there long before all of their group's are. Nobody waits for them, so that they can run
- * beside others: what takes a launch over much memory goes aside, and a short one at the end joins what that has left. Each has the
- * bits that it has alone.
+ * Two-phase grouped reductions: launches the first phase (partials) as soon as its inputs are ready, so that it can run on a side
+ * stream; the short combine phase stays at the end of the group. Each reduction keeps the bits that it has alone.
  */
 
 import { isSplitReduction } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { Call, ColumnCall, GroupedReduceCall, PartialReduceCall } from "../program/program.js";
-import { isWriting, meets } from "../program/uses.js";
+import { accesses, isWriting } from "../program/uses.js";
 import { scratchMaker } from "./group-reductions.js";
 
 export function splitReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
@@ -33,7 +32,7 @@ export function splitReductions(runtime: Runtime, calls: readonly Call[]): reado
   return made;
 }
 
-/** What of a group can be begun before the last of these calls, and where: behind products that nobody waits for either, or at once. */
+/** The reductions of a group whose inputs are ready before the group, and the index for their first phase: after the last grouped GEMM. */
 function partialsIn(
   { columns }: GroupedReduceCall,
   calls: readonly Call[],
@@ -51,7 +50,7 @@ function partialsIn(
   return { kind: "partial-reduce", columns: begun, scratch, place };
 }
 
-/** Does a call write what a reduction reads? */
+/** True if a call writes an input of the reduction. */
 function isWrittenBy({ kernel, operands }: ColumnCall, call: Call): boolean {
-  return meets(call, operands.slice(0, kernel.inputs.length), isWriting);
+  return accesses(call, operands.slice(0, kernel.inputs.length), isWriting);
 }

@@ -1,28 +1,28 @@
-/** Rejects a planned step that can't have its memory, before any is asked for: who needs it, and what would fit. */
+/** Rejects a planned step whose memory is not available, before anything is allocated: the error lists the holders and what would fit. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { formatBytes } from "../../units/index.js";
 import type { MemoryReport } from "./memory-report.js";
 
-/** Who is to get the memory, for the rejection. */
+/** The step that needs the memory, for the error. */
 export interface AvailableBytes {
   readonly name: string;
-  /** The dtypes and shapes that the plan is for, as one text. */
+  /** The dtypes and shapes of the plan's inputs, as one text. */
   readonly inputs: string;
   readonly shapes: readonly (readonly number[])[];
-  /** What other plans of the same step hold of step memory. */
+  /** Step memory that other plans of the same step hold. */
   readonly otherPlans: number;
 }
 
 const maxHolders = 5;
 
-/** Can a plan have its memory? */
+/** True if a plan's memory is available. */
 export function fitsMemory(runtime: Runtime, { peak }: MemoryReport): boolean {
   return peak <= availableMemory(runtime).room;
 }
 
-/** Returns if the budget and what lies free in the arena can give a plan its memory, and throws OUT_OF_BUDGET otherwise. */
+/** Throws OUT_OF_BUDGET if the budget and the free memory of the arena are too small for a plan. */
 export function requireAvailable(
   { budget, arena }: Runtime,
   memory: MemoryReport,
@@ -54,11 +54,11 @@ export function requireAvailable(
   );
 }
 
-/** What can be had for step memory: what lies free in the arena and what the budget has left, up to the arena's own limit. */
+/** Memory available for a step: free memory of the arena and the rest of the budget, up to the arena's limit. */
 export function availableMemory({ budget, arena }: Pick<Runtime, "budget" | "arena">): {
   readonly free: number;
   readonly room: number;
-  /** Is it the arena's limit that stands in the way of more? */
+  /** True if the arena's limit, and not the budget, is the bound. */
   readonly isArenaFull: boolean;
 } {
   const { capacity, committed, live } = arena.figures;
@@ -99,7 +99,7 @@ function adviceFor(
   return `${ways.join("; ")}.`;
 }
 
-/** The size of the first axis, where all inputs that have axes have the same; step memory then grows with it. */
+/** The size of the first axis, if all inputs with axes share it; step memory then grows with it. */
 function batchOf(shapes: readonly (readonly number[])[]): number | undefined {
   const firsts = new Set(shapes.flatMap(([first]) => first ?? []));
   const [batch] = firsts;

@@ -1,33 +1,33 @@
-/** What a planned step needs, and who holds it where it needs the most: the record behind `step.memory()`. */
+/** The memory of a planned step, and its holders at the peak: the record of `step.memory()`. */
 
 import type { LabelBytes } from "../../records/index.js";
 import { accessesOf, type Buffer, type Plan, type Schedule } from "../program/program.js";
 import { lifetimesOf, peakOf, plannedBytes } from "../schedule/liveness.js";
 
-/** The buffers of one label, taken together. */
+/** All buffers with one label. */
 export interface PeakHolder extends LabelBytes {
   readonly count: number;
 }
 
 /** The memory that a plan needs, as `memory()` returns it. */
 export interface MemoryReport {
-  /** The bytes of the block that the plan needs. */
+  /** The size of the planned block. */
   readonly peak: number;
-  /** The most that is live at once: no plan for this schedule can need less. */
+  /** The largest sum of live bytes: no plan for this schedule can be smaller. */
   readonly lowerBound: number;
-  /** The place in the schedule where that much is live, and the op of the call there; -1 and none without step memory. */
+  /** The schedule index with that sum, and the op of its call; -1 and none without step memory. */
   readonly at: number;
   readonly op: string;
-  /** What is live there, largest first. It adds up to the lower bound: what alignment adds is counted. */
+  /** Live memory at the peak, largest first. It adds up to the lower bound, alignment included. */
   readonly holders: readonly PeakHolder[];
-  /** The persistent memory that the schedule touches, largest first. */
+  /** The persistent memory that the schedule accesses, largest first. */
   readonly persistent: readonly LabelBytes[];
 }
 
 export function memoryOf(schedule: Schedule, plan: Plan): MemoryReport {
   const lifetimes = lifetimesOf(schedule);
   const { place, bytes } = peakOf(lifetimes);
-  // Between two calls, it is the next one that is told.
+  // Between two calls, the next one is reported.
   const at = Math.floor(place + 0.5);
   const live = lifetimes.filter(({ first, last }) => first <= place && place <= last);
   const persistent = sumByLabel(persistentBuffers(schedule), (buffer) => buffer.bytes);

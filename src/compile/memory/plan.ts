@@ -1,7 +1,6 @@
 /**
- * Gives every step buffer its offset, so that no two that are live together share bytes and the block that holds them all
- * is small. Several ways of placing are tried, and the smallest result is kept; one that reaches the lower bound ends the
- * search, since nothing can be smaller.
+ * The memory planner: gives every step buffer an offset such that buffers with overlapping live ranges share no bytes. It tries several
+ * layouts and keeps the smallest; one that reaches the lower bound ends the search.
  */
 
 import type { Buffer, Plan } from "../program/program.js";
@@ -19,17 +18,17 @@ import { fitInOrder } from "./layout/fit.js";
 import { sweepFromPeak } from "./layout/sweep.js";
 
 /**
- * Orders are tried where no more pairs of buffers than this are live together; two thousand that all are come to it.
- * Beyond it the sweep's layout stands, which is closest to the bound where most is live.
+ * Fitting orders are tried up to this many overlapping pairs, as two thousand buffers with one common call have. Beyond it the sweep's
+ * layout is used, which is close to the bound if most buffers are live at the peak.
  */
 const affordablePairs = 2 ** 21;
 
-/** Offsets for buffers with these lifetimes, on 256 bytes each. A buffer of no bytes gets 0 and takes nothing. */
+/** Offsets, aligned to 256 bytes, for buffers with these live ranges. A buffer of no bytes gets 0. */
 export function planMemory(lifetimes: readonly Lifetime[]): Plan {
   return searchPlan(lifetimes).plan;
 }
 
-/** The plan, and how many steps the search for it has taken. */
+/** The plan, and the number of search steps. */
 export function searchPlan(lifetimes: readonly Lifetime[]): { readonly plan: Plan; readonly steps: number } {
   const given = boxesOf(lifetimes);
   const { offsets, bytes, steps } = searchLayout(given);
@@ -54,7 +53,7 @@ function searchLayout(given: Boxes): Layout {
   return { ...best, steps };
 }
 
-/** How many pairs of boxes are live together. */
+/** How many pairs of boxes overlap in time. */
 function countPairs(boxes: readonly Box[]): number {
   const lasts = Float64Array.from(boxes, ({ last }) => last).sort();
   let pairs = 0;
@@ -66,7 +65,7 @@ function countPairs(boxes: readonly Box[]): number {
   return pairs;
 }
 
-/** Large boxes first, because small ones find gaps; what crosses the peak before the rest, because there memory is scarce. */
+/** Large boxes first, because small ones fit into gaps; boxes across the peak before the rest, because memory is scarce there. */
 function fittingOrders({ boxes, peak }: Boxes): (() => number[])[] {
   const size = (box: Box): number => box.size;
   const area = (box: Box): number => box.size * lengthOf(box);

@@ -1,7 +1,6 @@
 /**
- * Where the user lets a GPU multiply in bf16, results of products that only pass from one kernel to the next lie between them
- * as bf16: half the bytes to write and to read again. The sums behind them are f32 and rounded once, as they are stored;
- * what is added up, normed or kept stays f32, and so do the gradients of weights.
+ * In bf16 precision on a GPU, GEMM results that only pass from one kernel to the next are stored as bf16: half the memory traffic.
+ * Accumulators are f32 and are rounded once, at the store. Values that are summed, normalised or kept stay f32, and so do weight gradients.
  */
 
 import { type Dtype, factsOf, type RowKernel } from "../../ir/index.js";
@@ -25,7 +24,7 @@ import { bufferMaker, isMadeOnce, type Uses, usesOf } from "../program/uses.js";
 
 const narrow = "bf16";
 
-/** `only`: the numbers of the buffers that may become bf16, where they are known already. */
+/** `only`: the ids of the buffers that may become bf16; default: all. */
 export function storeActivationsAsBf16(
   runtime: Runtime,
   calls: readonly Call[],
@@ -60,7 +59,7 @@ export function storeActivationsAsBf16(
   });
 }
 
-/** The numbers of the buffers that have become bf16 between two programs. */
+/** The ids of the buffers that became bf16 between two programs. */
 export function bf16ActivationsIn(before: readonly Call[], after: readonly Call[]): ReadonlySet<number> {
   const resultsIn = (calls: readonly Call[]): number[] =>
     calls.flatMap(({ work }) =>
@@ -72,7 +71,7 @@ export function bf16ActivationsIn(before: readonly Call[], after: readonly Call[
   return new Set(resultsIn(before).filter((id) => !left.has(id)));
 }
 
-/** The memory that a call fills with the result of a product, if that can be rounded as it is stored. */
+/** The buffer of a GEMM result that can be rounded at the store. */
 function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
   if (work.kind !== "gemm" && !(work.kind === "gemm-epilogue" && work.epilogue.storesC)) return undefined;
   const { dtype, resultDtype = dtype, m, n, batch = 1, a, c, bias, beta = 0, activation } = work.problem;
@@ -81,12 +80,12 @@ function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
     isSameSlice(c.slice, { buffer, offset: 0, size: buffer.bytes }) && buffer.bytes === 4 * batch * m * n;
   if (dtype !== narrow || resultDtype !== "f32" || beta !== 0 || activation || buffer.storage || !fillsAll)
     return undefined;
-  // With terms from all rows of a batch it is the gradient of a weight, whoever reads it.
+  // A transposed A sums over the batch: the result is a weight gradient.
   if (a.isTransposed) return undefined;
-  // In rows that begin on fewer bytes than 16 products are slow.
+  // GEMMs are slow if rows are not 16-byte aligned.
   if ([n, c.rowStride, c.batchStride ?? 0].some((count) => count % 8 !== 0)) return undefined;
   const outline = describeGemm(narrowProblem(work.problem));
-  // A library would want the bias as bf16, too.
+  // A library would need the bias as bf16, too.
   const isPossible =
     work.kind === "gemm-epilogue"
       ? canFuseEpilogue(runtime, outline, work.epilogue)
@@ -94,7 +93,7 @@ function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
   return isPossible ? buffer : undefined;
 }
 
-/** Does any of it end in memory that outlives the step, as it is or changed element by element: a result, or a gradient? */
+/** True if the value, or an elementwise function of it, reaches persistent memory: a result or a gradient. */
 function isKept(calls: readonly Call[], uses: ReadonlyMap<Buffer, Uses>, from: Buffer): boolean {
   const met = new Set([from]);
   for (const buffer of met) {
@@ -110,13 +109,13 @@ function isKept(calls: readonly Call[], uses: ReadonlyMap<Buffer, Uses>, from: B
   return false;
 }
 
-/** Is what a call stores made of a buffer element by element? A finish's is; what its product multiplies is not. */
+/** True if a call's results are elementwise functions of a buffer. An epilogue's are; what its GEMM multiplies is not. */
 function isElementwise(work: Work, of: Buffer): boolean {
   if (work.kind === "gemm-epilogue") return work.operands.some(({ buffer }) => buffer === of);
   return work.kind === "row" && factsOf(work.kernel).isElementwise;
 }
 
-/** Can a call widen a buffer's elements as it loads them, wherever it reads them? */
+/** True if a call can convert a buffer's elements to f32 at every load. */
 function canRead(runtime: Runtime, call: Call | undefined, buffer: Buffer): boolean {
   const isNarrow = (slice: BufferSlice): boolean => slice.buffer === buffer;
   const work = call?.work;
@@ -138,7 +137,7 @@ function canRead(runtime: Runtime, call: Call | undefined, buffer: Buffer): bool
   }
 }
 
-/** Is it an input as f32 wherever it is an operand, and loaded from where it lies, by no index? */
+/** True if the buffer is an f32 input wherever it is an operand, and is not loaded by index. */
 function isLoaded(
   kernel: RowKernel,
   operands: readonly BufferSlice[],
@@ -150,7 +149,7 @@ function isLoaded(
   );
 }
 
-/** The same work with a product's result stored, and operands loaded, as bf16 where they lie in such memory. */
+/** The same work with results stored and operands loaded as bf16. */
 function narrowWork(
   runtime: Runtime,
   work: Work,
@@ -163,7 +162,7 @@ function narrowWork(
     case "gemm-epilogue": {
       const { epilogue: finish, operands, problem } = work;
       const isResult = finish.storesC && isNarrow(problem.c.slice);
-      // What the finish does to the result it does to the sums, before they are rounded.
+      // The epilogue works on the accumulators, before they are rounded.
       const others = (slice: BufferSlice): boolean => isNarrow(slice) && !isSameSlice(slice, problem.c.slice);
       return {
         ...work,
@@ -180,14 +179,14 @@ function narrowWork(
   }
 }
 
-/** Biases stay as they are. */
+/** Biases stay f32. */
 function narrowProblem(problem: GemmCall["problem"]): GemmCall["problem"] {
   return { ...problem, resultDtype: narrow, ...(problem.bias && { biasDtype: "f32" }) };
 }
 
 const known = new WeakMap<RowKernel, Map<string, RowKernel>>();
 
-/** A kernel that loads some of its inputs as bf16: the same one for the same inputs, which printed code is kept by. */
+/** A kernel that loads some inputs as bf16. Compiled code is cached by kernel identity, so each variant is made once. */
 function narrowKernel(
   kernel: RowKernel,
   operands: readonly BufferSlice[],
@@ -205,7 +204,7 @@ function narrowKernel(
   return variant;
 }
 
-/** Conversions to bf16 of what is that already: what they would write, and where that lies. */
+/** Casts to bf16 of buffers that are bf16 already: their indices, and the source of each destination. */
 function needlessCasts(
   calls: readonly Call[],
   uses: ReadonlyMap<Buffer, Uses>,

@@ -1,6 +1,6 @@
 /**
- * Leaves out plain copies. A value that is copied and never changed again is read where it came from; and a value that is
- * made only to be copied to its place is made there: gradients in their persistent memory, results in their slots.
+ * Copy propagation: readers of a copy read its source, and a value that is only copied to its destination is written there directly, such
+ * as a gradient in persistent memory.
  */
 
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
@@ -20,10 +20,10 @@ export function propagateCopies(calls: readonly Call[]): readonly Call[] {
   return coalesceCopies(forwardDestination(mergeCopies(forwardSource(calls))));
 }
 
-/** What a buffer's bytes are found at instead. */
+/** The new location of a buffer's bytes. */
 type Moves = Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>;
 
-/** Copies of what stays as it is, into memory that nothing else writes: readers look at the source. */
+/** Copies of unchanged memory into memory with no other writer: readers read the source. */
 function forwardSource(calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
   const moves: Moves = new Map();
@@ -32,7 +32,7 @@ function forwardSource(calls: readonly Call[]): readonly Call[] {
     const { target } = work;
     if (!isWhole(target) || target.buffer.storage || writersOf(uses, target.buffer).length !== 1) return true;
     const lastRead = uses.get(target.buffer)?.readers.at(-1) ?? place;
-    // Of a copy of a copy, where the first of them reads. That must hold still until the last reader is done.
+    // For a copy of a copy: the first source. It must not change before the last reader.
     const source = moved(work.source, moves);
     if (writersOf(uses, source.buffer).some((writer) => writer > place && writer <= lastRead)) return true;
     moves.set(target.buffer, { buffer: source.buffer, offset: source.offset });
@@ -41,11 +41,11 @@ function forwardSource(calls: readonly Call[]): readonly Call[] {
   return moveAll(left, moves);
 }
 
-/** Copies of all of a value to a place that is free from the value's making on: it is made there. */
+/** Copies of a whole value to a destination that is free from the value's first write on: it is written there. */
 function forwardDestination(calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
   const moves: Moves = new Map();
-  /** Which places values have been moved to, and from when to when. */
+  /** Destinations that values were moved to, and their live ranges. */
   const taken = new Map<Buffer, Taken[]>();
   const left = calls.filter(({ work }, place) => {
     if (work.kind !== "copy") return true;
@@ -65,7 +65,7 @@ function forwardDestination(calls: readonly Call[]): readonly Call[] {
   return moveAll(left, moves);
 }
 
-/** Copies of neighbours to neighbours are one. */
+/** Copies of adjacent slices to adjacent slices are merged. */
 function mergeCopies(calls: readonly Call[]): readonly Call[] {
   return inRuns(calls, (copies) => {
     const joined: CopyCall[] = [];
@@ -87,7 +87,7 @@ function follows(before: BufferSlice, { buffer, offset }: BufferSlice): boolean 
   return before.buffer === buffer && before.offset + before.size === offset;
 }
 
-/** Copies of equal size at equal steps, as the gradients of equal layers are, become one call. */
+/** Copies of equal size at equal strides, such as the gradients of equal layers, become one call. */
 function coalesceCopies(calls: readonly Call[]): readonly Call[] {
   return inRuns(calls, (copies) => {
     const gathered: Work[] = [];
@@ -102,7 +102,7 @@ function coalesceCopies(calls: readonly Call[]): readonly Call[] {
   });
 }
 
-/** How many copies from this one on are of its size, each as far behind the one before, in whole words. */
+/** How many copies from this one on have its size and one stride, in whole words. */
 function equallySpaced(copies: readonly CopyCall[], first: number): number {
   const [one, next] = [copies[first], copies[first + 1]];
   if (!one || !next || one.source.size % wordBytes !== 0) return 1;
@@ -125,7 +125,7 @@ function equallySpaced(copies: readonly CopyCall[], first: number): number {
 
 const wordBytes = 4;
 
-/** Words are moved as whole numbers, so that no bit of them changes. */
+/** Words are moved as integers, so that no bit changes. */
 const wordCopy: RowKernel = {
   name: "copies",
   inputs: ["i32"],
@@ -134,11 +134,11 @@ const wordCopy: RowKernel = {
   stages: [{ kind: "store", output: 0, value: term.load(0, "i32") }],
 };
 
-/** What a gathered call copies: pieces that lie side by side in the source, and where each goes. Nothing of other calls. */
+/** A strided copy: chunks that are adjacent in the source, and the destination of each. */
 export interface StridedCopy {
   readonly source: BufferSlice;
   readonly pieces: readonly BufferSlice[];
-  /** Are the pieces columns of the source, side by side in each of its rows? Otherwise they lie one behind the other. */
+  /** True if the chunks are column blocks of the source; otherwise they follow each other. */
   readonly areColumns?: boolean;
 }
 
@@ -178,7 +178,7 @@ function gatherEqual(copies: readonly CopyCall[]): RowCall {
   };
 }
 
-/** The same calls, each run of copies that nothing stands between made into other work. */
+/** The same calls with each run of consecutive copies rewritten. */
 function inRuns(
   calls: readonly Call[],
   change: (copies: readonly CopyCall[]) => readonly Work[],
@@ -190,7 +190,7 @@ function inRuns(
     const sorted = run.toSorted(
       (a, b) => a.source.buffer.id - b.source.buffer.id || a.source.offset - b.source.offset,
     );
-    // Where copies depend on each other their order is not to be touched.
+    // Copies that depend on each other keep their order.
     const works = areDisjoint(run) ? change(sorted) : run;
     for (const work of works) result.push({ op: "copy", work, phase });
     run = [];
@@ -208,7 +208,7 @@ function inRuns(
   return result;
 }
 
-/** Does no copy read or write what another one writes? Told by whole buffers where they are different. */
+/** True if no copy reads or writes what another one writes. */
 function areDisjoint(copies: readonly CopyCall[]): boolean {
   const sources = new Set(copies.map(({ source }) => source.buffer));
   if (copies.some(({ target }) => sources.has(target.buffer))) return false;
@@ -231,7 +231,7 @@ interface Taken extends Stay {
   readonly slice: BufferSlice;
 }
 
-/** From a value's making to its last reader; nothing where it can't be made elsewhere. */
+/** From the first write of a value to its last read; undefined if it cannot be moved. */
 function stayOf(
   uses: ReadonlyMap<Buffer, Uses>,
   { target, source }: CopyCall,
@@ -244,7 +244,7 @@ function stayOf(
   return { from: first, to: Math.max(place, readers.at(-1) ?? place) };
 }
 
-/** Does a call other than the copy meet the place meanwhile? */
+/** True if a call other than the copy accesses the destination meanwhile. */
 function isAccessed(
   calls: readonly Call[],
   uses: ReadonlyMap<Buffer, Uses>,

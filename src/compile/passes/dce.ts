@@ -1,6 +1,6 @@
 /**
- * Leaves out calls whose results nobody reads: step memory that dies unseen, and persistent memory that the step forgets. What
- * else is written to persistent memory stays.
+ * Dead code elimination: drops calls whose results nobody reads, in step memory or in persistent memory that is dead on exit. Other
+ * writes to persistent memory stay.
  */
 
 import { accessesOf, type Buffer, type BufferSlice, type Call } from "../program/program.js";

@@ -27,8 +27,8 @@ export function decodeBadIndex(code: number): { readonly check: number; readonly
   return { check, index: code - check * codeStep - codeZero };
 }
 
-/** What several checks have found together. */
-interface Joined {
+/** The combined result of several checks. */
+interface CombinedChecks {
   /** f64: 0 where no index is bad, NaN where one is. */
   readonly number: BufferSlice;
   /** f64: the first bad index with the number of its check. */
@@ -37,13 +37,13 @@ interface Joined {
 
 export interface IndexGuards {
   readonly guards: readonly Guard[];
-  /** Calls that come into the trace, each before the call at its place. */
+  /** Calls to insert, each before the call at its index. */
   readonly joins: readonly { readonly place: number; readonly call: Call }[];
-  /** What all checks have found. */
-  readonly found: Joined;
+  /** The combined result of all checks. */
+  readonly found: CombinedChecks;
 }
 
-/** Joins what the checks find where a change of persistent memory waits for it, and at the end. */
+/** Combines check results before each guarded write, and at the end. */
 export function joinChecks(
   calls: readonly Call[],
   checks: readonly TracedCheck[],
@@ -54,7 +54,7 @@ export function joinChecks(
   const makeNumber = (label: string): BufferSlice => ({ buffer: makeBuffer(8, label), offset: 0, size: 8 });
   const guards: Guard[] = [];
   const joins: { place: number; call: Call }[] = [];
-  let joined: Joined | undefined;
+  let joined: CombinedChecks | undefined;
   let done = 0;
   const join = (place: number, end: number): void => {
     while (done < end) {
@@ -80,14 +80,14 @@ export function joinChecks(
   return joined && { guards, joins, found: joined };
 }
 
-/** How many checks one call joins. */
+/** How many checks one call combines. */
 const maxChecksPerCall = 8;
 
 function mergeCall(
   checks: readonly TracedCheck[],
   firstCheck: number,
-  before: Joined | undefined,
-  next: Joined,
+  before: CombinedChecks | undefined,
+  next: CombinedChecks,
 ): Call {
   const operands = [
     ...checks.map(({ found }) => found),

@@ -1,6 +1,6 @@
 /**
- * Turns weights round for products that read them along their terms and would otherwise have to turn them tile by tile: all in one
- * launch, once a step, where many rows are multiplied by each. Which products gain by it is for their kernels to say.
+ * Transposes weights once per step, in one launch, for TF32 GEMMs that need B K-major and would otherwise transpose every tile in shared
+ * memory. Only worth it when M is large; the kernels say which GEMMs gain.
  */
 
 import { dtypes } from "../../ir/index.js";
@@ -24,7 +24,7 @@ export function pretransposeWeights(runtime: Runtime, calls: readonly Call[]): r
   const uses = usesOf(calls);
   const makeBuffer = bufferMaker(calls);
   const matrices: TransposedMatrix<BufferSlice>[] = [];
-  const turned = new Map<string, BufferSlice>();
+  const transposed = new Map<string, BufferSlice>();
   const changes = new Map<number, Call>();
   for (const [place, call] of calls.entries()) {
     if (call.work.kind !== "gemm") continue;
@@ -35,10 +35,10 @@ export function pretransposeWeights(runtime: Runtime, calls: readonly Call[]): r
     if (!isUnchanged(uses, b.slice.buffer, place) || !prefersTransposedB(runtime, describeGemm(problem)))
       continue;
     const key = literalKey([b.slice.buffer.id, b.slice.offset, b.rowStride, b.batchStride, n, k, count]);
-    const known = turned.get(key);
+    const known = transposed.get(key);
     if (!known && matrices.length + count > maxTransposes) continue;
-    const slice = known ?? turn(problem, count, makeBuffer, matrices);
-    turned.set(key, slice);
+    const slice = known ?? addTransposes(problem, count, makeBuffer, matrices);
+    transposed.set(key, slice);
     const strides = { rowStride: k, ...(batch > 1 && { batchStride: areShared ? 0 : n * k }) };
     const transposedProblem = { ...problem, b: { slice, isTransposed: true, ...strides } };
     const own = withScratch(runtime, transposedProblem, makeBuffer);
@@ -47,16 +47,16 @@ export function pretransposeWeights(runtime: Runtime, calls: readonly Call[]): r
   const [first] = changes.keys();
   if (first === undefined) return calls;
   const { source, blocks, arguments: given } = transposeLaunchOf(matrices);
-  const turning: Call = {
-    op: "turned weights",
+  const transpose: Call = {
+    op: "transposed weights",
     work: { kind: "launch", kernel: runtime.kernel(source), blocks, arguments: given },
   };
   const changed = calls.map((call, place) => changes.get(place) ?? call);
-  return changed.toSpliced(Math.max(0, first - transposeLead), 0, turning);
+  return changed.toSpliced(Math.max(0, first - transposeLead), 0, transpose);
 }
 
-/** Notes what has to be turned for a product's right side, and gives the place where it will lie. */
-function turn(
+/** Adds the matrices of a GEMM's B to the launch, and returns the slice of the transposed copy. */
+function addTransposes(
   { n, k, b, dtype }: Problem,
   count: number,
   makeBuffer: ReturnType<typeof bufferMaker>,
@@ -64,7 +64,7 @@ function turn(
 ): BufferSlice {
   const { bytes } = dtypes[dtype];
   const [ownBytes, size] = [((k - 1) * b.rowStride + n) * bytes, n * k * bytes];
-  const buffer = makeBuffer(count * size, "turned weights");
+  const buffer = makeBuffer(count * size, "transposed weights");
   for (let index = 0; index < count; index++) {
     const offset = b.slice.offset + index * (b.batchStride ?? 0) * bytes;
     matrices.push({

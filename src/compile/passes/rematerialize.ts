@@ -1,7 +1,6 @@
 /**
- * Makes values again instead of keeping them: a value that a row kernel made long before it is needed again, of memory that
- * is still there then, need not be held where memory is shortest. A fused kernel that reads the same memory then makes it
- * by the way.
+ * Rematerialisation: a value that is live across the memory peak is recomputed after it, if a row kernel made it from inputs that are
+ * still live there. Vertical fusion can then compute it inside its reader.
  */
 
 import { maxRematerializeRounds, minRematerializedGap, minRematerializedShare } from "../cost-model.js";
@@ -28,14 +27,14 @@ function inOrder(calls: readonly Call[]) {
   return { calls: calls.map((call) => ({ call, stream: 0, after: [] })) };
 }
 
-/** The same program, with what is live at its peak made again behind it where that can be. */
+/** The same program with values that are live at the peak recomputed after it, if possible. */
 function rematerializeAtPeak(calls: readonly Call[]): readonly Call[] {
   const lifetimes = lifetimesOf(inOrder(calls));
   const { place: peak, bytes } = peakOf(lifetimes);
   const uses = usesOf(calls);
   const make = bufferMaker(calls);
   const lastUse = new Map(lifetimes.map(({ buffer, last }) => [buffer, last]));
-  /** What is to be inserted before a place, and which buffer its readers from there on see. */
+  /** Calls to insert before an index, and the buffer that readers use from there on. */
   const again = new Map<number, Call[]>();
   const seenFrom = new Map<Buffer, { readonly place: number; readonly buffer: Buffer }>();
   for (const { buffer, first, last } of lifetimes) {
@@ -46,7 +45,7 @@ function rematerializeAtPeak(calls: readonly Call[]): readonly Call[] {
     const place = readers.find((reader) => reader > peak);
     const before = readers.findLast((reader) => reader < peak) ?? first;
     const isFar = place !== undefined && !readers.includes(peak) && place - before >= minRematerializedGap;
-    if (!isFar || !areThere(maker.call, uses, lastUse, maker.place, place)) continue;
+    if (!isFar || !areInputsLive(maker.call, uses, lastUse, maker.place, place)) continue;
     const copies = new Map<Buffer, Buffer>();
     const call: Call = {
       ...maker.call,
@@ -70,11 +69,11 @@ function rematerializeAtPeak(calls: readonly Call[]): readonly Call[] {
 interface Maker {
   readonly place: number;
   readonly call: Call;
-  /** Everything that the call makes. */
+  /** All buffers that the call writes. */
   readonly made: ReadonlySet<Buffer>;
 }
 
-/** The one row call that has made a buffer, and nothing that lasts with it. */
+/** The row call that is the only writer of a buffer and writes nothing persistent. */
 function makerOf(calls: readonly Call[], uses: Uses | undefined, buffer: Buffer): Maker | undefined {
   const [place, ...others] = uses?.writers ?? [];
   const call = place === undefined ? undefined : calls[place];
@@ -86,8 +85,8 @@ function makerOf(calls: readonly Call[], uses: Uses | undefined, buffer: Buffer)
   return isOwn ? { place, call, made } : undefined;
 }
 
-/** Is what a call reads still there at a later place, unchanged, and needed there by others anyway? */
-function areThere(
+/** True if the inputs of a call are unchanged at a later index, and live there anyway. */
+function areInputsLive(
   call: Call,
   uses: ReadonlyMap<Buffer, Uses>,
   lastUse: ReadonlyMap<Buffer, number>,

@@ -1,7 +1,7 @@
 /**
- * A value that is overwritten after other calls have read it gets a new buffer, so that readers of the old value need not
- * have ended: a layer's gradient is added to a residual's while the layer's weight gradient still reads the residual's.
- * This costs memory, and is worth it only where calls run side by side.
+ * Buffer renaming: a value that is overwritten after other calls have read it gets a new buffer, which removes the write-after-read
+ * dependency. For example, a layer's gradient is added to a residual's while a weight gradient still reads the residual's. This costs
+ * memory and pays only if calls run concurrently.
  */
 
 import { dtypes, loadsOf } from "../../ir/index.js";
@@ -16,9 +16,9 @@ import {
 import { bufferMaker } from "../program/uses.js";
 
 export function renameBuffers(calls: readonly Call[]): readonly Call[] {
-  /** Where a buffer's value is found by now. */
+  /** The present buffer of each original one. */
   const homes = new Map<Buffer, Buffer>();
-  /** Buffers of the program whose present value an earlier call has read. */
+  /** Buffers whose present value an earlier call has read. */
   const read = new Set<Buffer>();
   const make = bufferMaker(calls);
   const atHome = (slice: BufferSlice): BufferSlice => {
@@ -46,7 +46,7 @@ export function renameBuffers(calls: readonly Call[]): readonly Call[] {
   });
 }
 
-/** The step buffers that a call gives a new value, every byte of them, and whose old one it needs no longer when it does. */
+/** Step buffers that a call overwrites completely, and does not read after its first store. */
 function wholeResults(call: RowCall): Buffer[] {
   const { kernel, operands } = call;
   return operands.flatMap(({ buffer }, index) => {
@@ -69,7 +69,7 @@ function isInput({ kernel }: RowCall, operand: number): boolean {
   return operand < kernel.inputs.length;
 }
 
-/** Is an element of the output stored for every element of its buffer? */
+/** True if the call stores every element of the output's buffer. */
 function isWrittenWhole({ kernel, iteration, operands }: RowCall, operand: number): boolean {
   const output = kernel.outputs[operand - kernel.inputs.length];
   const slice = operands[operand];

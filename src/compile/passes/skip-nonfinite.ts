@@ -1,22 +1,22 @@
 /**
- * Guards what a step leaves behind by a number: from the place where the step names it, persistent memory is changed only
- * if it is finite. So a step whose gradients have overflowed is skipped on the device, and nobody has to look.
+ * Predicates the writes of a step on a number: from the call where the step names it, persistent memory changes only if the number is
+ * finite. So a step whose gradients have overflowed is skipped on the device, without a read-back.
  */
 
 import { type Expression, type Iteration, type RowKernel, type Stage, term } from "../../ir/index.js";
 import type { BufferSlice, Call, RowCall } from "../program/program.js";
 import { type Extent, extentOf } from "../program/slices.js";
 
-/** A number (f64), from which call on it guards, and which one is the first that it no longer does. */
+/** An f64 number, the first call that it guards, and the first call that it no longer guards. */
 export interface Guard {
   readonly from: number;
   until: number;
   readonly number: BufferSlice;
-  /** Persistent memory that is changed in any case. */
+  /** Persistent memory that changes in any case. */
   readonly spared?: readonly BufferSlice[];
 }
 
-/** Only row calls are guarded: updates are. Random states and counters move on all the same. */
+/** Only row calls are guarded, because updates are row calls. Random states and counters advance in any case. */
 export function predicateWrites(calls: readonly Call[], guards: readonly Guard[]): readonly Call[] {
   if (guards.length === 0) return calls;
   return calls.map((call, place) => {
@@ -32,7 +32,7 @@ export function predicateWrites(calls: readonly Call[], guards: readonly Guard[]
   });
 }
 
-/** Which outputs of a call a guard holds: the persistent ones, but those that are spared. */
+/** The outputs of a call that a guard protects: persistent ones that are not spared. */
 export function guardedOutputs({ kernel, operands }: RowCall, spared: readonly BufferSlice[] = []): number[] {
   const { inputs, outputs } = kernel;
   const isSpared = (slice: BufferSlice): boolean =>
@@ -47,11 +47,11 @@ function isWithin(inner: Extent, outer: Extent): boolean {
   return inner.space === outer.space && outer.from <= inner.from && inner.to <= outer.to;
 }
 
-/** The same call, of which these outputs stay as they are where the number is not finite. */
+/** The same call, with these outputs unchanged if the number is not finite. */
 function guardRows(call: RowCall, number: BufferSlice, olds: readonly number[]): RowCall {
   const { kernel, iteration, operands, scalars } = call;
   const { inputs, outputs } = kernel;
-  // What stands there before, for each guarded output, then the number.
+  // The old value of each guarded output, then the number.
   const order = [
     ...inputs.keys(),
     ...olds.map((output) => inputs.length + output),
@@ -95,7 +95,7 @@ export function isFiniteTerm(number: Expression): Expression {
   return term.lt(term.abs(number), Infinity);
 }
 
-/** The same iteration over other operands: each moves as the one of its number, or not at all. */
+/** The same iteration over reordered operands; undefined stands for an operand with stride 0. */
 function withOperands(iteration: Iteration, order: readonly (number | undefined)[]): Iteration {
   const along = <A extends Iteration["row"]>(axis: A): A => ({
     ...axis,

@@ -1,8 +1,7 @@
 /**
- * Makes values at once where their pieces belong, at equal steps: a batch of products gives the weight gradients of equal layers,
- * which lie in the layers' own memory with a bias between two of them. Only what can write so does: a batch of products, each
- * of them a piece, and on a GPU sums of columns. Its bits stay what they are. A wide product whose columns are the pieces becomes a
- * batch where our own kernels make that together with others.
+ * Writes results directly into their strided destination instead of copying afterwards: a batched GEMM that produces all layers'
+ * weight gradients with the right batch stride, or on a GPU a column sum. The bits stay. A wide GEMM whose column blocks have different
+ * destinations becomes a batch if a native kernel can group it with others.
  */
 
 import { type ColumnKernel, dtypes } from "../../ir/index.js";
@@ -22,7 +21,7 @@ import {
 import { bufferMaker, type Uses, usesOf } from "../program/uses.js";
 import { isWhole, overlap, type StridedCopy, stridedCopyOf } from "./copy-propagation.js";
 
-/** Takes the program of `propagateCopies`, which gathers copies. `isTuned`: will a library's algorithms be chosen anew? */
+/** Takes the program of `propagateCopies`, which coalesces copies. `isTuned`: are GEMM algorithms chosen afterwards? */
 export function writeStridedOutputs(
   runtime: Runtime,
   calls: readonly Call[],
@@ -30,7 +29,7 @@ export function writeStridedOutputs(
 ): readonly Call[] {
   const uses = usesOf(calls);
   const makeBuffer = bufferMaker(calls);
-  /** Calls in another form, by their places; nothing for copies that are gone. */
+  /** Replacements of calls by index; undefined for removed copies. */
   const changed = new Map<number, Call | undefined>();
   for (const [place, { work }] of calls.entries()) {
     const copy = stridedCopyOf(work) ?? columnsCopyOf(work);
@@ -41,7 +40,7 @@ export function writeStridedOutputs(
     const between = Array.from({ length: place - maker - 1 }, (_, index) => maker + 1 + index);
     const isAccessed = [maker, ...between].some((other) => {
       const there = changed.has(other) ? changed.get(other) : calls[other];
-      return there !== undefined && meets(there, copy.pieces);
+      return there !== undefined && accessesAny(there, copy.pieces);
     });
     if (!spread || isAccessed) continue;
     changed.set(maker, { ...call, work: spread });
@@ -50,7 +49,7 @@ export function writeStridedOutputs(
   return calls.flatMap((call, place) => (changed.has(place) ? (changed.get(place) ?? []) : [call]));
 }
 
-/** What a call copies that takes columns of a matrix apart, so many side by side for each piece, and does nothing else. */
+/** The strided copy of a call that only splits a matrix into column blocks. */
 function columnsCopyOf(work: Work): StridedCopy | undefined {
   if (work.kind !== "row" || movedValueOf(work)?.kind !== "load") return undefined;
   if (work.kernel.inputs[0] !== "f32" || work.kernel.outputs[0]?.dtype !== "f32") return undefined;
@@ -83,8 +82,8 @@ function makerOf(uses: ReadonlyMap<BufferSlice["buffer"], Uses>, { source }: Str
   return maker < place && readers.length === 1 && readers[0] === place ? maker : undefined;
 }
 
-/** Does a call meet one of the pieces? Of what it writes with gaps, only what lies between them counts. */
-function meets(call: Call, pieces: readonly BufferSlice[]): boolean {
+/** True if a call accesses one of the chunks. Of strided writes only the written chunks count. */
+function accessesAny(call: Call, pieces: readonly BufferSlice[]): boolean {
   const exact = exactPieces(call.work);
   return accessesOf(call).some(({ slice }) =>
     (exact && slice === exact.whole ? exact.pieces : [slice]).some((own) =>
@@ -93,7 +92,7 @@ function meets(call: Call, pieces: readonly BufferSlice[]): boolean {
   );
 }
 
-/** A part that is written with gaps, and what is written of it. */
+/** A slice that is written with gaps, and the chunks that are written. */
 function exactPieces(
   work: Work,
 ): { readonly whole: BufferSlice; readonly pieces: readonly BufferSlice[] } | undefined {
@@ -121,7 +120,7 @@ function piecesOf(whole: BufferSlice, count: number, step: number, size: number)
   };
 }
 
-/** The same work with its result in the pieces' places. */
+/** The same work with its results in the chunks. */
 function stridedWork(
   runtime: Runtime,
   work: Work,
@@ -133,7 +132,7 @@ function stridedWork(
   const last = pieces.at(-1);
   if (!first || !second || !last) return undefined;
   const step = second.offset - first.offset;
-  // What step memory keeps to, a library may take for granted of a matrix's place.
+  // A library may rely on the alignment that step memory has.
   const isAligned = [step, first.offset + (first.buffer.storage?.span.address ?? 0)].every(
     (bytes) => bytes % alignment === 0,
   );
@@ -141,7 +140,7 @@ function stridedWork(
   const target: BufferSlice = { ...first, size: last.offset + last.size - first.offset };
   const spread: Spread = { source, target, pieces: pieces.length, pieceBytes: first.size, step };
   if (areColumns)
-    return work.kind === "gemm" && isTuned ? gemmsApart(runtime, work, spread, makeBuffer) : undefined;
+    return work.kind === "gemm" && isTuned ? batchedGemm(runtime, work, spread, makeBuffer) : undefined;
   if (work.kind === "gemm") {
     const product = stridedGemm(work, spread);
     return product && mayMove(runtime, product.problem, isTuned) ? product : undefined;
@@ -171,8 +170,8 @@ function stridedGemm(
   };
 }
 
-/** A product for each of the pieces, instead of one for all of their columns. Sums may be rounded otherwise. */
-function gemmsApart(
+/** A batched GEMM with one problem for each chunk, instead of one wide GEMM. Results may round differently. */
+function batchedGemm(
   runtime: Runtime,
   { problem }: GemmCall,
   { target, pieces, pieceBytes, step }: Spread,
@@ -191,16 +190,16 @@ function gemmsApart(
     c: { slice: target, rowStride: width, batchStride: step / bytes },
   };
   if (!canGroupGemms(runtime, [describeGemm(apart)])) return undefined;
-  // Where it is made alone after all, a library needs other memory for it than for the wide product.
+  // If it is not grouped after all, a library needs other scratch memory for it than for the wide GEMM.
   return { kind: "gemm", problem: withScratch(runtime, apart, makeBuffer) };
 }
 
-/** A library may take another algorithm where C lies otherwise: that is for steps whose algorithms are chosen anyway. */
+/** A library may select another algorithm for another layout of C, so this is only for steps whose algorithms are tuned. */
 function mayMove(runtime: Runtime, problem: GemmCall["problem"], isTuned: boolean): boolean {
   if (runtime.device.kind !== "cuda") return true;
   const outline = describeGemm(problem);
   if (hasNativeGemm(runtime, outline)) return true;
-  // It may also want more memory, and what there is was measured for the old place.
+  // It may also need more scratch memory, and the present buffer was sized for the old layout.
   return isTuned && gemmScratchBytes(runtime, outline) <= (problem.scratch?.size ?? 0);
 }
 
@@ -217,7 +216,7 @@ function stridedColumns(work: ColumnCall, { target, pieceBytes, step }: Spread):
 
 const kernels = new WeakMap<ColumnKernel, Map<string, ColumnKernel>>();
 
-/** A kernel's printed code is kept by its identity, so one is made for each. */
+/** Compiled code is cached by kernel identity, so each variant is made once. */
 function withRuns(kernel: ColumnKernel, length: number, between: number): ColumnKernel {
   const byRuns = kernels.get(kernel) ?? new Map<string, ColumnKernel>();
   kernels.set(kernel, byRuns);

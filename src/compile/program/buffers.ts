@@ -1,11 +1,11 @@
-/** From storages to buffers: which bytes of which buffer a storage stands for. */
+/** Maps the storages of a trace to slices of buffers. */
 
 import { ownerOf, type PersistentStorage, type Runtime, type Storage } from "../../runtime/index.js";
 import type { Buffer, BufferSlice } from "./program.js";
 
 export class Buffers {
   readonly #runtime: Runtime;
-  /** By who owns the bytes: a region of persistent memory, or a storage of the arena. */
+  /** By the owner of the bytes: a region of persistent memory, or a storage of the arena. */
   readonly #known = new Map<object, Buffer>();
   #next = 0;
 
@@ -13,7 +13,7 @@ export class Buffers {
     this.#runtime = runtime;
   }
 
-  /** A buffer of step memory that no storage stands for. */
+  /** A step buffer without a storage. */
   make(bytes: number, label: string): Buffer {
     return { id: this.#next++, bytes, label };
   }
@@ -34,7 +34,7 @@ export class Buffers {
   }
 }
 
-/** What owns a storage's bytes. All of a region counts as one, so that no two buffers share memory. */
+/** The owner of a storage's bytes. A region counts as one, so that no two buffers share memory. */
 function wholeOf(storage: Storage): Storage {
   if (storage.kind === "persistent") return (storage as PersistentStorage).home.whole;
   return ownerOf(storage);

@@ -1,50 +1,47 @@
-/** How long the chains of calls are that wait for each other. Calls of any cost count alike. */
+/** The critical path of a program: the longest chain of dependent calls. Every call counts as one. */
 
 import { type Node, rootOf } from "./dependency-graph.js";
 
 export class CriticalPath {
-  /** Of the longest chain that ends with a node, and of the longest that begins with it: the node is one of both. */
+  /** The lengths of the longest chains that end and that start with a node, the node included. */
   readonly #ending: Map<Node, number>;
-  readonly #beginning: Map<Node, number>;
+  readonly #starting: Map<Node, number>;
   readonly #longest: number;
 
-  /** Of all nodes that are no part of another, in order. */
+  /** `nodes`: all root nodes, in order. */
   constructor(nodes: readonly Node[]) {
     this.#ending = lengthsOf(nodes, ({ predecessors: before }) => before);
-    this.#beginning = lengthsOf(nodes.toReversed(), ({ successors: behind }) => behind);
-    this.#longest = [...this.#ending.values()].reduce((most, length) => Math.max(most, length), 0);
+    this.#starting = lengthsOf(nodes.toReversed(), ({ successors: behind }) => behind);
+    this.#longest = [...this.#ending.values()].reduce((max, length) => Math.max(max, length), 0);
   }
 
-  /** Would a chain be longer than the longest of all, with two nodes as one? */
+  /** True if fusing two nodes would make a chain longer than the critical path. */
   wouldExtend(a: Node, b: Node): boolean {
-    const most = (lengths: ReadonlyMap<Node, number>): number =>
+    const longer = (lengths: ReadonlyMap<Node, number>): number =>
       Math.max(lengths.get(a) ?? 1, lengths.get(b) ?? 1);
-    return most(this.#ending) + most(this.#beginning) - 1 > this.#longest;
+    return longer(this.#ending) + longer(this.#starting) - 1 > this.#longest;
   }
 
-  /**
-   * Notes that `b` has become a part of `a`; neither waited for the other, and no chain is longer than the longest. Only what
-   * follows on them is looked at.
-   */
+  /** Records that `b` was fused into `a`. The two must be independent. Only nodes whose chains grow are visited. */
   fuse(a: Node, b: Node): void {
     raise(this.#ending, a, this.#ending.get(b) ?? 1, ({ successors: behind }) => behind);
-    raise(this.#beginning, a, this.#beginning.get(b) ?? 1, ({ predecessors: before }) => before);
+    raise(this.#starting, a, this.#starting.get(b) ?? 1, ({ predecessors: before }) => before);
   }
 }
 
-/** Makes chains through a node at least so long, and with it those through its neighbours that are too short by that. */
+/** Raises the length of a node to at least `length`, and then that of neighbours that became too short. */
 function raise(
   lengths: Map<Node, number>,
   start: Node,
   length: number,
   neighboursOf: (node: Node) => ReadonlySet<Node>,
 ): void {
-  const own = Math.max(length, lengths.get(start) ?? 1);
-  lengths.set(start, own);
-  const open: { readonly node: Node; readonly length: number }[] = [{ node: start, length: own }];
+  const raised = Math.max(length, lengths.get(start) ?? 1);
+  lengths.set(start, raised);
+  const open: { readonly node: Node; readonly length: number }[] = [{ node: start, length: raised }];
   for (let next = open.pop(); next; next = open.pop()) {
-    for (const one of neighboursOf(next.node)) {
-      const node = rootOf(one);
+    for (const neighbour of neighboursOf(next.node)) {
+      const node = rootOf(neighbour);
       if ((lengths.get(node) ?? 1) > next.length) continue;
       lengths.set(node, next.length + 1);
       open.push({ node, length: next.length + 1 });
@@ -52,7 +49,7 @@ function raise(
   }
 }
 
-/** Each node's chain is one longer than those of its neighbours, which stand before it here. */
+/** The length of each node is one more than the maximum of its neighbours, which come before it in `nodes`. */
 function lengthsOf(
   nodes: readonly Node[],
   neighboursOf: (node: Node) => ReadonlySet<Node>,
@@ -60,7 +57,8 @@ function lengthsOf(
   const lengths = new Map<Node, number>();
   for (const node of nodes) {
     let longest = 0;
-    for (const one of neighboursOf(node)) longest = Math.max(longest, lengths.get(rootOf(one)) ?? 0);
+    for (const neighbour of neighboursOf(node))
+      longest = Math.max(longest, lengths.get(rootOf(neighbour)) ?? 0);
     lengths.set(node, longest + 1);
   }
   return lengths;

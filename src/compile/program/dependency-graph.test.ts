@@ -1,4 +1,4 @@
-/** The order of calls, held to the conflicts between them while nodes are joined at random. */
+/** The dependency graph: whatever is fused, moved, inserted, replaced or removed, conflicting calls keep their order. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,7 +15,7 @@ const calls = fc
   .record({ source: slices, target: slices })
   .map((ends): Call => ({ op: "copy", work: { kind: "copy", ...ends } }));
 
-/** Do two calls meet some byte that one of them writes? */
+/** True if two calls access a byte that one of them writes. */
 function conflict(a: Call, b: Call): boolean {
   return accessesOf(a).some((one) =>
     accessesOf(b).some(
@@ -24,7 +24,7 @@ function conflict(a: Call, b: Call): boolean {
   );
 }
 
-test("calls that meet the same bytes keep their order, whichever nodes became one", () => {
+test("conflicting calls keep their order, whichever nodes are fused", () => {
   let joined = 0;
   fc.assert(
     fc.property(
@@ -56,7 +56,7 @@ test("calls that meet the same bytes keep their order, whichever nodes became on
   assert.ok(joined > 100);
 });
 
-test("nodes with a third one between them that needs the first and is needed by the second don't become one", () => {
+test("two nodes are not fused if a third one depends on the first and the second on the third", () => {
   const [a, b, c] = buffers.map((buffer) => ({ buffer, offset: 0, size: 64 })) as [Part, Part, Part];
   const order = new DependencyGraph();
   const copy = (source: Part, target: Part): Node =>
@@ -68,3 +68,52 @@ test("nodes with a third one between them that needs the first and is needed by 
 });
 
 type Part = ReturnType<typeof accessesOf>[number]["slice"];
+
+type Slice = (typeof buffers)[number];
+const whole = (buffer: Slice) => ({ buffer, offset: 0, size: buffer.bytes });
+const copyCall = (op: string, source: Buffer, target: Buffer): Call => ({
+  op,
+  work: { kind: "copy", source: whole(source), target: whole(target) },
+});
+const opsOf = ({ calls: ordered }: DependencyGraph): string => ordered.map(({ op }) => op).join(" ");
+const [x, y, z] = buffers as [Buffer, Buffer, Buffer];
+const w: Buffer = { id: 3, bytes: 64, label: "buffer 3" };
+
+test("moved and inserted calls stand directly before or after their anchors, however many there are", () => {
+  const graph = new DependencyGraph([copyCall("a", x, y), copyCall("b", y, z), copyCall("c", x, w)]);
+  const [a, b, c] = graph.nodes as [Node, Node, Node];
+  graph.moveAfter(c, undefined);
+  assert.equal(opsOf(graph), "c a b");
+  graph.moveBefore(c, b);
+  assert.equal(opsOf(graph), "a c b");
+  const inserted = Array.from({ length: 200 }, (_, index) => index);
+  for (const index of inserted) graph.insertAfter(a, copyCall(`after${index}`, x, w));
+  for (const index of inserted) graph.insertBefore(b, copyCall(`before${index}`, x, w));
+  const expected = [
+    ...["a", ...inserted.toReversed().map((index) => `after${index}`)],
+    ...["c", ...inserted.map((index) => `before${index}`), "b"],
+  ];
+  assert.equal(opsOf(graph), expected.join(" "));
+  assert.equal(graph.add(copyCall("last", x, w)).node, graph.nodes.at(-1));
+});
+
+test("an inserted or replaced call depends on what it accesses", () => {
+  const graph = new DependencyGraph([copyCall("a", x, y), copyCall("b", y, z)]);
+  const [a, b] = graph.nodes as [Node, Node];
+  const between = graph.insertAfter(a, copyCall("between", y, w));
+  assert.deepEqual([...graph.producersOf(between)], [a]);
+  assert.ok(graph.mayReorder(between, b));
+  graph.replace(between, copyCall("between", x, y));
+  assert.ok(graph.producersOf(b).has(between));
+  assert.ok(graph.consumersOf(a).has(between));
+  assert.ok(!graph.mayReorder(a, between) && !graph.mayReorder(between, b));
+});
+
+test("a removed call leaves the order that conflicting neighbours had through it", () => {
+  const graph = new DependencyGraph([copyCall("a", x, y), copyCall("b", z, y), copyCall("c", y, w)]);
+  const [a, b, c] = graph.nodes as [Node, Node, Node];
+  assert.ok(!graph.producersOf(c).has(a), "the edge goes through b");
+  graph.remove(b);
+  assert.equal(opsOf(graph), "a c");
+  assert.deepEqual([...graph.producersOf(c)], [a]);
+});

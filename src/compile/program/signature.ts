@@ -1,6 +1,6 @@
 /**
- * Signatures of traced calls: two traces of a step that do the same work have the same signatures in the same order. An
- * audit compares them.
+ * Signatures of traced calls. Two traces that do the same work have the same signatures in the same order; an audit compares
+ * them.
  */
 
 import { kernelKey } from "../../ir/index.js";
@@ -9,14 +9,14 @@ import type { Buffer, BufferSlice, Call } from "./program.js";
 
 /** The signatures of one trace, call after call. */
 export class Signatures {
-  /** Step memory by the order in which calls first touch it. */
+  /** Step buffers, numbered in the order of first access. */
   readonly #numbers = new Map<Buffer, number>();
 
   of({ op, work }: Pick<Call, "op" | "work">): string {
     return `${op} ${this.#keyOf(work)}`;
   }
 
-  /** Persistent memory counts by where it lies. */
+  /** Persistent memory is identified by its address. */
   ofSlice({ buffer, offset, size }: BufferSlice): string {
     const { storage, bytes } = buffer;
     return `${storage ? `${storage.span.address}, ${bytes} B` : this.#numberOf(buffer)}+${offset}:${size}`;
@@ -30,7 +30,7 @@ export class Signatures {
 
   #keyOf(value: unknown): string {
     if (typeof value !== "object" || value === null) return literalKey(value);
-    if (Array.isArray(value)) return `[${value.map((one) => this.#keyOf(one)).join()}]`;
+    if (Array.isArray(value)) return `[${value.map((item) => this.#keyOf(item)).join()}]`;
     if (isSlice(value)) return this.ofSlice(value);
     const members = Object.entries(value).map(([name, member]) => {
       const isKernel = name === "kernel" && isObject(member);

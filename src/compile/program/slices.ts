@@ -1,15 +1,15 @@
-/** Which bytes a part of a buffer is, so that any two can be compared: persistent ones by their addresses. */
+/** Alias analysis: the bytes of slices in a form in which any two can be compared. */
 
 import type { Buffer, BufferSlice } from "./program.js";
 
-/** Bytes from one to before another: of a buffer of the step, or of the device, where what is persistent lies. */
+/** The bytes [from, to) of a step buffer, or of device memory for persistent buffers. */
 export interface Extent {
   readonly space: Buffer | typeof device;
   readonly from: number;
   readonly to: number;
 }
 
-/** Two persistent buffers may share bytes, as a region and a storage of it do: they are told apart by address alone. */
+/** Two persistent buffers may share bytes, such as a region and a storage in it: they are compared by address. */
 export const device: unique symbol = Symbol("device memory");
 
 export function extentOf({ buffer, offset, size }: BufferSlice): Extent {
@@ -21,7 +21,7 @@ export function areDisjoint(a: Extent, b: Extent): boolean {
   return a.space !== b.space || a.to <= b.from || b.to <= a.from;
 }
 
-/** The place of an extent's first byte, as text. */
+/** The address of an extent's first byte, as text. */
 export function placeOf({ space, from }: Extent): string {
   return space === device ? `@${from}` : `${space.id}+${from}`;
 }

@@ -1,18 +1,18 @@
-/** Which calls of a program read and write each buffer. */
+/** The readers and writers of each buffer of a program. */
 
 import { beat } from "../../units/index.js";
 import { type Access, accessesOf, type Buffer, type BufferSlice, type Call } from "./program.js";
 import { areDisjoint, extentOf } from "./slices.js";
 
 export interface Uses {
-  /** Places of calls, ascending. */
+  /** Indices of calls, ascending. */
   readonly writers: readonly number[];
   readonly readers: readonly number[];
 }
 
 export function usesOf(calls: readonly Call[]): ReadonlyMap<Buffer, Uses> {
   const uses = new Map<Buffer, { writers: number[]; readers: number[] }>();
-  for (const [place, call] of calls.entries()) {
+  for (const [index, call] of calls.entries()) {
     beat();
     for (const { slice, reads, writes } of accessesOf(call)) {
       let own = uses.get(slice.buffer);
@@ -20,15 +20,15 @@ export function usesOf(calls: readonly Call[]): ReadonlyMap<Buffer, Uses> {
         own = { writers: [], readers: [] };
         uses.set(slice.buffer, own);
       }
-      if (reads && own.readers.at(-1) !== place) own.readers.push(place);
-      if (writes && own.writers.at(-1) !== place) own.writers.push(place);
+      if (reads && own.readers.at(-1) !== index) own.readers.push(index);
+      if (writes && own.writers.at(-1) !== index) own.writers.push(index);
     }
   }
   return uses;
 }
 
-/** Does a call touch some of these parts, in a way that is meant? */
-export function meets(
+/** True if a call accesses some of these slices, and `isMeant` holds for the access. */
+export function accesses(
   call: Call,
   slices: readonly BufferSlice[],
   isMeant: (access: Access) => boolean = () => true,
@@ -42,17 +42,17 @@ export function meets(
 export const isReading = ({ reads }: Access): boolean => reads;
 export const isWriting = ({ writes }: Access): boolean => writes;
 
-/** Is it step memory that one call writes, and no other? */
+/** True for step memory with a single writer. */
 export function isMadeOnce(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer): boolean {
   return !buffer.storage && uses.get(buffer)?.writers.length === 1;
 }
 
-/** Is it persistent, and at this place still as it was before the step? */
-export function isUnchanged(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer, place: number): boolean {
-  return buffer.storage !== undefined && !uses.get(buffer)?.writers.some((writer) => writer < place);
+/** True for persistent memory that no call before this index has written. */
+export function isUnchanged(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer, index: number): boolean {
+  return buffer.storage !== undefined && !uses.get(buffer)?.writers.some((writer) => writer < index);
 }
 
-/** Makes step buffers whose numbers no other of the program has. */
+/** Makes step buffers with ids that are new to the program. */
 export function bufferMaker(calls: readonly Call[]): (bytes: number, label: string) => Buffer {
   let last = 0;
   for (const call of calls) {

@@ -1,6 +1,6 @@
 /**
- * From when until when each step buffer is needed, by the clock of the main branch. Calls on side branches run beside it,
- * so where they stand in the schedule doesn't say when they run: what they wait for does, and who waits for them.
+ * Live ranges of step buffers, in the time of the main stream. A call on a side stream may run at any time between its waits and the
+ * calls that wait for it, whatever its index in the schedule.
  */
 
 import { alignment } from "../../runtime/index.js";
@@ -8,8 +8,8 @@ import { alignUp, beat } from "../../units/index.js";
 import { accessesOf, type Buffer, type Schedule, type ScheduledCall } from "../program/program.js";
 
 /**
- * The places in the schedule from which and until which a buffer is needed. A half lies between two calls of the main
- * branch: 3.5 is when the one at place 3 has ended and no later one has begun.
+ * The first and last schedule index at which a buffer is live. A half lies between two calls of the main stream: 3.5 is after call 3
+ * and before the next main call.
  */
 export interface Lifetime {
   readonly buffer: Buffer;
@@ -17,21 +17,21 @@ export interface Lifetime {
   readonly last: number;
 }
 
-/** Between two calls of the main branch. */
+/** Between two calls of the main stream. */
 const half = 0.5;
 
-/** The place where the most memory is needed, and how much. */
+/** The schedule index with the most live memory, and how much that is. */
 export interface Peak {
   readonly place: number;
   readonly bytes: number;
 }
 
-/** What a buffer takes in a plan: its bytes, rounded up so that the next one begins aligned. */
+/** The size of a buffer in a plan: rounded up so that the next one is aligned. */
 export function plannedBytes({ bytes }: Buffer): number {
   return alignUp(bytes, alignment);
 }
 
-/** The lifetimes of a schedule's step buffers, in the order in which they are first touched. */
+/** The live ranges of a schedule's step buffers, in the order of first access. */
 export function lifetimesOf(schedule: Schedule): readonly Lifetime[] {
   const lifetimes = new Map<Buffer, { first: number; last: number }>();
   const ranges = rangesOf(schedule);
@@ -52,7 +52,7 @@ export function lifetimesOf(schedule: Schedule): readonly Lifetime[] {
   return Array.from(lifetimes, ([buffer, lifetime]) => ({ buffer, ...lifetime }));
 }
 
-/** Where the sum of live bytes is largest: the first such place, or place 0 of no bytes at all. */
+/** The first index with the largest sum of live bytes; index 0 if there are none. */
 export function peakOf(lifetimes: readonly Lifetime[]): Peak {
   const events = lifetimes.flatMap(({ buffer, first, last }) => {
     const bytes = plannedBytes(buffer);
@@ -61,7 +61,7 @@ export function peakOf(lifetimes: readonly Lifetime[]): Peak {
       { place: last, bytes: -bytes },
     ];
   });
-  // What dies at a place is still there when others are born.
+  // A buffer that dies at an index is still live when others are born there.
   events.sort((a, b) => a.place - b.place || b.bytes - a.bytes);
   let peak: Peak = { place: 0, bytes: 0 };
   let live = 0;
@@ -72,45 +72,45 @@ export function peakOf(lifetimes: readonly Lifetime[]): Peak {
   return peak;
 }
 
-/** No plan can take less: the largest sum of live bytes at any place. */
+/** No plan can be smaller: the largest sum of live bytes at any index. */
 export function lowerBound(lifetimes: readonly Lifetime[]): number {
   return peakOf(lifetimes).bytes;
 }
 
-/** Places from `first` to `last`, both included. */
+/** Indices from `first` to `last`, both included. */
 interface Range {
   readonly first: number;
   readonly last: number;
 }
 
 /**
- * By call, while it may run. A call of the main branch has its own place; one of a side branch runs somewhere behind the
- * last main call that has surely ended before it, and before the first that surely waits for it.
+ * When each call may run. A call of the main stream runs at its index; a side call runs between the last main call that it waits for and
+ * the first main call that waits for it.
  */
 function rangesOf({ calls }: Schedule): readonly Range[] {
-  const behind = callsBehind(calls);
+  const followed = callsFollowed(calls);
   const isMain = (place: number): boolean => calls[place]?.stream === 0;
   const mainBefore = new Int32Array(calls.length).fill(-1);
-  const mainBehind = new Int32Array(calls.length).fill(calls.length);
-  for (const [place, earlier] of behind.entries()) {
+  const mainAfter = new Int32Array(calls.length).fill(calls.length);
+  for (const [place, earlier] of followed.entries()) {
     for (const one of earlier) {
       const main = isMain(one) ? one : (mainBefore[one] ?? -1);
       mainBefore[place] = Math.max(mainBefore[place] ?? -1, main);
     }
   }
   for (let place = calls.length - 1; place >= 0; place--) {
-    const main = isMain(place) ? place : (mainBehind[place] ?? calls.length);
-    for (const one of behind[place] ?? []) mainBehind[one] = Math.min(mainBehind[one] ?? main, main);
+    const main = isMain(place) ? place : (mainAfter[place] ?? calls.length);
+    for (const one of followed[place] ?? []) mainAfter[one] = Math.min(mainAfter[one] ?? main, main);
   }
   return calls.map((_, place) =>
     isMain(place)
       ? { first: place, last: place }
-      : { first: (mainBefore[place] ?? -1) + half, last: (mainBehind[place] ?? calls.length) - half },
+      : { first: (mainBefore[place] ?? -1) + half, last: (mainAfter[place] ?? calls.length) - half },
   );
 }
 
-/** By call, the places of those that it follows: the one before it on its branch, and what it waits for. */
-function callsBehind(calls: readonly ScheduledCall[]): readonly (readonly number[])[] {
+/** By call, the indices of the calls that it follows: the one before it on its stream, and those it waits for. */
+function callsFollowed(calls: readonly ScheduledCall[]): readonly (readonly number[])[] {
   const latest = new Map<number, number>();
   return calls.map(({ stream, after }, place) => {
     const previous = latest.get(stream);

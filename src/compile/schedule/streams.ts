@@ -1,6 +1,6 @@
 /**
- * Sends a step with branches: each call on its branch's stream, behind marks of just those calls that it waits for. Inside
- * a capture the streams become branches of the graph.
+ * Submits a step with side streams: each call on its stream, after the events of the calls that it waits for. In a capture the
+ * streams become branches of the graph.
  */
 
 import type { Stream } from "../../driver/index.js";
@@ -8,31 +8,27 @@ import type { Mark, Runtime } from "../../runtime/index.js";
 import { type StepCommand, submitCommands } from "../execute/emit.js";
 import type { Schedule } from "../program/program.js";
 
-/** What one call sends, where, and behind what. */
+/** The commands of one call, its stream, and its waits. */
 interface Submission {
   readonly stream: Stream;
-  /** It is the first of its branch, and waits for nothing: that branch begins with the step itself. */
-  readonly isBeginning: boolean;
+  /** True for the first call of a side stream if it waits for nothing: the stream then forks at the start of the step. */
+  readonly isFork: boolean;
   readonly pieces: readonly StepCommand[];
   readonly after: readonly number[];
-  /** Some call waits for it. */
+  /** True if another call waits for it. */
   readonly isAwaited: boolean;
 }
 
-/** How a schedule's pieces are sent. The streams are the runtime's and last as long as it does. */
-export function submitterOf(
-  runtime: Runtime,
-  schedule: Schedule,
-  pieces: readonly StepCommand[],
-): () => void {
-  const sideStreams = schedule.calls.reduce((most, { stream }) => Math.max(most, stream), 0);
+/** A function that submits a schedule's commands. The streams belong to the runtime and live as long as it does. */
+export function submitterOf(runtime: Runtime, schedule: Schedule, pieces: readonly StepCommand[]): () => void {
+  const sideStreams = schedule.calls.reduce((max, { stream }) => Math.max(max, stream), 0);
   if (sideStreams === 0) return () => submitCommands(runtime, pieces);
   const sides = runtime.sideStreams(sideStreams, { isFirst: !schedule.isMainFirst });
-  const sendings = sendingsOf(schedule, pieces, [runtime.stream, ...sides]);
-  return () => sendAll(runtime, sendings);
+  const submissions = submissionsOf(schedule, pieces, [runtime.stream, ...sides]);
+  return () => submitAll(runtime, submissions);
 }
 
-function sendingsOf(
+function submissionsOf(
   { calls }: Schedule,
   pieces: readonly StepCommand[],
   streams: readonly Stream[],
@@ -47,31 +43,30 @@ function sendingsOf(
   const awaited = new Set(calls.flatMap(({ after }) => after));
   const begun = new Set<number>([0]);
   return calls.map(({ stream: index, after }, place) => {
-    const isBeginning = !begun.has(index) && after.length === 0;
+    const isFork = !begun.has(index) && after.length === 0;
     begun.add(index);
     const stream = streams[index] ?? main;
-    return { stream, isBeginning, pieces: ofCall[place] ?? [], after, isAwaited: awaited.has(place) };
+    return { stream, isFork, pieces: ofCall[place] ?? [], after, isAwaited: awaited.has(place) };
   });
 }
 
-function onStream({ command: work, ...piece }: StepCommand, stream: Stream): StepCommand {
+function onStream({ work, ...piece }: StepCommand, stream: Stream): StepCommand {
   if (work.kind !== "launch")
     throw new Error(
-      `"${piece.op}" is on a side branch and sends a ${work.kind}, which goes on the main one only.`,
+      `"${piece.op}" is on a side stream and has a ${work.kind} command, which can only run on the main stream.`,
     );
-  return { ...piece, command: { kind: "launch", request: { ...work.request, stream } } };
+  return { ...piece, work: { kind: "launch", request: { ...work.request, stream } } };
 }
 
-function sendAll(runtime: Runtime, sendings: readonly Submission[]): void {
+function submitAll(runtime: Runtime, submissions: readonly Submission[]): void {
   const marks = new Map<number, Mark>();
   const begun = new Set<Stream>();
   try {
-    for (const { stream, isBeginning } of sendings)
-      if (isBeginning) runtime.orderStreams(runtime.stream, stream);
-    for (const [place, { stream, pieces, after, isAwaited }] of sendings.entries()) {
+    for (const { stream, isFork } of submissions) if (isFork) runtime.orderStreams(runtime.stream, stream);
+    for (const [place, { stream, pieces, after, isAwaited }] of submissions.entries()) {
       for (const earlier of after) {
         const mark = marks.get(earlier);
-        if (mark) runtime.waitEvent(mark, stream);
+        if (mark) runtime.waitFor(mark, stream);
       }
       if (stream !== runtime.stream) begun.add(stream);
       submitCommands(runtime, pieces);
@@ -85,13 +80,13 @@ function sendAll(runtime: Runtime, sendings: readonly Submission[]): void {
   }
 }
 
-/** Whatever comes behind a step that broke off must not meet what of it is still running. */
+/** After a step that failed halfway, later work must wait for what is still running. */
 function rejoin(runtime: Runtime, begun: Iterable<Stream>): void {
   for (const stream of begun) {
     try {
       runtime.orderStreams(stream, runtime.stream);
     } catch {
-      // The error that led here is the one to tell.
+      // The first error is the one to report.
     }
   }
 }

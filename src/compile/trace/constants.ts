@@ -1,4 +1,4 @@
-/** Puts a trace's constants into persistent memory, and what follows from constants alone with them. */
+/** Puts a trace's constants into persistent memory. */
 
 import type { Region, Runtime } from "../../runtime/index.js";
 import { type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
@@ -9,7 +9,7 @@ export interface PlacedConstants {
   readonly regions: readonly Region[];
 }
 
-/** The same calls, their constants found in a region that the step owns. */
+/** The same calls, with their constants in a region that the step owns. */
 export function placeConstants(
   runtime: Runtime,
   calls: readonly Call[],

@@ -1,21 +1,21 @@
 /**
- * Persistent memory that a step forgets: gradients that it clears behind its last use of them. Nobody wants what it leaves
- * there, so that a store which the step itself does not read is none that has to be made.
+ * Persistent memory that is dead on exit: gradients that the step clears after their last use. A store there that the step itself does
+ * not read can be dropped.
  */
 
 import { accessesOf, type BufferSlice, type Call } from "../program/program.js";
 import { areDisjoint, extentOf } from "../program/slices.js";
 
-/** A part of which nobody wants what is there, from the call at this place on, unless it is written again. */
+/** A slice whose contents are dead from the call at this index on, unless it is written again. */
 export interface Forget {
   readonly slice: BufferSlice;
   readonly place: number;
 }
 
-/** What is still forgotten when all calls are done; neighbours are one part. */
+/** Slices that are dead after the last call; adjacent ones are merged. */
 export function deadAfter(calls: readonly Call[], forgets: readonly Forget[]): readonly BufferSlice[] {
   const first = forgets.reduce((least, { place }) => Math.min(least, place), calls.length);
-  // Of many calls few write gradients: only those are held against each of them.
+  // Few calls write gradients: only those are compared with each slice.
   const { from, to } = rangeOf(forgets.map(({ slice }) => extentOf(slice)));
   const writes = calls.slice(first).flatMap((call, index) =>
     accessesOf(call)
@@ -51,7 +51,7 @@ function combineNeighbours(slices: readonly BufferSlice[]): readonly BufferSlice
   return joined;
 }
 
-/** Is all of a part among what is forgotten? */
+/** True if a slice lies in dead memory. */
 export function isDeadOnExit(
   deadOnExit: readonly BufferSlice[],
   { buffer, offset, size }: BufferSlice,

@@ -10,31 +10,31 @@ import { type Guard, isFiniteTerm, predicateWrites } from "../passes/skip-nonfin
 import { accessesOf, type Buffer, type BufferSlice, type Call } from "../program/program.js";
 import type { Trace } from "./trace.js";
 
-/** What its memory is called. */
+/** The label of its memory. */
 export const recordName = "record of a step";
 
-/** The record's numbers, in their order; all are f64. */
+/** The numbers of the record in order; all are f64. */
 const fields = ["calls", "skipped", "badCalls", "firstCode", "firstCall"] as const;
 type Field = (typeof fields)[number];
 
-/** The first bad index that a compiled step was given. */
+/** The first bad index that a compiled step got. */
 export interface BadIndex {
   readonly index: number;
-  /** The op that was given it, and the user's line, where it is known. */
+  /** The op that got it, and the user's line if known. */
   readonly op: string;
   readonly line?: string;
-  /** Which call of this plan it was, from 1. */
+  /** The number of the call of this plan, from 1. */
   readonly call: number;
-  /** How many indices there are: they go from 0 to one below. */
+  /** Valid indices are 0 to size - 1. */
   readonly size: number;
-  /** What there is: "the table has 4 rows". */
+  /** For example "the table has 4 rows". */
   readonly range: string;
 }
 
 export interface RecordedCounts {
   /** Calls whose changes to persistent memory were skipped. */
   readonly skipped: number;
-  /** Calls that were given a bad index. */
+  /** Calls that got a bad index. */
   readonly badCalls: number;
   readonly firstBad?: BadIndex;
 }
@@ -48,7 +48,7 @@ export class StepRecord {
     this.#checks = checks;
   }
 
-  /** Does the step look at indices? */
+  /** True if the step checks indices. */
   get hasChecks(): boolean {
     return this.#checks.length > 0;
   }
@@ -72,7 +72,7 @@ export interface RecordedStep {
   readonly record?: StepRecord;
 }
 
-/** Guards what the step leaves behind, where it asks for that, and has it keep its record. */
+/** Predicates the step's writes on its guards and checks, and makes it keep its record. */
 export function recordStep(
   runtime: Runtime,
   { calls, guards, checks, deadOnExit }: Pick<Trace<unknown>, "calls" | "guards" | "checks" | "deadOnExit">,
@@ -106,7 +106,7 @@ export function recordStep(
   };
 }
 
-/** Which numbers a step notes: without checks of indices there is one. */
+/** The fields that a step records: without index checks only one. */
 const fieldsWith = (hasChecks: boolean): readonly Field[] => (hasChecks ? fields : ["skipped"]);
 
 function noteCall(

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { boundsOf, indexOf, LatestPlaces } from "./latest-indices.js";
+import { boundsOf, indexOf, LatestIndices } from "./latest-indices.js";
 import { none } from "./streams.js";
 
 const streams = 3;
@@ -23,7 +23,7 @@ test("of any bytes it knows the latest place on each branch, whatever was noted 
   fc.assert(
     fc.property(fc.array(visit, { maxLength: 40 }), (visits) => {
       const ranges = visits.flatMap((one) => [one.range, one.asked]);
-      const places = new LatestPlaces(boundsOf(ranges.flatMap(({ start, end }) => [start, end])), streams);
+      const places = new LatestIndices(boundsOf(ranges.flatMap(({ start, end }) => [start, end])), streams);
       const model = Array.from({ length: 80 }, () => new Array<number>(streams).fill(none));
       for (const { range: noted, asked, stream, place } of visits) {
         places.note(noted.start, noted.end, stream, place);

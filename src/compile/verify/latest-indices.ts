@@ -1,11 +1,11 @@
 /**
- * Who was last at some bytes: for ranges of positions, the latest place in the schedule on each branch. A tree over
- * the bytes between neighbouring bounds, so that noting and asking take logarithmic time whatever the ranges.
+ * The last access of byte ranges: for each range, the latest schedule index on each stream. A segment tree over the bytes between
+ * adjacent bounds, so that updates and queries take logarithmic time.
  */
 
 import { none } from "./streams.js";
 
-/** The positions at which ranges begin and end, each once, rising. */
+/** The distinct starts and ends of ranges, ascending. */
 export type Bounds = Float64Array;
 
 export function boundsOf(positions: readonly number[]): Bounds {
@@ -25,17 +25,17 @@ export function indexOf(bounds: Bounds, position: number): number {
   return low;
 }
 
-export class LatestPlaces {
+export class LatestIndices {
   readonly #bounds: Bounds;
   readonly #streams: number;
-  /** A power of two: node n stands over 2n and 2n + 1, and the leaves begin here. */
+  /** A power of two: the children of node n are 2n and 2n + 1, and the leaves start here. */
   readonly #leaves: number;
-  /** By node and branch: the latest that was noted for exactly all bytes of the node. */
+  /** By node and stream: the latest index that was noted for the whole node. */
   readonly #whole: Int32Array;
-  /** By node and branch: the latest that was noted for any byte of the node, by the node itself or below it. */
+  /** By node and stream: the latest index that was noted for any byte of the node. */
   readonly #any: Int32Array;
 
-  /** Ranges begin and end at the given bounds only. */
+  /** All ranges start and end at these bounds. */
   constructor(bounds: Bounds, streams: number) {
     this.#bounds = bounds;
     this.#streams = streams;
@@ -44,7 +44,7 @@ export class LatestPlaces {
     this.#any = new Int32Array(2 * this.#leaves * streams).fill(none);
   }
 
-  /** Notes that the call at a place was at these bytes, unless a later one of its branch is known to have been. */
+  /** Notes that the call at an index accesses these bytes, unless a later one of its stream does. */
   note(start: number, end: number, stream: number, place: number): void {
     const [first, last] = this.#leavesOf(start, end);
     this.#eachNode(first, last, (node) => {
@@ -54,7 +54,7 @@ export class LatestPlaces {
     this.#eachAbove(first, last, (node) => raise(this.#any, node * this.#streams + stream, place));
   }
 
-  /** The latest place by branch that was noted for any of these bytes, `none` where there is none. */
+  /** By stream, the latest index that was noted for any of these bytes, or `none`. */
   latest(start: number, end: number): Int32Array {
     const [first, last] = this.#leavesOf(start, end);
     const found = new Int32Array(this.#streams).fill(none);
@@ -73,7 +73,7 @@ export class LatestPlaces {
     return [this.#leaves + indexOf(this.#bounds, start), this.#leaves + indexOf(this.#bounds, end) - 1];
   }
 
-  /** The fewest nodes that together make up the leaves from the first to the last. */
+  /** The fewest nodes that cover the leaves from the first to the last. */
   #eachNode(first: number, last: number, visit: (node: number) => void): void {
     for (let low = first, high = last + 1; low < high; low >>>= 1, high >>>= 1) {
       if (low & 1) visit(low++);
@@ -81,7 +81,7 @@ export class LatestPlaces {
     }
   }
 
-  /** Every node above one of those: each of them lies over the first leaf or over the last. */
+  /** Every ancestor of those nodes: each covers the first leaf or the last. */
   #eachAbove(first: number, last: number, visit: (node: number) => void): void {
     for (let low = first >>> 1, high = last >>> 1; low > 0; low >>>= 1, high >>>= 1) {
       visit(low);

@@ -5,7 +5,7 @@
 
 import { beat } from "../../units/index.js";
 import type { Buffer } from "../program/program.js";
-import { boundsOf, LatestPlaces } from "./latest-indices.js";
+import { boundsOf, LatestIndices } from "./latest-indices.js";
 import { nameBuffer, nameRange, rejection } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 import { none, type Order } from "./streams.js";
@@ -26,7 +26,7 @@ interface Lifetime {
 export function requireLifetimes(proposal: Proposal, order: Order): void {
   const lifetimes = lifetimesOf(proposal, order);
   const bounds = boundsOf(lifetimes.flatMap(({ start, end }) => [start, end]));
-  const taken = new LatestPlaces(bounds, order.streams);
+  const taken = new LatestIndices(bounds, order.streams);
   for (const lifetime of lifetimes) {
     beat();
     const { start, end, firsts, lasts } = lifetime;

@@ -3,7 +3,7 @@
 import { beat } from "../../units/index.js";
 import type { Access } from "../program/program.js";
 import type { AddressSpace } from "./address-space.js";
-import { LatestPlaces } from "./latest-indices.js";
+import { LatestIndices } from "./latest-indices.js";
 import { nameSlice, rejection } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 import { none, type Order } from "./streams.js";
@@ -13,8 +13,8 @@ import { none, type Order } from "./streams.js";
  * is harmless, because they precede that write, which is compared too.
  */
 export function requireOrder(proposal: Proposal, order: Order, space: AddressSpace): void {
-  const writes = new LatestPlaces(space.bounds, order.streams);
-  const reads = new LatestPlaces(space.bounds, order.streams);
+  const writes = new LatestIndices(space.bounds, order.streams);
+  const reads = new LatestIndices(space.bounds, order.streams);
 
   for (const [index, call] of proposal.program.entries()) {
     beat();

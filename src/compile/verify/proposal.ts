@@ -1,14 +1,8 @@
 /** The verifier's input: a program, its schedule and its plan, with the accesses of its calls, computed once for all rules. */
 
 import type { Span } from "../../units/index.js";
-import {
-  type Access,
-  accessesOf,
-  type Buffer,
-  type Call,
-  type Plan,
-  type Schedule,
-} from "../program/program.js";
+import type { Access, Buffer, Call, Plan, Schedule } from "../program/program.js";
+import { type Effects, effectsOf } from "./effects.js";
 import { nameCall } from "./plan-error.js";
 
 export interface Proposal {
@@ -18,6 +12,8 @@ export interface Proposal {
   readonly block: Span | undefined;
   /** By call of the program. */
   readonly accesses: readonly (readonly Access[])[];
+  /** By call of the program: the accesses of each concurrent kernel. */
+  readonly members: readonly Effects["members"][];
   /** Every buffer that a call accesses, in the order of first access. */
   readonly buffers: ReadonlySet<Buffer>;
   /** The index of a call in the program. */
@@ -32,13 +28,15 @@ export function proposalOf(
   plan: Plan,
   block: Span | undefined,
 ): Proposal {
-  const accesses = program.map(accessesOf);
+  const effects = program.map(effectsOf);
+  const accesses = effects.map((effect) => effect.accesses);
   return {
     program,
     schedule,
     plan,
     block,
     accesses,
+    members: effects.map((effect) => effect.members),
     buffers: new Set(accesses.flatMap((ofCall) => ofCall.map(({ slice }) => slice.buffer))),
     indices: new Map(program.map((call, index) => [call, index])),
     places: new Map(schedule.calls.map(({ call }, place) => [call, place])),

@@ -1,6 +1,6 @@
 /** Rule `races`: the kernels of one launch run in no particular order. */
 
-import { type Access, membersOf } from "../program/program.js";
+import type { Access } from "../program/program.js";
 import type { AddressSpace } from "./address-space.js";
 import { nameCall, nameSlice, rejection } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
@@ -12,9 +12,9 @@ interface MemberAccess {
   readonly end: number;
 }
 
-export function requireNoRaces({ program }: Proposal, space: AddressSpace): void {
+export function requireNoRaces({ program, members: ofCalls }: Proposal, space: AddressSpace): void {
   for (const [index, call] of program.entries()) {
-    const members = membersOf(call);
+    const members = ofCalls[index] ?? [];
     const race = raceIn(accessesOfMembers(members, space));
     if (!race) continue;
     const [first, second] = race;

@@ -1,6 +1,7 @@
 /**
  * The verifier: the last check of a compiled step before anything of it runs. It takes the program as given, and checks that
- * the schedule and the memory plan run it as written. It shares no code with the scheduler and the planner.
+ * the schedule and the memory plan run it as written. It shares no code with the passes, the scheduler and the planner; effects.ts says
+ * what it trusts.
  */
 
 import type { Span } from "../../units/index.js";

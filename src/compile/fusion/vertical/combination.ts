@@ -1,46 +1,32 @@
 /**
- * The stages of several members one after another, where what an earlier member stores and a later one loads becomes the
- * value itself, or is loaded back from the very place where the same thread has just stored it.
+ * Concatenates the stages of several members. A load of a value that an earlier member stores becomes the value itself, or a load back
+ * from memory that the same thread has just stored.
  */
 
-import { dtypes, type Expression, loadsOf, type Stage, subexpressionsOf } from "../../../ir/index.js";
+import { dtypes, type Expression, loadsOf, subexpressionsOf } from "../../../ir/index.js";
 import type { BufferSlice } from "../../program/program.js";
-import { type Compacted, compact } from "./compact.js";
+import { type Compacted, compact, type FlatStage, type Rewritten } from "./compact.js";
 import { isCheap } from "./cost.js";
 import type { Operand } from "./fusion-node.js";
 import { forwardedValue, Interner } from "./interner.js";
 import type { IterationSpace } from "./iteration-space.js";
 import { isInvariantAlongRows } from "./strided-access.js";
 
-/** One stage of one member, in the order of the fused kernel. */
-export interface Flat {
-  readonly member: number;
-  readonly stage: Stage;
-  /** What it stores to. */
-  readonly output: Operand | undefined;
-}
-
-/** A stage whose value is rewritten; `isKept` says that it is part of the kernel. */
-export interface Rewritten extends Flat {
-  readonly value: Expression;
-  isKept: boolean;
-}
-
 export class Combination {
   readonly #frame: IterationSpace;
   readonly #isNeeded: (slice: BufferSlice) => boolean;
   readonly #interner = new Interner();
-  readonly #stages: readonly Flat[];
+  readonly #stages: readonly FlatStage[];
   readonly #done: Rewritten[] = [];
-  /** Where each member's first stage and first scalar stand. */
+  /** The index of each member's first stage and first scalar. */
   readonly #firstStage: readonly number[];
   readonly #firstScalar: readonly number[];
-  /** What members read, each once. */
+  /** The distinct inputs of all members. */
   readonly #inputs: Operand[] = [];
   readonly #inputByKey = new Map<string, number>();
-  /** By what they store to, the places of the stages that do, ascending. */
+  /** By operand, the indices of the stages that store to it, ascending. */
   readonly #stores = new Map<string, number[]>();
-  /** By the place of a store: the stages that load what it has stored, and what stands for such a load. */
+  /** By the index of a store: the stages that load the stored value, and the placeholder for such a load. */
   readonly #uses = new Map<number, Set<number>>();
   readonly #loaded = new Map<number, Expression>();
 
@@ -51,7 +37,7 @@ export class Combination {
     this.#firstScalar = firsts(frame, ({ member }) => member.scalars.length);
     this.#stages = frame.seen.flatMap(({ member, outputs }, index) =>
       member.kernel.stages.map(
-        (stage): Flat => ({
+        (stage): FlatStage => ({
           member: index,
           stage,
           output: stage.kind === "store" ? outputs[stage.output] : undefined,
@@ -77,12 +63,12 @@ export class Combination {
       const value = this.#rewriteValue(place, flat);
       const done: Rewritten = { ...flat, value, isKept: false };
       this.#done.push(done);
-      if (flat.output && !this.#settle(place, done, flat.output)) return undefined;
+      if (flat.output && !this.#resolveStore(place, done, flat.output)) return undefined;
     }
     return compact(this.#done, this.#inputs, this.#frame.seen.flatMap(scalarsOf));
   }
 
-  #rewriteValue(place: number, { member, stage }: Flat): Expression {
+  #rewriteValue(place: number, { member, stage }: FlatStage): Expression {
     const interner = this.#interner;
     const inputs = this.#frame.seen[member]?.inputs ?? [];
     const firstStage = this.#firstStage[member] ?? 0;
@@ -108,7 +94,7 @@ export class Combination {
       return this.#inputs.push(operand) - 1;
     }
     const own = this.#inputs[known];
-    // The same elements seen with other ends: the longer part holds both.
+    // The same elements in slices of different sizes: the longer slice covers both.
     if (own && own.slice.size < operand.slice.size) this.#inputs[known] = operand;
     return known;
   }
@@ -123,14 +109,14 @@ export class Combination {
     });
   }
 
-  /** The store of this kernel whose value an operand has at a stage; none where it has what was there before. */
+  /** The store of this kernel that an operand sees at a stage; undefined if it sees memory from before the kernel. */
   #storeBehind({ key }: Operand, place: number): number | undefined {
-    // No member reads a row's value after it has stored it itself, so that any earlier store is seen.
+    // No member reads a row's value after it has stored it itself, so any earlier store is visible.
     return this.#stores.get(key)?.findLast((store) => store < place);
   }
 
-  /** Decides what loads of a stored value become, and whether it is stored at all. False where there is no way. */
-  #settle(place: number, done: Rewritten, output: Operand): boolean {
+  /** Resolves a store: how loads of the value are replaced, and whether it is stored at all. False if the members cannot be fused. */
+  #resolveStore(place: number, done: Rewritten, output: Operand): boolean {
     const uses = [...(this.#uses.get(place) ?? [])];
     const isOverwritten = (this.#stores.get(output.key)?.at(-1) ?? place) > place;
     const isNeeded = this.#isNeeded(output.slice) && !isOverwritten;
@@ -146,7 +132,7 @@ export class Combination {
     if (output.per === "row") return this.#settleRow(place, value, isGood, uses);
     const isLight =
       value !== undefined && isCheap(value, this.#reduces ? (slice) => this.#isOnceForRow(slice) : undefined);
-    // In a kernel of elements a thread has what it has just stored at hand; where rows are reduced it goes and reads it.
+    // In an elementwise kernel a thread still has the value in a register; with row reductions it loads it again.
     const isBetter = isNeeded ? isLight && this.#reduces : isLight || uses.length === 1;
     if (value !== undefined && isGood && isBetter) this.#loaded.set(place, value);
     else {
@@ -165,7 +151,7 @@ export class Combination {
     if (value === undefined || !isGood) return false;
     const isOfElements = uses.some((use) => this.#stages[use]?.output?.per !== "row");
     if (isOfElements && !this.#isRowInvariant(value)) return false;
-    // With no reduction every element is computed for itself, and the row's value for each of them.
+    // Without a reduction a row's value would be recomputed for every element.
     if (isOfElements && !this.#reduces && !isCheap(value)) return false;
     this.#loaded.set(place, value);
     return true;
@@ -183,7 +169,7 @@ export class Combination {
     };
   }
 
-  /** Does a value stay what it is from the stage that stores it to one that uses it: is nothing that it loads stored over? */
+  /** True if a value is unchanged between its store and its use: nothing that it loads is overwritten. */
   #holdsAt(value: Expression, place: number, use: number, isStored: boolean): boolean {
     return loadsOf(value).every(({ input }) => {
       const stores = this.#stores.get(this.#inputs[input]?.key ?? "") ?? [];
@@ -191,12 +177,12 @@ export class Combination {
     });
   }
 
-  /** Is a part of a value computed before a row's elements are gone through, for all of them? */
+  /** True if a subexpression is loop-invariant in the row. */
   #isOnceForRow(slice: Expression): boolean {
     return this.#isRowInvariant(slice) && loadsOf(slice).every(({ at }) => !at);
   }
 
-  /** Has the value the same number for all of a row? */
+  /** True if the value is the same for the whole row. */
   #isRowInvariant(value: Expression): boolean {
     const rowSize = this.#frame.rowSize ?? 1;
     return subexpressionsOf(value).every((slice) => {

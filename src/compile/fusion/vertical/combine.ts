@@ -1,6 +1,6 @@
 /**
- * Makes one call of several, if that is possible and worth it. Its values are made of the same operations on the same
- * numbers as before, so that no bit changes.
+ * Fuses several calls into one, if that is possible and pays. The operations and their operands stay the same, so that no bit
+ * changes.
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
@@ -15,29 +15,29 @@ import { type IterationSpace, iterationSpaceOf } from "./iteration-space.js";
 import { joinNames, theKernel } from "./kernel-memo.js";
 import { iterationOf } from "./strided-access.js";
 
-/** What the fused call will be; its kernel is not the one of its kind yet. */
+/** A fused call before its kernel is replaced by the shared object of equal structure. */
 export interface Draft {
   readonly kernel: RowKernel;
-  /** What the kernel follows from, as text. */
+  /** The structure of the kernel, as text. */
   readonly structure: string;
   readonly iteration: Iteration;
   readonly operands: readonly BufferSlice[];
   readonly scalars: readonly number[];
 }
 
-/** Nothing where the calls can't be one, or had better not. `isNeeded` tells which memory others read; `most`, how many parts there may be. */
+/** Undefined if the calls cannot be fused, or if it does not pay. `isNeeded` tells which memory others read. */
 export function combine(
   members: readonly FusionNode[],
   isNeeded: (slice: BufferSlice) => boolean,
   device: DeviceInfo["kind"],
-  most = maxExpressionNodes,
+  maxNodes = maxExpressionNodes,
 ): Draft | undefined {
   const frame = iterationSpaceOf(members);
   if (!frame) return undefined;
   const compacted = new Combination(frame, isNeeded).rewrite();
   if (!compacted || isCrowded([...compacted.inputs, ...compacted.outputs])) return undefined;
-  const slices = compacted.stages.reduce((sum, { value }) => sum + subexpressionsOf(value).length, 0);
-  if (slices > most) return undefined;
+  const nodes = compacted.stages.reduce((sum, { value }) => sum + subexpressionsOf(value).length, 0);
+  if (nodes > maxNodes) return undefined;
   return draftOf(members, frame, compacted, device);
 }
 
@@ -77,10 +77,10 @@ function draftOf(
   };
 }
 
-/** A GPU shares a row among the threads of a block at most; elements that need no row deserve more of them. */
+/** A GPU runs a row on one block at most; with few rows, elementwise work needs more threads than that. */
 const fewRows = 128;
 const fewElements = 16_384;
-/** Those with functions to compute sooner: where a row has more than a block takes at a time. */
+/** Costly elementwise work needs them sooner: if a row has more elements than a block has threads. */
 const longCostlyRow = 1024;
 
 function isWorthwhile(
@@ -95,12 +95,12 @@ function isWorthwhile(
   if (isNarrow && members.some((member) => member.elements === elements && deservesThreads(member, rows))) {
     return false;
   }
-  // On a GPU a row's sum follows from its length alone, and where rows are reduced each operand is moved by itself.
+  // On a GPU the order of a row's sum depends on its length alone, and row kernels vectorise each operand by itself.
   if (device === "cuda" && !isElementwise) return true;
   const lanes = rowLanesOf(kernel, iteration);
   return members.every((member) => {
     if (member.elements !== elements || member.lanes === lanes) return true;
-    // A row's sum is added up by lanes, and its bits must stay; elsewhere more lanes are only faster.
+    // On a CPU a row's sum is added by lanes, and its bits must stay; otherwise more lanes are only faster.
     return (
       !member.reduces && (member.lanes < lanes || member.kernel.stages.every(({ value }) => isCheap(value)))
     );
@@ -113,7 +113,7 @@ function deservesThreads({ elements, rowSize, kernel }: FusionNode, rows: number
   return elements > fewElements || (isCostly && elements > longCostlyRow * rows);
 }
 
-/** The draft as work: its kernel is the one of its kind now. */
+/** The draft as work, with the shared kernel object. */
 export function rowsOf({ kernel, structure, ...rest }: Draft): RowCall {
   return { kind: "row", kernel: theKernel(kernel, structure), ...rest };
 }

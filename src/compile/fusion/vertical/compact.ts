@@ -1,10 +1,23 @@
-/** Leaves out of a fused kernel what nothing uses, and numbers the rest anew. */
+/** Removes unused stages, inputs and scalars of a fused kernel, and renumbers the rest. */
 
 import type { Compute, Expression, Stage } from "../../../ir/index.js";
 import { subexpressionsOf } from "../../../ir/index.js";
-import type { Rewritten } from "./combination.js";
 import type { Operand } from "./fusion-node.js";
 import { Interner } from "./interner.js";
+
+/** One stage of one member, in the order of the fused kernel. */
+export interface FlatStage {
+  readonly member: number;
+  readonly stage: Stage;
+  /** The operand that it stores to. */
+  readonly output: Operand | undefined;
+}
+
+/** A stage with its rewritten value; `isKept`: it is part of the kernel. */
+export interface Rewritten extends FlatStage {
+  readonly value: Expression;
+  isKept: boolean;
+}
 
 export interface Scalar {
   readonly value: number;
@@ -16,11 +29,11 @@ export interface Compacted {
   readonly outputs: readonly Operand[];
   readonly scalars: readonly Scalar[];
   readonly stages: readonly Stage[];
-  /** The stages as text: the same for the same stages. */
+  /** The stages as text; equal for equal stages. */
   readonly structure: string;
 }
 
-/** Things that are numbered in the order in which they are first used. */
+/** Numbers items in the order of first use. */
 class Numbered<T> {
   readonly list: T[] = [];
   readonly #known = new Map<unknown, number>();
@@ -33,7 +46,7 @@ class Numbered<T> {
   }
 }
 
-/** Nothing where nothing is stored. */
+/** Undefined if nothing is stored. */
 export function compact(
   stages: readonly Rewritten[],
   inputs: readonly Operand[],
@@ -84,7 +97,7 @@ export function compact(
   };
 }
 
-/** Reductions are kept for those stages that use them, from the last to the first. */
+/** Keeps the reductions that kept stages use, from the last to the first. */
 function keepReductions(stages: readonly Rewritten[]): void {
   const used = new Set<number>();
   for (const [place, one] of [...stages.entries()].toReversed()) {

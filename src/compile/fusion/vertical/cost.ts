@@ -1,24 +1,24 @@
-/** What a value costs to compute once more, and how much one kernel may hold. */
+/** The cost of recomputing a value, and the limits of one fused kernel. */
 
 import { type Expression, subexpressionsOf, type UnaryOp } from "../../../ir/index.js";
 
-/** Operands of one kernel that move with its elements, and those that have one value for many of them besides. */
+/** Operands that vary along the row, and all operands: a kernel keeps a pointer for each in registers. */
 export const maxMoving = 16;
 export const maxOperands = 32;
-/** Parts of all its values together; and of a kernel that sums over its rows are added to, which make nothing else larger. */
+/** Expression nodes of all stages; more with column accumulators, which need no further operands. */
 export const maxExpressionNodes = 800;
 export const maxNodesWithAccumulators = 1200;
-/** Calls that may become one. */
+/** Calls in one fused kernel. */
 export const maxMembers = 32;
 
-/** What costs no more is computed again rather than stored and loaded. */
+/** Cheaper values are recomputed instead of stored and loaded. */
 const cheap = 20;
 
 const ofUnary: Partial<Record<UnaryOp, number>> = { neg: 1, abs: 1, floor: 1, ceil: 1, sqrt: 3, rsqrt: 3 };
-/** A function that is a polynomial or worse. */
+/** A transcendental function. */
 const ofFunction = 24;
 
-/** `isInvariant` tells which parts are computed once for a whole row, and so cost nothing to speak of. */
+/** `isInvariant` tells which subexpressions are computed once per row, and so cost next to nothing. */
 export function isCheap(value: Expression, isInvariant?: (slice: Expression) => boolean): boolean {
   let cost = 0;
   for (const slice of subexpressionsOf(value)) if (!isInvariant?.(slice)) cost += costOf(slice);

@@ -1,7 +1,7 @@
 /**
- * Makes one call of several: elementwise chains, what stands before and behind reductions of rows, values of rows, and
- * calls that read the same memory. In program order, each call joins those before it that it can be one with. So the head of a
- * classifier (norm, product, loss, and their gradients) is three kernels, and after a deep model one.
+ * Vertical fusion: elementwise chains, prologues and epilogues of row reductions, per-row values, and calls that read the same memory share
+ * a kernel. In program order, each call is fused with earlier ones if possible. So the head of a classifier (norm, GEMM, loss and their
+ * gradients) is three kernels, and after a deep model one.
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
@@ -13,7 +13,7 @@ import {
   rootOf,
 } from "../../program/dependency-graph.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, latestPhase } from "../../program/program.js";
-import { isReading, meets, type Uses, usesOf } from "../../program/uses.js";
+import { accesses, isReading, type Uses, usesOf } from "../../program/uses.js";
 import { isDeadOnExit } from "../../trace/dead-on-exit.js";
 import { combine, type Draft, rowsOf } from "./combine.js";
 import { maxMembers } from "./cost.js";
@@ -21,12 +21,12 @@ import { type FusionNode, fusionNodeOf, fusionNodeOfCopy } from "./fusion-node.j
 import { joinNames } from "./kernel-memo.js";
 import { countElements } from "./strided-access.js";
 
-/** How many of the latest calls of one row are looked at for a call that shares no memory with them. */
+/** How many of the latest one-row calls are tried for a call that shares no memory with them. */
 const latestOfOneRow = 8;
 
 /**
- * The same program with fewer calls, for a kind of device. `keep` tells which step buffers are read after it; persistent ones
- * are, but for what is forgotten.
+ * The same program with fewer calls, for a kind of device. `keep` tells which step buffers are read after it; persistent ones are,
+ * unless they are dead on exit.
  */
 export function fuse(
   program: readonly Call[],
@@ -39,7 +39,7 @@ export function fuse(
   return fusion.calls();
 }
 
-/** Calls that are to be one. */
+/** Calls that are fused into one. */
 interface Group {
   readonly members: readonly FusionNode[];
   readonly draft: Draft | undefined;
@@ -47,7 +47,7 @@ interface Group {
 
 class Fusion {
   readonly #program: readonly Call[];
-  /** Where each call stands in the program. */
+  /** The index of each call in the program. */
   readonly #places: ReadonlyMap<Call, number>;
   readonly #uses: ReadonlyMap<Buffer, Uses>;
   readonly #keep: (buffer: Buffer) => boolean;
@@ -55,7 +55,7 @@ class Fusion {
   readonly #deadOnExit: readonly BufferSlice[];
   readonly #order = new DependencyGraph();
   readonly #groups = new Map<Node, Group>();
-  /** What has one row, in the order in which it was added. */
+  /** Nodes with one row, in the order in which they were added. */
   readonly #ofOneRow: Node[] = [];
 
   constructor(
@@ -76,7 +76,7 @@ class Fusion {
     const neighbours = this.#order.add(call);
     const member = fusionNodeOf(call);
     if (member) this.#groups.set(neighbours.node, { members: [member], draft: undefined });
-    // What is made again waits for others to join it: with what was there before it would be made too soon.
+    // A rematerialised call is not fused with earlier calls, which would recompute it too early; later ones may join it.
     if (call.isRematerialized || !(member || call.work.kind === "copy")) return;
     this.#combineNeighbours(neighbours);
     if (member && hasOneRow(member)) this.#combineOfOneRow(neighbours.node);
@@ -91,12 +91,12 @@ class Fusion {
   }
 
   #combineNeighbours({ node, writers, readers }: Neighbours): void {
-    // With a value of each row, what it belongs to is where most is done at a time.
+    // The largest producer first: a per-row value belongs to the kernel over the row's elements.
     const bySize = writers.toReversed().sort((a, b) => this.#elementsOf(b) - this.#elementsOf(a));
     for (const writer of bySize) this.#join(rootOf(writer), rootOf(node));
     for (const reader of readers.toReversed()) {
       const [one, other] = [rootOf(reader), rootOf(node)];
-      if (this.#readAlike(one, other)) this.#join(one, other);
+      if (this.#readSameMemory(one, other)) this.#join(one, other);
     }
     this.#joinValuesOfRows(rootOf(node));
   }
@@ -107,8 +107,8 @@ class Fusion {
   }
 
   /**
-   * What makes values of rows for others is not made once more for each of their elements, unless they have become one with a
-   * reduction: there it is made once for a row.
+   * Do not inline a per-row producer into an elementwise consumer (it would be recomputed per element) unless the consumer already
+   * contains a row reduction, where it runs once per row.
    */
   #joinValuesOfRows(node: Node): void {
     const own = this.#groups.get(node)?.members ?? [];
@@ -122,8 +122,8 @@ class Fusion {
   }
 
   /**
-   * A call of one row leaves a GPU idle but for a block, and takes the time of its launch: together with another such it takes
-   * no more, whatever the two are about. So the counts of an optimizer's groups are one call, beside the norm's end.
+   * A one-row call uses one block of a GPU and takes the time of its launch. Fused with another one it takes no longer, whatever the
+   * two compute. So the step counts of an optimizer's groups are one call, with the end of the norm.
    */
   #combineOfOneRow(node: Node): void {
     for (const other of this.#ofOneRow.slice(-latestOfOneRow).toReversed()) {
@@ -143,14 +143,14 @@ class Fusion {
     if (!before || !behind || areHoisted(before) !== areHoisted(behind)) return;
     const members = [...before, ...behind];
     if (members.length > maxMembers) return;
-    const draft = combine(members, this.#neededBeside(members), this.#device);
+    const draft = combine(members, this.#neededByOthers(members), this.#device);
     if (!draft) return;
     this.#order.fuse(a, b, place);
     this.#groups.delete(b);
     this.#groups.set(a, { members, draft });
   }
 
-  /** A node's calls; a plain copy moves elements of what the other node has in the copy's memory. */
+  /** A node's calls; a plain copy takes the dtype that the other node has for the copied memory. */
   #membersOf(node: Node, other: Node): readonly FusionNode[] | undefined {
     const { work } = node.call;
     const own = this.#groups.get(node)?.members;
@@ -166,8 +166,8 @@ class Fusion {
     return member && [member];
   }
 
-  /** Do two nodes read most of some memory at the same points, so that reading it once is worth it? */
-  #readAlike(a: Node, b: Node): boolean {
+  /** True if two nodes read most of some memory at the same points, so that one read pays. */
+  #readSameMemory(a: Node, b: Node): boolean {
     const [one, other] = [this.#groups.get(a), this.#groups.get(b)];
     if (!one || !other) return false;
     const read = new Set(one.members.flatMap(({ inputs }) => inputs.map(({ key }) => key)));
@@ -178,8 +178,8 @@ class Fusion {
     );
   }
 
-  /** Which memory is read by others than these. */
-  #neededBeside(members: readonly FusionNode[]): (slice: BufferSlice) => boolean {
+  /** Tells which memory other calls read. */
+  #neededByOthers(members: readonly FusionNode[]): (slice: BufferSlice) => boolean {
     const own = new Map<Buffer, number>();
     for (const { call } of members) {
       const read = accessesOf(call).filter(({ reads }) => reads);
@@ -188,25 +188,25 @@ class Fusion {
     }
     return (slice) => {
       const { buffer } = slice;
-      if (isDeadOnExit(this.#deadOnExit, slice)) return this.#isReadBehind(slice, members);
+      if (isDeadOnExit(this.#deadOnExit, slice)) return this.#isReadAfter(slice, members);
       if (buffer.storage || this.#keep(buffer)) return true;
       return (this.#uses.get(buffer)?.readers.length ?? 0) > (own.get(buffer) ?? 0);
     };
   }
 
-  /** Does another call read a part behind the first of these, which write it? What reads it before has what was there. */
-  #isReadBehind(slice: BufferSlice, members: readonly FusionNode[]): boolean {
+  /** True if another call reads a slice after the first of these calls. Earlier readers see the old value. */
+  #isReadAfter(slice: BufferSlice, members: readonly FusionNode[]): boolean {
     const own = new Set(members.map(({ call }) => call));
     const first = Math.min(...members.map(({ call }) => this.#places.get(call) ?? 0));
     return (this.#uses.get(slice.buffer)?.readers ?? []).some((place) => {
       const call = this.#program[place];
-      return call !== undefined && place >= first && !own.has(call) && meets(call, [slice], isReading);
+      return call !== undefined && place >= first && !own.has(call) && accesses(call, [slice], isReading);
     });
   }
 
-  /** A lone call less the outputs that nothing reads. */
+  /** A lone call without the outputs that nothing reads. */
   #withoutUnread({ members }: Group): Draft | undefined {
-    const isNeeded = this.#neededBeside(members);
+    const isNeeded = this.#neededByOthers(members);
     const isUnread = members.some(({ outputs }) => outputs.some(({ slice }) => !isNeeded(slice)));
     return isUnread ? combine(members, isNeeded, this.#device) : undefined;
   }
@@ -214,12 +214,12 @@ class Fusion {
 
 const areHoisted = (members: readonly FusionNode[]): boolean => members.some(({ call }) => call.isHoisted);
 
-/** Elements that need no row deserve more threads than a row has, unless there is only one. */
+/** True if the call has a single row, or a single element. */
 function hasOneRow({ elements, rowSize }: FusionNode): boolean {
   return elements === (rowSize ?? 1);
 }
 
-const slicesOfCalls = new WeakMap<Call, readonly Call[]>();
+const originalCalls = new WeakMap<Call, readonly Call[]>();
 
 function callOf(members: readonly FusionNode[], draft: Draft): Call {
   const calls = members.map(({ call }) => call);
@@ -229,23 +229,23 @@ function callOf(members: readonly FusionNode[], draft: Draft): Call {
     ...(areHoisted(members) && { isHoisted: true }),
     work: rowsOf(draft),
   };
-  slicesOfCalls.set(call, calls);
+  originalCalls.set(call, calls);
   return call;
 }
 
-/** What became of some calls. */
+/** A fused call. */
 export interface FusionNote {
   readonly kernel: string;
-  /** The ops of the calls that are one now. */
+  /** The ops of the original calls. */
   readonly ops: readonly string[];
-  /** Buffers that this call would have met and does not: what is passed on inside it. */
+  /** Buffers that the original calls access and the fused one does not: their values stay in registers. */
   readonly gone: readonly Buffer[];
 }
 
-/** Which calls `fuse` has made of several, in order. */
+/** The calls that `fuse` made of several, in order. */
 export function describeFusions(after: readonly Call[]): readonly FusionNote[] {
   return after.flatMap((call) => {
-    const calls = slicesOfCalls.get(call) ?? [];
+    const calls = originalCalls.get(call) ?? [];
     if (calls.length < 2 || call.work.kind !== "row") return [];
     const left = new Set(accessesOf(call).map(({ slice }) => slice.buffer));
     const met = new Set(calls.flatMap((one) => accessesOf(one).map(({ slice }) => slice.buffer)));

@@ -1,4 +1,4 @@
-/** A call as a part of a fused one: its kernel, and where each operand lies at every point of the call. */
+/** A call as a node of vertical fusion: its kernel, and the strided access of each operand. */
 
 import { type Dtype, dtypes, factsOf, type Output, type RowKernel } from "../../../ir/index.js";
 import { rowLanesOf } from "../../../kernels/index.js";
@@ -17,9 +17,9 @@ export interface Operand {
   readonly extent: Extent;
   readonly dtype: Dtype;
   readonly steps: StridedAccess;
-  /** The same for operands that are the same element at every point. */
+  /** Equal for operands with the same element at every point. */
   readonly key: string;
-  /** Is it read at an index, so that any of its elements may be meant? */
+  /** True if it is loaded by index, so that any of its elements may be read. */
   readonly isIndexed: boolean;
   readonly per: Output["per"];
 }
@@ -31,13 +31,13 @@ export interface FusionNode {
   readonly inputs: readonly Operand[];
   readonly outputs: readonly Operand[];
   readonly elements: number;
-  /** How long its rows are, where its values follow from how elements are cut into them. */
+  /** The row length, if its values depend on rows. */
   readonly rowSize: number | undefined;
   readonly reduces: boolean;
   readonly lanes: number;
 }
 
-/** Nothing where the call is none that could be fused, whatever stands beside it. */
+/** Undefined if the call can never be fused. */
 export function fusionNodeOf(call: Call): FusionNode | undefined {
   return call.work.kind === "row" ? memberOfRows(call, call.work) : undefined;
 }
@@ -63,7 +63,7 @@ function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowC
   return isOrderly(member) ? member : undefined;
 }
 
-/** A plain copy as a call that moves elements of a dtype; nothing where its bits might change, or it has other ends. */
+/** A plain copy as a move of elements of a dtype; undefined if bits might change or the copy is misaligned. */
 export function fusionNodeOfCopy(
   call: Call,
   { source, target }: CopyCall,
@@ -72,7 +72,7 @@ export function fusionNodeOfCopy(
   const { bytes } = dtypes[dtype];
   const elements = target.size / bytes;
   const [from, to] = [extentOf(source), extentOf(target)];
-  // Half floats are widened and narrowed again, which leaves no NaN as it was.
+  // Half floats are converted to f32 and back, which changes NaNs.
   if (dtype === "bf16" || dtype === "f16" || source.size !== target.size || !areDisjoint(from, to))
     return undefined;
   if (!Number.isInteger(elements) || elements < 1 || from.from % bytes !== 0 || to.from % bytes !== 0)
@@ -135,7 +135,7 @@ function isOrderly({ inputs, outputs, kernel, call }: FusionNode): boolean {
       (per === "column" || areDistinct(own)) &&
       inputs.every((input, number) => {
         if (neverMeet(input, output)) return true;
-        // Whether a row's value is read before or after it is stored follows from how long rows are.
+        // Whether a row's value is read before or after it is stored depends on the row length.
         return isSameElement(input, output) && !(isPerRow && readAfterStores.includes(number));
       }) &&
       outputs.every((other) => other === output || neverMeet(other, output))
@@ -143,14 +143,14 @@ function isOrderly({ inputs, outputs, kernel, call }: FusionNode): boolean {
   });
 }
 
-/** Are two operands the same element at every point, and neither read anywhere else? */
+/** True if two operands are the same element at every point, and neither is loaded by index. */
 export function isSameElement(a: Operand, b: Operand): boolean {
   return a.key === b.key && !a.isIndexed && !b.isIndexed;
 }
 
 /**
- * Have two operands no element in common? Their memory lies apart, or they take turns in it as the columns of a matrix do:
- * all their steps are multiples of a pitch, and their places within it differ.
+ * True if two operands have no element in common: their memory is disjoint, or they interleave as the columns of a matrix do: all their
+ * strides are multiples of a pitch, and their offsets within it differ.
  */
 export function neverMeet(a: Operand, b: Operand): boolean {
   if (areDisjoint(a.extent, b.extent)) return true;
@@ -161,7 +161,7 @@ export function neverMeet(a: Operand, b: Operand): boolean {
   return apart >= bytes && apart <= pitch - bytes;
 }
 
-/** A row's value is stored once: its steps less the one along the row. */
+/** The access of a per-row value: without the stride along the row. */
 function withoutRow(steps: StridedAccess, rowSize: number): StridedAccess {
   return rowSize > 1 && steps[0]?.size === rowSize ? steps.slice(1) : steps;
 }

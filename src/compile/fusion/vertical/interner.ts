@@ -1,9 +1,9 @@
-/** Makes expressions so that equal ones are one object: printers compute what is one object once. */
+/** Hash-consing of expressions: equal ones are one object, which generated code computes once. */
 
 import { type Dtype, dtypes, type Expression } from "../../../ir/index.js";
 import { literalKey } from "../../../units/index.js";
 
-/** What the leaves of an expression become, and its loads. */
+/** The replacements of an expression's leaves and loads. */
 export interface Leaves {
   load(input: number, type: Expression["type"], at: Expression | undefined): Expression;
   scalar(index: number, type: Expression["type"]): Expression;
@@ -14,7 +14,7 @@ export class Interner {
   readonly #known = new Map<string, Expression>();
   readonly #numbers = new Map<Expression, number>();
 
-  /** Everything made so far as text, each line one expression over the lines before. */
+  /** All expressions so far as text: each line is one expression over earlier lines. */
   get text(): string {
     return [...this.#known.keys()].join("\n");
   }
@@ -23,7 +23,7 @@ export class Interner {
     return this.#numbers.get(this.intern(expression)) ?? -1;
   }
 
-  /** The one expression that equals this one, whose parts are interned already. */
+  /** The interned expression that equals this one; its operands are interned already. */
   intern(expression: Expression): Expression {
     if (this.#numbers.has(expression)) return expression;
     const key = this.#keyOf(expression);
@@ -34,7 +34,7 @@ export class Interner {
     return expression;
   }
 
-  /** An expression with other leaves. */
+  /** The expression with other leaves. */
   rewrite(root: Expression, leaves: Leaves): Expression {
     const done = new Map<Expression, Expression>();
     const visit = (one: Expression): Expression => {
@@ -98,8 +98,8 @@ function rewriteOne(one: Expression, visit: (slice: Expression) => Expression, l
 }
 
 /**
- * What a load of a dtype gives after a value was stored in it, as an expression; nothing where storing rounds, which no
- * expression does.
+ * Store-to-load forwarding: the value that a load gives after a store in a dtype; undefined if the store rounds, which no expression
+ * can do.
  */
 export function forwardedValue(
   interner: Interner,
@@ -113,7 +113,7 @@ export function forwardedValue(
   return interner.intern({ kind: "binary", op: "and", a: value, b: low, type: "i32" });
 }
 
-/** Is the value a whole number from 0 to 255, whatever it is made of? */
+/** True if the value is always an integer from 0 to 255. */
 function isByte(value: Expression, dtypeOfInput: (input: number) => Dtype | undefined): boolean {
   switch (value.kind) {
     case "compare":

@@ -1,12 +1,12 @@
-/** Puts members over one another: they run over the same points in the same order, or over one's rows. */
+/** The common iteration space of fused calls: they run over the same points in the same order, or over the rows of one of them. */
 
 import { alongRows, type FusionNode, isSameElement, neverMeet, type Operand } from "./fusion-node.js";
 
 export interface IterationSpace {
   readonly elements: number;
-  /** How long rows are, where some member's values follow from rows. */
+  /** The row length, if some member depends on rows. */
   readonly rowSize: number | undefined;
-  /** The members' operands as seen from the frame's points. */
+  /** The members' operands, projected to the points of this space. */
   readonly seen: readonly Seen[];
 }
 
@@ -14,11 +14,11 @@ export interface Seen {
   readonly member: FusionNode;
   readonly inputs: readonly Operand[];
   readonly outputs: readonly Operand[];
-  /** Has it one element for each row of the others? */
+  /** True if it has one element for each row of the others. */
   readonly isOfRows: boolean;
 }
 
-/** Nothing where the members' points don't fit, or one would meet another's memory at another point than its own. */
+/** Undefined if the members' points do not match, or if one accesses another's memory at another point. */
 export function iterationSpaceOf(members: readonly FusionNode[]): IterationSpace | undefined {
   const elements = members.reduce((most, member) => Math.max(most, member.elements), 0);
   const lengths = new Set<number>();
@@ -47,8 +47,8 @@ function seenFrom(member: FusionNode, elements: number, rowSize: number | undefi
 }
 
 /**
- * Rows run side by side, and in one kernel all members go through a row before the next begins. So memory that one member
- * stores and another meets must be met at the same point by both.
+ * Rows run concurrently, and in a fused kernel all members process a row before the next one. So memory that one member stores and
+ * another accesses must be accessed at the same point by both.
  */
 function haveOwnPoints(all: readonly Seen[]): boolean {
   const spaces = new Map<

@@ -1,10 +1,10 @@
-/** Fused kernels by what they are: the same fusion gives the same object, which printed code is kept by. */
+/** Fused kernels by structure: equal fusions share one kernel object, by which compiled code is cached. */
 
 import type { RowKernel } from "../../../ir/index.js";
 
 const known = new Map<string, RowKernel>();
 
-/** The one kernel that is like this one, whose stages the text tells. */
+/** The shared kernel object that equals this one; `structure` is the text of its stages. */
 export function theKernel(kernel: RowKernel, structure: string): RowKernel {
   const { name, inputs, outputs, scalars } = kernel;
   const stored = outputs.map(({ dtype, per }) => `${dtype}/${per}`);
@@ -17,7 +17,7 @@ export function theKernel(kernel: RowKernel, structure: string): RowKernel {
 
 const longestName = 60;
 
-/** Names of what became one: each once where it stands several times in a row, cut where there are too many. */
+/** The names of fused calls: repeats in a row count once, and long lists are cut. */
 export function joinNames(names: readonly string[]): string {
   const slices = names.flatMap((name) => name.split(" + "));
   const different = slices.filter((name, index) => name !== slices[index - 1]);

@@ -1,6 +1,6 @@
 /**
- * How an operand moves while a call counts through its elements. Steps are joined as far as they go, so that two operands
- * that stand at the same element at every point have the same steps, whatever axes their calls were given.
+ * Strided accesses in canonical form. Axes are merged as far as possible, so that two operands with the same element at every point have
+ * equal accesses, whatever the axes of their calls.
  */
 
 import { type Iteration, iterateElements, iterateRows, type Output } from "../../../ir/index.js";
@@ -13,7 +13,7 @@ export interface Step {
 /** Innermost first; the product of the sizes is the number of points. */
 export type StridedAccess = readonly Step[];
 
-/** An operand's steps; one that has a value for each row stands still along the row. */
+/** The access of an operand; one with a value for each row has stride 0 along the row. */
 export function stridedAccess({ outer, row }: Iteration, operand: number, per: Output["per"]): StridedAccess {
   const along = (axis: Iteration["row"]): Step => ({ size: axis.size, stride: axis.strides[operand] ?? 0 });
   const first = per === "row" ? { size: row.size, stride: 0 } : along(row);
@@ -31,7 +31,7 @@ export function combineSplits(steps: StridedAccess): StridedAccess {
   return joined;
 }
 
-/** The steps of something that has one value for each row, seen from the row's elements. */
+/** The access of a value per row, seen from the row's elements. */
 export function areRowInvariant(steps: StridedAccess, rowSize: number): StridedAccess {
   return combineSplits([{ size: rowSize, stride: 0 }, ...steps]);
 }
@@ -40,12 +40,12 @@ export function isInvariantAlongRows([first]: StridedAccess, rowSize: number): b
   return rowSize === 1 || (first !== undefined && first.stride === 0 && first.size % rowSize === 0);
 }
 
-/** How many different elements the steps lead to, if no two points meet. */
+/** How many different elements are accessed, if no two points share one. */
 export function countElements(steps: StridedAccess): number {
   return steps.reduce((count, { size, stride }) => (stride === 0 ? count : count * size), 1);
 }
 
-/** The largest number of elements of which all steps are multiples; 0 where nothing moves. */
+/** The greatest common divisor of all strides; 0 if all are 0. */
 export function strideGcd(steps: StridedAccess): number {
   return steps.reduce((pitch, { stride }) => greatestDivisor(pitch, Math.abs(stride)), 0);
 }
@@ -54,7 +54,7 @@ function greatestDivisor(a: number, b: number): number {
   return b === 0 ? a : greatestDivisor(b, a % b);
 }
 
-/** Does each point have an element of its own? Told only of layouts that any tensor has: axes within axes. */
+/** True if each point has an element of its own. Detects only nested axes, as tensors have them. */
 export function areDistinct(steps: StridedAccess): boolean {
   const sorted = steps.map(({ size, stride }) => ({ size, stride: Math.abs(stride) }));
   sorted.sort((a, b) => a.stride - b.stride);
@@ -66,7 +66,7 @@ export function areDistinct(steps: StridedAccess): boolean {
   return true;
 }
 
-/** An iteration through which all operands make their steps: any cut into rows, or rows of one length. */
+/** An iteration with all these accesses, cut into rows of any length or of a given one. */
 export function iterationOf(
   all: readonly StridedAccess[],
   elements: number,
@@ -82,7 +82,7 @@ export function iterationOf(
     : iterateRows(shape, strides, rowSize === 1 ? 0 : 1);
 }
 
-/** The counts of points at which some operand begins anew, ascending from 1 to all; each must divide the next. */
+/** The point counts at which the stride of some operand changes, ascending; each must divide the next. */
 function boundsOf(
   all: readonly StridedAccess[],
   elements: number,
@@ -99,7 +99,7 @@ function boundsOf(
   const sorted = [...bounds].sort((a, b) => a - b);
   for (const [index, bound] of sorted.entries()) {
     if (bound % (sorted[index - 1] ?? 1) !== 0) return undefined;
-    // Along a row every operand makes one kind of step.
+    // Along a row every operand has one stride.
     if (bound > 1 && bound < rowSize) return undefined;
   }
   return sorted;

@@ -1,6 +1,6 @@
 /**
- * A buffer as the planner sees it: so many bytes from one place to another, a box of which only its offset is free. Boxes
- * are sorted by their first place and known by their rank in that order.
+ * A buffer as the planner sees it: a box of a given height (bytes) and live range, of which only the offset is free. Boxes are sorted
+ * by the start of their live ranges and identified by their rank in that order.
  */
 
 import { type Lifetime, type Peak, peakOf, plannedBytes } from "../../schedule/liveness.js";
@@ -8,7 +8,7 @@ import { type Lifetime, type Peak, peakOf, plannedBytes } from "../../schedule/l
 export interface Box {
   readonly first: number;
   readonly last: number;
-  /** Aligned, never 0: what takes no bytes is no box. */
+  /** Aligned, never 0: an empty buffer is no box. */
   readonly size: number;
 }
 
@@ -17,11 +17,11 @@ export interface Layout {
   readonly offsets: Float64Array;
   /** The end of the highest box. */
   readonly bytes: number;
-  /** How many boxes, gaps or nodes of a tree were looked at to find it. */
+  /** How many boxes, gaps or tree nodes the search visited. */
   readonly steps: number;
 }
 
-/** What there is to place, and the place where the most of it is live. */
+/** The boxes to place, and the schedule index of the peak. */
 export interface Boxes {
   readonly boxes: readonly Box[];
   readonly lifetimes: readonly Lifetime[];
@@ -47,7 +47,7 @@ export function lengthOf({ first, last }: Box): number {
   return last - first + 1;
 }
 
-/** The ranks of boxes, sorted by numbers of theirs, largest first: the second decides where the first are equal, and so on. */
+/** The ranks of boxes, sorted by their keys, largest first; later keys break ties. */
 export function largestFirst(boxes: readonly Box[], ...measures: ((box: Box) => number)[]): number[] {
   const keys = measures.map((measure) => Float64Array.from(boxes, measure));
   return Array.from(boxes.keys()).sort((a, b) => {

@@ -1,15 +1,15 @@
 /**
- * Places boxes one after the other in a given order, each at the lowest offset where it meets no box that has its place
- * already. Tighter than the sweep where boxes of many sizes come and go, but it looks at every two that are live together.
+ * First fit: places boxes in a given order, each at the lowest offset where it overlaps no placed box. Tighter than the sweep for boxes
+ * of many sizes, but it visits every overlapping pair.
  */
 
 import { beat } from "../../../units/index.js";
 import type { Box, Layout } from "./boxes.js";
 
-/** The layout, or none and what was spent on it. */
+/** The layout, or undefined, and the steps of the search. */
 export type Fit = Layout | { readonly offsets: undefined; readonly steps: number };
 
-/** A layout that takes less than `bytesBelow`, or none: one that doesn't is given up as soon as that is seen. */
+/** A layout smaller than `bytesBelow`, or undefined: the search stops as soon as it is too large. */
 export function fitInOrder(boxes: readonly Box[], order: readonly number[], bytesBelow: number): Fit {
   const offsets = new Float64Array(boxes.length);
   const placed = new PlacedBoxes(boxes);
@@ -34,13 +34,13 @@ export function fitInOrder(boxes: readonly Box[], order: readonly number[], byte
 }
 
 /**
- * The boxes that have their place, found by when they are live. The leaves of a binary tree are all boxes by their first
- * place; a node keeps the highest last place of those below it that are placed, so that whole subtrees are passed over.
+ * An interval tree of placed boxes. The leaves are all boxes by the start of their live ranges; a node keeps the latest end of the
+ * placed boxes below it, so that whole subtrees can be skipped.
  */
 class PlacedBoxes {
   steps = 0;
   readonly #boxes: readonly Box[];
-  /** The leaves stand behind the inner nodes, whose root is 1; the children of n are 2n and 2n + 1. */
+  /** The leaves follow the inner nodes. The root is 1; the children of n are 2n and 2n + 1. */
   readonly #leaves: number;
   readonly #last: Float64Array;
 
@@ -57,7 +57,7 @@ class PlacedBoxes {
     }
   }
 
-  /** The ranks of the placed boxes that live when `box` does, at least at one place. */
+  /** The ranks of placed boxes whose live ranges overlap that of `box`. */
   findMeeting({ first, last }: Box): number[] {
     const found: number[] = [];
     this.#collect(1, 0, this.#leaves, first, this.#countUntil(last), found);
@@ -76,7 +76,7 @@ class PlacedBoxes {
     this.#collect(2 * node + 1, start + half, half, first, end, found);
   }
 
-  /** How many boxes begin at a place or before it. */
+  /** How many boxes are born at an index or before it. */
   #countUntil(place: number): number {
     let low = 0;
     let high = this.#boxes.length;

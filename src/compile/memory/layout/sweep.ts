@@ -1,7 +1,6 @@
 /**
- * Places boxes as an arena would that knows the future: what is live at the peak is stacked without a gap, and from there
- * one sweep goes forwards and one backwards, giving dead boxes' memory to the next ones. What crosses the peak is all that the
- * two sides share. It costs n·log n however many boxes are live together, and is tight where memory is.
+ * A best-fit sweep from the peak: boxes that are live there are stacked without gaps; then one sweep goes forwards and one backwards and
+ * reuses the memory of dead boxes. The two sides share only boxes across the peak. It takes O(n log n), and is tight at the peak.
  */
 
 import { beat } from "../../../units/index.js";
@@ -9,7 +8,7 @@ import { type Box, type Boxes, isLiveAt, type Layout, largestFirst, lengthOf } f
 
 export function sweepFromPeak({ boxes, peak }: Boxes): Layout {
   const offsets = new Float64Array(boxes.length);
-  // The longest lies lowest: saved tensors die in the reverse order of their birth, and so free the stack from its top.
+  // The longest live range lies lowest: saved tensors die in the reverse order of their birth and free the stack from its top.
   const ranks = largestFirst(boxes, lengthOf, ({ size }) => size);
   const stacked = ranks.filter((rank) => isLiveAt(boxes[rank] as Box, peak.place));
   let stackBytes = 0;
@@ -27,7 +26,7 @@ export function sweepFromPeak({ boxes, peak }: Boxes): Layout {
   };
 }
 
-/** Places the boxes that begin behind the peak, in the order of their birth, each into the smallest gap that holds it. */
+/** Places the boxes that are born after the peak, in the order of birth, each into the smallest gap that holds it. */
 function sweep(
   boxes: readonly Box[],
   peak: number,
@@ -58,7 +57,7 @@ interface Gap {
   readonly end: number;
 }
 
-/** The free ranges above and between what is live; the highest has no end. */
+/** The free ranges above and between live boxes; the highest has no end. */
 class Gaps {
   steps = 0;
   /** Smallest first; of equal ones the lowest. */
@@ -70,7 +69,7 @@ class Gaps {
     this.#insert({ start, end: Number.POSITIVE_INFINITY });
   }
 
-  /** Takes `size` bytes from the smallest gap that has them, and tells their offset. */
+  /** Takes `size` bytes from the smallest gap that has them; returns their offset. */
   take(size: number): number {
     const gap = this.#bySize[this.#rankOf(size, 0)] as Gap;
     this.#remove(gap);
@@ -78,7 +77,7 @@ class Gaps {
     return gap.start;
   }
 
-  /** Gives a range back and merges it with the gaps that it touches. */
+  /** Frees a range and merges it with adjacent gaps. */
   give(offset: number, size: number): void {
     const below = this.#byEnd.get(offset);
     const above = this.#byStart.get(offset + size);
@@ -99,7 +98,7 @@ class Gaps {
     this.#byEnd.delete(gap.end);
   }
 
-  /** Where the first gap stands that is larger, or as large and begins at `start` or above it. */
+  /** The index of the first gap that is larger, or as large and starts at `start` or above. */
   #rankOf(size: number, start: number): number {
     let low = 0;
     let high = this.#bySize.length;

@@ -1,0 +1,96 @@
+/** The verifier's account of reads and writes: equal to that of the passes, and independent of it. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { planEveryWay, withNullGpu } from "../../../test/support/null-gpu.js";
+import { rejectionOf } from "../../../test/support/rejections.js";
+import { type WorkloadName, widthWorkloads } from "../../../test/support/width-workloads.js";
+import type { PlannedStep } from "../planned-step.js";
+import { kindOf } from "../program/kinds/index.js";
+import type { Kind } from "../program/kinds/kind.js";
+import { type Access, accessesOf, type Call, membersOf, type Work } from "../program/program.js";
+import { effectsOf } from "./effects.js";
+
+const workloads: readonly (readonly [WorkloadName, number, number])[] = [
+  ["crossAsset", 176, 256],
+  ["characters", 48, 8],
+  ["gpt", 64, 4],
+  ["convnet", 34, 4],
+];
+
+function plansOf(
+  name: WorkloadName,
+  width: number,
+  batch: number,
+  precision: "tf32" | "bf16",
+): readonly PlannedStep[] {
+  return withNullGpu(precision, (device) => {
+    const { step } = widthWorkloads[name](device, { width, batch, isPlannedOnly: true });
+    return planEveryWay(device, step);
+  });
+}
+
+/** A call, and for a grouped reduction also its two phases as calls of their own; any slice serves as scratch memory. */
+function withPartials(call: Call): readonly Call[] {
+  const { work } = call;
+  if (work.kind !== "grouped-reduce") return [call];
+  const { columns } = work;
+  const scratch = work.scratch ?? columns[0]!.operands[0]!;
+  const partials = { kind: "partial-reduce", columns, scratch } as const;
+  return [
+    call,
+    { ...call, work: partials },
+    { ...call, work: { kind: "grouped-reduce", columns: [], partials } },
+  ];
+}
+
+const textOf = (accesses: readonly Access[]): string[] =>
+  accesses
+    .map(
+      ({ slice, reads, writes, visits }) =>
+        `${slice.buffer.id}+${slice.offset}:${slice.size} ${reads} ${writes} ${visits?.operand}`,
+    )
+    .sort();
+
+test("both accounts agree on every call of every stage, for all kinds of calls", () => {
+  const seen = new Set<Work["kind"]>();
+  for (const workload of workloads) {
+    for (const precision of ["tf32", "bf16"] as const) {
+      const calls = plansOf(...workload, precision).flatMap(({ stages }) =>
+        stages.flatMap((stage) => stage.calls),
+      );
+      for (const call of new Set(calls.flatMap(withPartials))) {
+        seen.add(call.work.kind);
+        const { accesses, members } = effectsOf(call);
+        assert.deepEqual(textOf(accesses), textOf(accessesOf(call)), call.op);
+        assert.deepEqual(members.map(textOf), membersOf(call).map(textOf), call.op);
+      }
+    }
+  }
+  assert.deepEqual([...seen].sort(), [
+    ...["attention", "column", "combo", "copy", "fill", "gemm", "gemm-epilogue", "grouped-gemm"],
+    ...["grouped-reduce", "launch", "partial-reduce", "row"],
+  ]);
+});
+
+/** Plans a step while one kind of call hides some of its accesses from the passes, the scheduler and the planner. */
+function rejectionWithout(kind: Work["kind"], isHidden: (access: Access) => boolean): string {
+  const definition = kindOf({ kind } as Work) as { -readonly [Key in keyof Kind<Work>]: Kind<Work>[Key] };
+  const { accesses } = definition;
+  definition.accesses = (work) => accesses(work).filter((access) => !isHidden(access));
+  try {
+    const error = rejectionOf(() => plansOf("crossAsset", 176, 256, "bf16"));
+    return error?.code === "PLAN_REJECTED" ? String(error.numbers["rule"]) : "none";
+  } finally {
+    definition.accesses = accesses;
+  }
+}
+
+for (const kind of ["row", "column", "gemm", "attention", "launch"] as const) {
+  test(`a kind that hides its reads makes a plan that is rejected: ${kind}`, () => {
+    assert.notEqual(
+      rejectionWithout(kind, ({ reads }) => reads),
+      "none",
+    );
+  });
+}

@@ -1,0 +1,186 @@
+/**
+ * The verifier's own account of what a call reads and writes. It shares no code with program/kinds, from which the passes, the scheduler
+ * and the planner take theirs: a wrong effect there makes a plan that this account contradicts.
+ *
+ * For row and column kernels it is derived from the kernel IR, by walking the loads and stores of each stage; for other kernels, from
+ * the declared direction of each parameter. For GEMMs and attention, whose code is not in the IR, it trusts the operands' names: that a
+ * GEMM reads A, B and the bias, that it writes C and its scratch memory, and that it reads C if beta is not 0.
+ */
+
+import { dtypes, type Expression, type Iteration, type RowKernel, subexpressionsOf } from "../../ir/index.js";
+import type {
+  Access,
+  BufferSlice,
+  Call,
+  ColumnCall,
+  GemmCall,
+  GemmEpilogueCall,
+  LaunchCall,
+  RowCall,
+  Work,
+} from "../program/program.js";
+
+/** What a call reads and writes, and what each kernel does that its launch runs concurrently with others. */
+export interface Effects {
+  readonly accesses: readonly Access[];
+  /** Empty if the launch runs one kernel. Scratch memory that all kernels share is a member of its own. */
+  readonly members: readonly (readonly Access[])[];
+}
+
+export function effectsOf({ work }: Call): Effects {
+  const members = concurrentMembers(work);
+  return members ? { accesses: members.flat(), members } : { accesses: effectsOfKernel(work), members: [] };
+}
+
+function concurrentMembers(work: Work): readonly (readonly Access[])[] | undefined {
+  switch (work.kind) {
+    case "combo":
+      return work.rows.map(ofRows);
+    case "grouped-gemm":
+      return work.problems.map(ofGemm);
+    case "partial-reduce":
+      return [...work.columns.map((member) => ofColumns(member).filter(isRead)), [write(work.scratch)]];
+    case "grouped-reduce": {
+      const { columns, partials, scratch } = work;
+      return [
+        ...(partials
+          ? [
+              [read(partials.scratch)],
+              ...partials.columns.map((member) => ofColumns(member).filter((access) => !isRead(access))),
+            ]
+          : []),
+        ...columns.map(ofColumns),
+        ...(scratch ? [[write(scratch)]] : []),
+      ];
+    }
+    default:
+      return undefined;
+  }
+}
+
+function effectsOfKernel(work: Work): readonly Access[] {
+  switch (work.kind) {
+    case "row":
+      return ofRows(work);
+    case "column":
+      return ofColumns(work);
+    case "gemm":
+      return ofGemm(work.problem);
+    case "gemm-epilogue":
+      return ofEpilogue(work);
+    case "launch":
+      return ofParameters(work);
+    case "attention": {
+      const written = writtenByAttention[work.direction];
+      return Object.entries(work.operands).map(([name, slice]) =>
+        written.has(name) ? write(slice) : read(slice),
+      );
+    }
+    case "fill":
+      return [write(work.target)];
+    case "copy":
+      return [read(work.source), write(work.target)];
+    default:
+      return [];
+  }
+}
+
+const writtenByAttention: Readonly<Record<"forward" | "backward", ReadonlySet<string>>> = {
+  forward: new Set(["out", "probabilities"]),
+  backward: new Set(["queryGradient", "keyGradient", "valueGradient", "scoreGradient"]),
+};
+
+/**
+ * Walks the stages in order. An input is read unless every load of it comes after a store to the very same slice in an earlier stage.
+ * An input that no stage loads counts as read.
+ */
+function ofRows({ kernel, iteration, operands }: RowCall): readonly Access[] {
+  const firstInput = kernel.inputs.length;
+  const stored: BufferSlice[] = [];
+  const forwarded = new Set<number>();
+  const loaded = new Set<number>();
+  for (const stage of kernel.stages) {
+    for (const input of inputsIn(stage.value)) {
+      const slice = operands[input];
+      const isStored = slice !== undefined && stored.some((earlier) => isSame(earlier, slice));
+      if (isStored && !loaded.has(input)) forwarded.add(input);
+      loaded.add(input);
+    }
+    const slice = stage.kind === "store" ? operands[firstInput + stage.output] : undefined;
+    if (slice) stored.push(slice);
+  }
+  const readsAnywhere = kernel.stages.some(({ value }) => hasIndexedLoad(value));
+  return operands.flatMap((slice, operand): Access | [] => {
+    if (operand >= firstInput) return write(slice);
+    if (forwarded.has(operand)) return [];
+    return readsAnywhere ? read(slice) : readAlong(slice, kernel, iteration, operand);
+  });
+}
+
+/** A read of the elements that an iteration visits; of the whole slice if it visits them without gaps. */
+function readAlong(slice: BufferSlice, kernel: RowKernel, iteration: Iteration, operand: number): Access {
+  const { outer, row } = iteration;
+  const hasGaps = outer.length > 0 || (row.strides[operand] ?? 0) > 1;
+  const dtype = kernel.inputs[operand];
+  if (!hasGaps || dtype === undefined) return read(slice);
+  return { ...read(slice), visits: { iteration, operand, elementBytes: dtypes[dtype].bytes } };
+}
+
+function ofColumns({ kernel, operands }: ColumnCall): readonly Access[] {
+  const results = operands.length - kernel.outputs.length;
+  return operands.map((slice, operand) => (operand < results ? read(slice) : write(slice)));
+}
+
+function ofGemm({ a, b, c, bias, scratch, beta = 0 }: GemmCall["problem"]): Access[] {
+  const result = beta === 0 ? write(c.slice) : { ...write(c.slice), reads: true };
+  return [
+    ...[read(a.slice), read(b.slice)],
+    ...(bias ? [read(bias)] : []),
+    ...(scratch ? [write(scratch)] : []),
+    result,
+  ];
+}
+
+/** The epilogue has C in registers, and outputs that it forwards to its own inputs. C is memory only if it is stored. */
+function ofEpilogue({ problem, epilogue, operands }: GemmEpilogueCall): readonly Access[] {
+  const { kernel, product, storesC, forwarded } = epilogue;
+  const results = operands.length - kernel.outputs.length;
+  const accesses = ofGemm(problem).filter((access) => isRead(access) || storesC);
+  for (const [operand, slice] of operands.entries()) {
+    if (operand >= results) accesses.push(write(slice));
+    else if (operand !== product && forwarded?.[operand] === undefined) accesses.push(read(slice));
+  }
+  return accesses;
+}
+
+/** A parameter of unknown direction counts as both. */
+function ofParameters({ kernel, arguments: values }: LaunchCall): readonly Access[] {
+  return values.flatMap((value, index): Access | [] => {
+    if (typeof value === "number") return [];
+    switch (kernel.parameters[index]) {
+      case "in":
+        return read(value);
+      case "out":
+      case "partial-out":
+        return write(value);
+      default:
+        return { slice: value, reads: true, writes: true };
+    }
+  });
+}
+
+function inputsIn(value: Expression): readonly number[] {
+  return subexpressionsOf(value).flatMap((part) => (part.kind === "load" ? [part.input] : []));
+}
+
+function hasIndexedLoad(value: Expression): boolean {
+  return subexpressionsOf(value).some((part) => part.kind === "load" && part.at !== undefined);
+}
+
+const read = (slice: BufferSlice): Access => ({ slice, reads: true, writes: false });
+const write = (slice: BufferSlice): Access => ({ slice, reads: false, writes: true });
+const isRead = ({ writes }: Access): boolean => !writes;
+
+function isSame(a: BufferSlice, b: BufferSlice): boolean {
+  return a.buffer === b.buffer && a.offset === b.offset && a.size === b.size;
+}
