@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { issuedBy } from "../../../test/support/issued-work.js";
 import { effort } from "../../../test/support/effort.js";
+import { issuedBy } from "../../../test/support/issued-work.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import { submit } from "../../kernels/index.js";
 import type { DeviceArray } from "../device-array.js";
