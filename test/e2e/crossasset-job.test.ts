@@ -63,7 +63,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
 
   test("says how it ended, and a run that has ended is not run again", () => {
     const status = JSON.parse(readFileSync(join(folder, "whole", "status.json"), "utf8"));
-    assert.deepEqual([status.state, status.exitCode, status.step, status.of], ["finished", 0, 36, 36]);
+    assert.deepEqual([status.state, status.exitCode, status.step, status.of], ["finished", 0, 16, 16]);
     const loud = small.filter((option) => option !== "--quiet");
     for (const more of [[], ["--resume"]]) {
       const { status: code, stdout, stderr } = holdfast(...loud, "--out", "whole", ...more);
@@ -135,7 +135,8 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
   test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {
     cpSync(join(folder, "whole"), join(folder, "damaged"), { recursive: true });
     const checkpoints = join(folder, "damaged", "checkpoints");
-    const last = join(checkpoints, readdirSync(checkpoints).sort().at(-1)!);
+    const name = readdirSync(checkpoints).sort().at(-1)!;
+    const last = join(checkpoints, name);
     const bytes = readFileSync(last);
     bytes[bytes.length - 9]! ^= 1;
     writeFileSync(last, bytes);
@@ -143,10 +144,11 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
     const rejected = holdfast(...small, "--out", "damaged");
     assert.equal(rejected.status, 4);
-    assert.match(rejected.stderr, /^holdfast: BAD_FILE: .*step-000000036.*\n$/);
+    assert.match(rejected.stderr, /^holdfast: BAD_FILE: [^\n]*\n$/);
+    assert.ok(rejected.stderr.includes(name), rejected.stderr);
     const older = holdfast(...small, "--out", "damaged", "--older-checkpoint");
     assert.equal(older.status, 0, older.stderr);
-    assert.match(older.stderr, /skipped checkpoint step-000000036\.safetensors/);
+    assert.ok(older.stderr.includes(`skipped checkpoint ${name}`), older.stderr);
     assert.equal(measuredIn(join(folder, "damaged")), measuredIn(join(folder, "whole")));
   });
 
