@@ -8,25 +8,28 @@
  *   npm test -- --timeout 60     each file may take 60 seconds instead of 300, or of 3600 with --suites long
  *   npm test -- --at-once 8      eight files at a time
  *   npm test -- --suites device  the files that run on the device that TEST_DEVICE names: cpu, emulator or cuda
- *   npm run test:long            --suites long: the files named *.long.test.ts, which the other suites leave out
+ *   npm run test:long            --suites long: the files named *.long.test.ts, which the other suites leave out, and those that
+ *                                try more with TEST_EFFORT=all; the result is kept in bench/results/
+ *   npm test -- --write-durations  keeps how long files take in scripts/testing/durations.json, for the order of the next runs
  *
- * Each file is a process of its own, started here rather than by `run()` of node:test. `run()` only asks a hung
- * file to end, which a busy one never hears; it takes a file that calls process.exit(0) halfway for a passed
- * one; and its time limit is for a file in Node 20 and for a test in Node 24.
+ * Small files share a process, one after the other; the others are a process each, the longest first. Processes are started here
+ * rather than by `run()` of node:test. `run()` only asks a hung file to end, which a busy one never hears; it takes a file
+ * that calls process.exit(0) halfway for a passed one; and its time limit is for a file in Node 20 and for a test in Node 24.
  */
 
 import { parseArgs } from "node:util";
-import { chooseDeviceSuites, describeTestDevice } from "./testing/device-suites.mjs";
 import { findTestFiles, packageRoot } from "./testing/files.mjs";
-import { planJobs } from "./testing/jobs.mjs";
-import { fileLine, summary } from "./testing/report.mjs";
+import { planJobs, writeDurations } from "./testing/jobs.mjs";
+import { fileLine, keepLongResult, summary } from "./testing/report.mjs";
 import { runGroup } from "./testing/run-group.mjs";
+import { chooseDeviceSuites, chooseLongSuites, describeTestDevice } from "./testing/suites.mjs";
 
 const { values: options, positionals: filters } = parseArgs({
   options: {
     timeout: { type: "string" },
     "at-once": { type: "string", default: "2" },
     suites: { type: "string", default: "all" },
+    "write-durations": { type: "boolean", default: false },
   },
   allowPositionals: true,
 });
@@ -48,8 +51,11 @@ process.on("SIGTERM", () => process.exit(143));
 
 const startedAt = performance.now();
 const root = packageRoot(process.cwd());
-const found = findTestFiles(root, filters).filter((file) => file.isLong === isLong);
-const files = suites === "device" ? chooseDeviceSuites(found) : found;
+const found = findTestFiles(root, filters);
+const short = found.filter((file) => !file.isLong);
+const files = isLong ? chooseLongSuites(found) : suites === "device" ? chooseDeviceSuites(short) : short;
+// Tests that try a sample otherwise try everything.
+if (isLong) process.env.TEST_EFFORT = "all";
 if (suites === "device") console.log(`On ${await describeTestDevice(root)}.`);
 if (files.length === 0) console.log(`No test file matches: ${filters.join(" ") || "dist/**/*.test.js"}`);
 
@@ -69,7 +75,9 @@ async function work() {
 }
 await Promise.all(Array.from({ length: filesAtOnce }, work));
 
+if (options["write-durations"]) writeDurations(root, results);
 const { text, isGood } = summary(results, performance.now() - startedAt);
+if (isLong && filters.length === 0) keepLongResult(root, results, text);
 console.log(text);
 // Not process.exit(): it would cut off what a pipe has not taken yet.
 process.exitCode = isGood ? 0 : 1;

@@ -2,7 +2,15 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import test, { type TestContext } from "node:test";
@@ -17,6 +25,8 @@ interface Outcome {
   readonly exitCode: number | null;
   readonly printed: string;
   readonly lastLine: string;
+  /** What the run has left in bench/results. */
+  readonly kept: readonly string[];
 }
 
 interface SampleOptions {
@@ -57,7 +67,11 @@ async function runSamples(
     });
   }
   const exitCode = await new Promise<number | null>((resolve) => child.on("close", resolve));
-  return { exitCode, printed, lastLine: printed.trimEnd().split("\n").at(-1) ?? "" };
+  const results = join(root, "bench/results");
+  const kept = existsSync(results)
+    ? readdirSync(results).map((name) => readFileSync(join(results, name), "utf8"))
+    : [];
+  return { exitCode, printed, lastLine: printed.trimEnd().split("\n").at(-1) ?? "", kept };
 }
 
 test("only leaf tests are counted, and a run that passes exits with 0", async (t) => {
@@ -129,7 +143,7 @@ for (const isAlone of [false, true]) {
         test("unseen", () => {});`,
         sound: `test("still runs", () => {});`,
       },
-      { args: ["--timeout", "1"], isAlone },
+      { args: ["--timeout", "4"], isAlone },
     );
     assert.match(
       lastLine,
@@ -147,7 +161,7 @@ for (const isAlone of [false, true]) {
       printed,
       /FAIL empty\.test\.ts › \(the file\)\n {2}The file ended without having reported a test/,
     );
-    assert.match(printed, /did not end within 1 s and was killed\. It was running: turns\./);
+    assert.match(printed, /did not end within 4 s and was killed\. It was running: turns\./);
     assert.match(printed, /was killed by SIGKILL/);
     assert.match(printed, /FAIL quitting\.test\.ts › \(the file\)/);
     assert.match(printed, /ok {3}sound\.test\.ts {2}1 passed/);
@@ -185,10 +199,10 @@ test("a file that changes the process or leaves something running is run again a
       "c-leaving": `setInterval(() => {}, 1000); ${tellsProcess}`,
       "d-last": tellsProcess,
     },
-    { args: ["--timeout", "2"] },
+    { args: ["--timeout", "4"] },
   );
   assert.equal(lastLine, "4 passed, 1 failed, 0 skipped");
-  assert.match(printed, /FAIL c-leaving\.test\.ts › \(the file\)\n {2}The file did not end within 2 s/);
+  assert.match(printed, /FAIL c-leaving\.test\.ts › \(the file\)\n {2}The file did not end within 4 s/);
   const processes = ["a-changing", "b-reading", "c-leaving", "d-last"].map((file) =>
     processOf(printed, file),
   );
@@ -259,21 +273,32 @@ test("the device suites are the files whose imports lead to the device under tes
   assert.doesNotMatch(missing.printed, /passed/);
 });
 
-test("files named *.long.test.ts run with --suites long alone, with the buffers of a real run, and their skips count", async (t) => {
+test("--suites long runs the files named *.long.test.ts, with the buffers of a real run, and those that can try more", async (t) => {
   const samples = {
     quick: `test("small buffers", () => { if (process.env.TEST_HOLDFAST_SIZES !== "8") throw new Error("not small"); });`,
+    sampling: `import { effort } from "./test/support/effort.js";
+      test("an effort", (t) => t.diagnostic("effort: " + effort));`,
     "soak.long": `
       test("real buffers", () => { if ("TEST_HOLDFAST_SIZES" in process.env) throw new Error("small"); });
       test("on a GPU", { skip: "needs a GPU" }, () => {});`,
   };
-  const usual = await runSamples(t, samples);
-  assert.match(usual.printed, /^ok {3}quick\.test\.ts/);
+  const imported = { "test/support/effort.js": "export const effort = process.env.TEST_EFFORT;" };
+  const usual = await runSamples(t, samples, { imported });
+  assert.match(usual.printed, /ok {3}quick\.test\.ts/);
+  assert.match(usual.printed, /note: effort: undefined/);
   assert.doesNotMatch(usual.printed, /soak/);
-  assert.equal(usual.lastLine, "1 passed, 0 failed, 0 skipped");
-  const long = await runSamples(t, samples, { args: ["--suites", "long"] });
-  assert.match(long.printed, /^ok {3}soak\.long\.test\.ts/);
+  assert.equal(usual.lastLine, "2 passed, 0 failed, 0 skipped");
+  assert.deepEqual(usual.kept, []);
+  const long = await runSamples(t, samples, { args: ["--suites", "long"], imported });
+  assert.match(long.printed, /ok {3}soak\.long\.test\.ts/);
+  assert.match(long.printed, /note: effort: all/);
+  assert.doesNotMatch(long.printed, /quick/);
   assert.match(long.printed, /skipped: 1 × needs a GPU/);
-  assert.equal(long.lastLine, "1 passed, 0 failed, 1 skipped");
+  assert.equal(long.lastLine, "2 passed, 0 failed, 1 skipped");
+  assert.match(
+    long.kept.join(),
+    /^npm run test:long, [\d-]+, .*ok {3}sampling\.test\.ts.*2 passed, 0 failed, 1 skipped\n$/s,
+  );
   const rejected = await runSamples(t, samples, { args: ["--suites", "longer"] });
   assert.equal(rejected.exitCode, 1);
   assert.match(rejected.printed, /--suites takes all, device or long; this is "longer"\./);

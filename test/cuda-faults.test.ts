@@ -19,6 +19,7 @@ import {
 import { cublasLtFunctions, cudaFunctions, nvrtcFunctions } from "../src/driver/cuda/bindings.js";
 import { captureStep } from "../src/tensor/index.js";
 import { MiB } from "../src/units/index.js";
+import { effort } from "./support/effort.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { type Held, heldOnEmulator, openEmulatorDriver } from "./support/emulator-driver.js";
 import { testEnvironment } from "./support/test-device.js";
@@ -169,11 +170,12 @@ describe("one failing call of CUDA", { skip }, () => {
     assert.ok(used.length > 50, `${used.length} functions were called`);
   });
 
-  /** Of every function the first call, the last, and one between them. */
+  /** Of every function the first call and the last, and one between them in the long suites. */
   const faults = skip
     ? []
     : [...sound.calls].flatMap(([call, count]) => {
-        const places = new Set([0, Math.floor(count / 2), count - 1]);
+        const between = effort({ quick: [], thorough: [Math.floor(count / 2)] });
+        const places = new Set([0, ...between, count - 1]);
         return count === 0 ? [] : [...places].map((after) => ({ call, after }));
       });
 

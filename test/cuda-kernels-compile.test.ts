@@ -1,6 +1,6 @@
 /**
- * Every kernel that the ops, the optimizers and the application's model print compiles for every generation of GPUs, and
- * without a warning. No GPU is needed for that, only NVIDIA's compiler.
+ * A sample of the kernels that the ops, the optimizers and the application's model print compiles without a warning. No GPU is
+ * needed for that, only NVIDIA's compiler. `cuda-kernels-compile.long.test.ts` compiles all of them for every generation of GPUs.
  */
 
 import assert from "node:assert/strict";
@@ -10,15 +10,17 @@ import { noCompiler } from "./support/nvcc.js";
 import { compileBatch } from "./support/nvcc-batch.js";
 import { printKernels } from "./support/printed-kernels.js";
 
-/** Ampere, Hopper, Blackwell in the data centre and Blackwell on the desk. */
-const architectures = ["sm_80", "sm_90", "sm_100", "sm_121"] as const;
+/** One of so many printed kernels is compiled. */
+const sampleStep = 14;
 
 describe("under nvcc", { skip: noCompiler() }, () => {
-  test("all printed kernels compile for four architectures without a warning", async (t) => {
+  test("a sample of the printed kernels compiles without a warning", async (t) => {
     const kernels = printKernels();
     assert.ok(kernels.length > 800, `${kernels.length} kernels were printed`);
-    t.diagnostic(`${kernels.length} kernels × ${architectures.join(", ")}`);
-    await compileBatch(kernels, architectures);
+    const sample = kernels.filter(({ cuda }, index) => index % sampleStep === 0 && !cuda?.onlyFor);
+    assert.ok(sample.length > 50, `${sample.length} kernels are compiled`);
+    t.diagnostic(`${sample.length} of ${kernels.length} kernels, for sm_90`);
+    await compileBatch(sample, ["sm_90"]);
   });
 
   const sound = { parameters: { to: "out" }, elements: "float", threads: 32 } as const;

@@ -22,7 +22,8 @@ for (const [index, file] of files.entries()) {
   const state = processState();
   const resources = activeResources();
   await runAsSuite(file);
-  if (processState() !== state || (await leavesResources(resources))) process.exit(unsharedExitCode);
+  // In this order: what was still under way may have thrown by then, and set the exit code.
+  if ((await leavesResources(resources)) || processState() !== state) process.exit(unsharedExitCode);
 }
 
 /** @param {string} file */

@@ -4,7 +4,7 @@
  * that the processes that run at once end together.
  */
 
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 /**
@@ -13,7 +13,7 @@ import { join } from "node:path";
  */
 
 /** Where the runner keeps how long files take; the files that it does not list are short. */
-export const durationsFile = "scripts/testing/durations.json";
+const durationsFile = "scripts/testing/durations.json";
 
 /** Of a file that is not listed: in a group, and with the start of a process and of the library. */
 const assumedSeconds = { shared: 0.2, alone: 0.8 };
@@ -90,4 +90,19 @@ function readDurations(root) {
     // Without the table the order is worse, and nothing else.
     return {};
   }
+}
+
+/** Files that take less are not listed. */
+const minListedSeconds = 1;
+
+/**
+ * @param {string} root
+ * @param {readonly import("./run-file.mjs").FileResult[]} results
+ */
+export function writeDurations(root, results) {
+  const slow = results
+    .map(({ source, durationMs }) => /** @type {const} */ ([source, Math.round(durationMs / 100) / 10]))
+    .filter(([, seconds]) => seconds >= minListedSeconds)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  writeFileSync(join(root, durationsFile), `${JSON.stringify(Object.fromEntries(slow), undefined, 2)}\n`);
 }

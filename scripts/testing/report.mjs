@@ -1,10 +1,40 @@
 // @ts-check
 /** What `npm test` prints: a line for each file as it ends, its notes, and the summary. Colour only on a terminal. */
 
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { stripVTControlCharacters } from "node:util";
+
 const slowestCount = 5;
 const outputLinesShown = 60;
 
 /** @typedef {import("./run-file.mjs").FileResult} FileResult */
+
+/**
+ * Keeps the result of the long suites as a file, for a person to commit: the date, each file's line, the summary.
+ *
+ * @param {string} root
+ * @param {readonly FileResult[]} results
+ * @param {string} text the summary
+ */
+export function keepLongResult(root, results, text) {
+  const folder = join(root, "bench/results");
+  mkdirSync(folder, { recursive: true });
+  const date = new Date().toISOString().slice(0, 10);
+  const lines = results.map(fileLine).sort();
+  const all = [
+    `npm run test:long, ${date}, node ${process.version}, ${process.arch}`,
+    "",
+    ...lines,
+    text,
+    "",
+  ];
+  const path = join(
+    folder,
+    `${date}-test-long-node${process.versions.node.split(".")[0]}-${process.arch}.txt`,
+  );
+  writeFileSync(path, stripVTControlCharacters(all.join("\n")));
+}
 
 /** @param {FileResult} file */
 export function fileLine({ source, durationMs, passed, failed, skipped, notes }) {

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../test/support/effort.js";
 import {
   cudaMissing,
   openCpuKernelRuntime,
@@ -209,7 +210,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   test("any kernels over any rows and columns have the bits together that each has alone", () => {
     fc.assert(
       fc.property(fc.array(problems, { minLength: 1, maxLength: 8 }), (group) => compare(runtime, group)),
-      { numRuns: 6 },
+      { numRuns: effort({ quick: 3, thorough: 6 }) },
     );
   });
 

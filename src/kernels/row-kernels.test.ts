@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../test/support/effort.js";
 import { evaluate } from "../../test/support/ir-reference.js";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { putAt } from "../../test/support/put-at.js";
@@ -143,7 +144,7 @@ for (const { device, skip, open } of kernelDevices) {
             }
           }
         }),
-        { numRuns: 40 },
+        { numRuns: device === "the CPU" ? 40 : effort({ quick: 14, thorough: 40 }) },
       );
     });
 

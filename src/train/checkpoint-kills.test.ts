@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { effort } from "../../test/support/effort.js";
 import { makeFolder } from "../../test/support/folders.js";
 import { patternedCheckpoint } from "../../test/support/patterned-checkpoint.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
@@ -32,6 +33,9 @@ function requireNothingLost(folder: string, returned: number): void {
   );
 }
 
+/** In each of two folders. */
+const kills = effort({ quick: 3, thorough: 10 });
+
 /** Lets a process save until it has told of so many saves, and kills it at whatever it does then. */
 async function killAfter(folder: string, saves: number): Promise<number> {
   const child = spawn(process.execPath, [fixture, folder], { stdio: ["ignore", "pipe", "inherit"] });
@@ -47,10 +51,10 @@ async function killAfter(folder: string, saves: number): Promise<number> {
   return last;
 }
 
-test("twenty kills at any moment of saving lose nothing that was complete", async () => {
+test(`${2 * kills} kills at any moment of saving lose nothing that was complete`, async () => {
   const inTwoFolders = [1, 2].map(async () => {
     const folder = join(makeFolder(), "checkpoints");
-    for (let kill = 0; kill < 10; kill++) {
+    for (let kill = 0; kill < kills; kill++) {
       const returned = await killAfter(folder, 1 + Math.floor(Math.random() * 10));
       requireNothingLost(folder, returned);
     }

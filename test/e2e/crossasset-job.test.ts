@@ -6,13 +6,14 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crossasset } from "holdfast";
 import { holdfastProgram, measuredIn, recordsIn, tensorsIn } from "../support/crossasset-runs.js";
+import { effort } from "../support/effort.js";
 import { testDevice, testEnvironment } from "../support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
@@ -26,12 +27,12 @@ function holdfast(...args: readonly string[]) {
   return spawnSync(process.execPath, [...command, ...args], { encoding: "utf8", cwd: folder, env });
 }
 
-/** A small job: a few seconds, three dozen steps, dropout. */
-const small = ["--generate", "40000", "--batch", "32", "--epochs", "2", "--dropout", "0.1", "--quiet"];
+/** A small job: a few seconds, a dozen steps, dropout. */
+const small = ["--generate", "20000", "--batch", "32", "--epochs", "2", "--dropout", "0.1", "--quiet"];
 
 const isTried = testDevice !== "emulator";
 /** More with TEST_KILLS=30. */
-const kills = Number(process.env["TEST_KILLS"] ?? 4);
+const kills = Number(process.env["TEST_KILLS"] ?? effort({ quick: 2, thorough: 8 }));
 
 describe("a job that is ended", { skip: !isTried && "minutes of training on an emulator" }, () => {
   const start = (run: string): ChildProcess =>
@@ -62,7 +63,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
 
   test("says how it ended, and a run that has ended is not run again", () => {
     const status = JSON.parse(readFileSync(join(folder, "whole", "status.json"), "utf8"));
-    assert.deepEqual([status.state, status.exitCode, status.step, status.of], ["finished", 0, 36, 36]);
+    assert.deepEqual([status.state, status.exitCode, status.step, status.of], ["finished", 0, 16, 16]);
     const loud = small.filter((option) => option !== "--quiet");
     for (const more of [[], ["--resume"]]) {
       const { status: code, stdout, stderr } = holdfast(...loud, "--out", "whole", ...more);
@@ -132,9 +133,10 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
   });
 
   test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {
-    assert.equal(holdfast(...small, "--out", "damaged").status, 0);
+    cpSync(join(folder, "whole"), join(folder, "damaged"), { recursive: true });
     const checkpoints = join(folder, "damaged", "checkpoints");
-    const last = join(checkpoints, readdirSync(checkpoints).sort().at(-1)!);
+    const name = readdirSync(checkpoints).sort().at(-1)!;
+    const last = join(checkpoints, name);
     const bytes = readFileSync(last);
     bytes[bytes.length - 9]! ^= 1;
     writeFileSync(last, bytes);
@@ -142,10 +144,11 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
     const rejected = holdfast(...small, "--out", "damaged");
     assert.equal(rejected.status, 4);
-    assert.match(rejected.stderr, /^holdfast: BAD_FILE: .*step-000000036.*\n$/);
+    assert.match(rejected.stderr, /^holdfast: BAD_FILE: [^\n]*\n$/);
+    assert.ok(rejected.stderr.includes(name), rejected.stderr);
     const older = holdfast(...small, "--out", "damaged", "--older-checkpoint");
     assert.equal(older.status, 0, older.stderr);
-    assert.match(older.stderr, /skipped checkpoint step-000000036\.safetensors/);
+    assert.ok(older.stderr.includes(`skipped checkpoint ${name}`), older.stderr);
     assert.equal(measuredIn(join(folder, "damaged")), measuredIn(join(folder, "whole")));
   });
 

@@ -4,20 +4,27 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { crossasset } from "holdfast";
 import { openDevice } from "../support/devices.js";
+import { effort } from "../support/effort.js";
 import { testDevice } from "../support/test-device.js";
+
+/** What is enough to learn from, and what a person would give it. */
+const { bars, folds } = effort({
+  quick: { bars: 60_000, folds: 1 },
+  thorough: { bars: 90_000, folds: 2 },
+});
 
 describe("a job", { skip: testDevice === "emulator" && "minutes of training on an emulator" }, () => {
   const learn = (more: Partial<crossasset.JobSettings>) =>
     crossasset.runJob({
       device: openDevice({ memory: "2GiB" }),
-      settings: { ...crossasset.defaultSettings, batch: 64, ...more },
-      bars: crossasset.generateBars({ bars: 90_000, seed: 42 }),
+      settings: { ...crossasset.defaultSettings, folds, batch: 64, ...more },
+      bars: crossasset.generateBars({ bars, seed: 42 }),
       ...{ source: "the generator", cacheFolder: "off", listen: () => undefined },
     });
 
   test("is clearly above the commonest class on every fold", async () => {
     const results = await learn({ epochs: 3 });
-    assert.equal(results?.folds.length, 2);
+    assert.equal(results?.folds.length, folds);
     for (const { fold, test: figures, perScale, epochs } of results?.folds ?? []) {
       const { accuracy, majority } = figures;
       assert.ok(accuracy > majority + 0.08, `fold ${fold}: ${accuracy} against ${majority}`);

@@ -18,6 +18,8 @@ struct EmulatorPlace {
 };
 
 enum EmulatorExchange { emulatorWait, emulatorShuffle, emulatorBallot };
+/** The dtypes of the tensor cores' operands. */
+enum EmulatorElement { emulatorBf16, emulatorF16, emulatorTf32 };
 enum EmulatorGateAct { emulatorSetGate, emulatorPassGate, emulatorExpectAtGate, emulatorAwaitGate };
 
 /** What the running thread asks of libcuda. */
@@ -41,6 +43,10 @@ struct EmulatorHooks {
   void (*tmaLoad)(void* to, const void* map, int column, int row, int matrix, unsigned long long* gate, int line);
   /** Waits for the launch before this one. */
   void (*gridDependencyWait)();
+  /** A thread's part of wgmma with both operands in shared memory, and with the left one in registers. */
+  void (*multiplyTiles)(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
+                        float* sums, const unsigned char* left, const unsigned char* right);
+  void (*multiplyRs)(unsigned columns, unsigned lane, float* sums, const double (*left)[4], const unsigned char* right);
 };
 
 struct EmulatorKernel {

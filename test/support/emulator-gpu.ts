@@ -4,6 +4,7 @@ import { after } from "node:test";
 import { Device, strict } from "holdfast";
 import { openEmulator } from "./emulator.js";
 import { openEmulatorDriver } from "./emulator-driver.js";
+import { fixDraws } from "./fixed-draws.js";
 import { testEnvironment } from "./test-device.js";
 
 export interface EmulatorGpuOptions {
@@ -22,6 +23,7 @@ export function openEmulatorGpu({
   capture = "on",
   isEarlySeen = true,
 }: EmulatorGpuOptions = {}): Device {
+  fixDraws();
   openEmulator().set("early", isEarlySeen ? 1 : 0);
   if (multiprocessors !== undefined) openEmulator().set("multiprocessors", multiprocessors);
   const driver = openEmulatorDriver({});

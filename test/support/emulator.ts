@@ -6,6 +6,8 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
+  accessSync,
+  constants,
   copyFileSync,
   existsSync,
   mkdirSync,
@@ -16,7 +18,7 @@ import {
   statSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { basename, delimiter, join } from "node:path";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 import { filesBelow, repositoryRoot } from "./repository.js";
 
@@ -140,13 +142,17 @@ export function openEmulator(): Emulator {
   return opened;
 }
 
+/** Looked up rather than run: every file of the device suites asks. */
 function hasCompiler(): boolean {
-  try {
-    execFileSync("g++", ["-dumpversion"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
+  const folders = (process.env["PATH"] ?? "").split(delimiter);
+  return folders.some((path) => {
+    try {
+      accessSync(join(path, "g++"), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
 }
 
 function build(): string {

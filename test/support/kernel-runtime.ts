@@ -6,6 +6,7 @@
 import { after } from "node:test";
 import { type Driver, openRuntime, type Runtime, type Storage, strict } from "holdfast";
 import { emulatorMissing } from "./emulator.js";
+import { fixDraws } from "./fixed-draws.js";
 import { openTestCpu, openTestDriver, openTestGpu, testDevice } from "./test-device.js";
 
 /** Of the device under test. */
@@ -23,6 +24,7 @@ export const cudaMissing: string | false = testDevice === "cuda" ? false : emula
 
 /** Call it inside of a test or a `describe` whose skip is `cudaMissing`. */
 export function openCudaKernelRuntime(): Runtime {
+  if (testDevice !== "cuda") fixDraws();
   return openOn(openTestGpu());
 }
 

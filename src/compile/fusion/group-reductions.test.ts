@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import { runProgram } from "../../../test/support/run-program.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
@@ -189,7 +190,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
           for (const found of after) sameBytes(found[index]!, bytes, `buffer ${index}`);
         }
       }),
-      { numRuns: 30 },
+      { numRuns: effort({ quick: 12, thorough: 30 }) },
     );
     assert.ok(joined > 0, "some became one");
     assert.ok(begun > 0, "and some of them were begun early");

@@ -16,6 +16,7 @@ import {
   referenceAttention,
   referenceGradients,
 } from "../../../test/support/attention-reference.js";
+import { effort } from "../../../test/support/effort.js";
 import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import { withRuntime } from "../../../test/support/runtimes.js";
 import { sameNamedBytes } from "../../../test/support/same-bytes.js";
@@ -31,7 +32,7 @@ for (const dtype of ["f32", "f64"] as const) {
   test(`attention in ${dtype} and its gradients are right for any shape, layout and mask, and write nothing beside`, () => {
     fc.assert(
       fc.property(cases(dtype), (one) => proveCase(runtime, one)),
-      { numRuns: runsOfKernels(150) },
+      { numRuns: runsOfKernels(effort({ quick: 60, thorough: 150 })) },
     );
   });
 }

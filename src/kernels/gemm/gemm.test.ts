@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import {
   arrayOf,
   type GemmCase,
@@ -37,7 +38,7 @@ for (const dtype of ["f32", "f64"] as const) {
           taken.add(planGemm(shapeOf(one)).way);
           proveGemm(runtime, one);
         }),
-        { numRuns: 120 },
+        { numRuns: effort({ quick: 50, thorough: 120 }) },
       );
     });
     assert.deepEqual([...taken].sort(), ["columns", "dots", "packed"]);

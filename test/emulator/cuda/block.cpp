@@ -13,6 +13,7 @@
 #include "gates.h"
 #include "launch.h"
 #include "past.h"
+#include "tensor-cores.h"
 #include "waiting.h"
 
 namespace emulator {
@@ -280,7 +281,7 @@ Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const 
   catchSignals();
   *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookMeet,
                    hookArriveInCluster, hookAwaitCluster, hookGate,  hookBring,
-                   hookBringBox,        hookAwaitPrevious};
+                   hookBringBox,        hookAwaitPrevious, hookMultiplyTiles, hookMultiplyRs};
   Launch own;
   own.module = &module;
   own.kernel = &kernel;

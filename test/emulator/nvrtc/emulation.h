@@ -105,18 +105,20 @@ static inline void multiplyAdd(double (&sums)[4], const double (&left)[4], const
   __syncwarp();
 }
 
+/** The bits that TF32 has of a float. */
+static inline float emulatorCut(float value) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, 4);
+  bits &= 0xffffe000u;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+
 /** The same in floats, with the bits that TF32 has of each. */
 static inline void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
   double wide[4], wideLeft[4], wideRight[2];
-  const auto cut = [](float value) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &value, 4);
-    bits &= 0xffffe000u;
-    __builtin_memcpy(&value, &bits, 4);
-    return value;
-  };
-  for (unsigned index = 0; index < 4; ++index) wide[index] = sums[index], wideLeft[index] = cut(left[index]);
-  for (unsigned index = 0; index < 2; ++index) wideRight[index] = cut(right[index]);
+  for (unsigned index = 0; index < 4; ++index) wide[index] = sums[index], wideLeft[index] = emulatorCut(left[index]);
+  for (unsigned index = 0; index < 2; ++index) wideRight[index] = emulatorCut(right[index]);
   multiplyAdd(wide, wideLeft, wideRight);
   for (unsigned index = 0; index < 4; ++index) sums[index] = static_cast<float>(wide[index]);
 }
@@ -133,81 +135,21 @@ static inline unsigned long long emulatorLaunchedMemory(unsigned long long bytes
   return emulatorPlace.launched;
 }
 
-/** What the tensor cores make of an element's bits. */
-template <class Element> static inline float emulatorWiden(const unsigned char* at);
-struct Bf16 { static constexpr unsigned bytes = 2; };
-struct F16 { static constexpr unsigned bytes = 2; };
-struct Tf32 { static constexpr unsigned bytes = 4; };
-template <> inline float emulatorWiden<Bf16>(const unsigned char* at) {
-  unsigned bits = static_cast<unsigned>(at[0] | at[1] << 8) << 16;
-  float value;
-  __builtin_memcpy(&value, &bits, 4);
-  return value;
-}
-template <> inline float emulatorWiden<F16>(const unsigned char* at) {
-  // By hand: not every C++ compiler has a type for it.
-  const unsigned half = static_cast<unsigned>(at[0] | at[1] << 8), exponent = half >> 10 & 31, fraction = half & 1023;
-  const float size = exponent == 0 ? static_cast<float>(fraction) * 0x1p-24f : 0;
-  unsigned bits;
-  __builtin_memcpy(&bits, &size, 4);
-  if (exponent > 0) bits = (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
-  bits |= (half >> 15) << 31;
-  float value;
-  __builtin_memcpy(&value, &bits, 4);
-  return value;
-}
-template <> inline float emulatorWiden<Tf32>(const unsigned char* at) {
-  unsigned bits;
-  __builtin_memcpy(&bits, at, 4);
-  bits &= 0xffffe000u;
-  float value;
-  __builtin_memcpy(&value, &bits, 4);
-  return value;
-}
+struct Bf16 { static constexpr unsigned bytes = 2; static constexpr int element = emulatorBf16; };
+struct F16 { static constexpr unsigned bytes = 2; static constexpr int element = emulatorF16; };
+struct Tf32 { static constexpr unsigned bytes = 4; static constexpr int element = emulatorTf32; };
 
-/** Where an element of a swizzled tile lies: bits 4 to 6 of its address are crossed with bits 7 to 9. */
-template <class Element, bool isHorizontal>
-static inline float emulatorTileElement(const unsigned char* tile, unsigned row, unsigned term) {
-  constexpr unsigned bytes = Element::bytes, across = 128 / bytes;
-  const unsigned long long place =
-      reinterpret_cast<unsigned long long>(tile) +
-      (isHorizontal ? row * 128 + term * bytes : row / across * (across * 128) + term * 128 + row % across * bytes);
-  return emulatorWiden<Element>(reinterpret_cast<const unsigned char*>(place ^ (place >> 7 & 7) << 4));
-}
-
-/**
- * sums[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps: a lane of group g and member t has of
- * every eight columns the two from 2t on, of row g and of row g + 8 of its warp's 16.
- */
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
 static inline void multiplyTiles(float (&sums)[columns / 2], const unsigned char* left, const unsigned char* right) {
-  const unsigned lane = emulatorLane(), first = threadIdx.x % 128 / 32 * 16 + lane / 4;
-  for (unsigned index = 0; index < columns / 2; ++index) {
-    const unsigned row = first + index / 2 % 2 * 8, column = index / 4 * 8 + lane % 4 * 2 + index % 2;
-    for (unsigned term = 0; term < 32 / Element::bytes; ++term) {
-      sums[index] += emulatorTileElement<Element, isAKMajor>(left, row, term) *
-                     emulatorTileElement<Element, isBKMajor>(right, column, term);
-    }
-  }
+  emulatorHooks.multiplyTiles(Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, sums, left, right);
 }
 
-/**
- * sums[64, columns] += left[64, 8] · right[8, columns] of floats, the left side in registers: a lane of group g and member t has rows g
- * and g + 8 of its warp's 16 at term t, then at term t + 4.
- */
 template <unsigned columns>
 static inline void multiplyRs(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
-  const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
-  for (unsigned index = 0; index < 4; ++index)
-    emulatorLeft[warp][lane][index] = emulatorWiden<Tf32>(reinterpret_cast<const unsigned char*>(left + index));
+  const unsigned warp = emulatorWarp(), lane = emulatorLane();
+  for (unsigned index = 0; index < 4; ++index) emulatorLeft[warp][lane][index] = emulatorCut(left[index]);
   __syncwarp();
-  for (unsigned index = 0; index < columns / 2; ++index) {
-    const unsigned row = index / 2 % 2, column = index / 4 * 8 + member * 2 + index % 2;
-    for (unsigned term = 0; term < 8; ++term) {
-      sums[index] += static_cast<float>(emulatorLeft[warp][group * 4 + term % 4][term / 4 * 2 + row]) *
-                     emulatorTileElement<Tf32, true>(right, column, term);
-    }
-  }
+  emulatorHooks.multiplyRs(columns, lane, sums, emulatorLeft[warp], right);
   __syncwarp();
 }
 template <unsigned count> static inline void setmaxnregDec() {}

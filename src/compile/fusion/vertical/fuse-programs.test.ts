@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../../test/support/effort.js";
 import { kernelDevices, put } from "../../../../test/support/kernel-runtime.js";
 import {
   bytesOf,
@@ -49,7 +50,10 @@ for (const { device, skip, open } of kernelDevices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
     // A compiler for GPUs takes its time for each kernel.
-    const numRuns = runtime.device.kind === "cpu" ? 250 : 8;
+    const numRuns =
+      runtime.device.kind === "cpu"
+        ? effort({ quick: 100, thorough: 250 })
+        : effort({ quick: 5, thorough: 8 });
 
     test("fused programs leave the very bits of the unfused ones, whatever they are made of", () => {
       let [before, after] = [0, 0];

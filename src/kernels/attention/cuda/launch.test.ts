@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { type Case, cases, plainCase } from "../../../../test/support/attention-cases.js";
 import { proveCase, runCase } from "../../../../test/support/attention-proof.js";
+import { effort } from "../../../../test/support/effort.js";
 import { openEmulator } from "../../../../test/support/emulator.js";
 import { cudaMissing, openCudaKernelRuntime } from "../../../../test/support/kernel-runtime.js";
 import { sameBytes, sameNamedBytes } from "../../../../test/support/same-bytes.js";
@@ -44,7 +45,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
             .filter(isLong),
           (one) => proveCase(runtime, one),
         ),
-        { numRuns: 6, seed: 5 },
+        { numRuns: effort({ quick: 3, thorough: 6 }), seed: 5 },
       );
     });
   }

@@ -1,117 +1,36 @@
-/** The kernels that are written in CUDA C++ by hand, under NVIDIA's compiler; their values are proved where they are used. */
+/**
+ * The kernels that are written in CUDA C++ by hand, under NVIDIA's compiler; their values are proved where they are used.
+ * `cuda-function.long.test.ts` compiles all of their dtypes.
+ */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import {
+  commonKernels,
+  elementsOf,
+  smallAttention,
+  transformer,
+} from "../../../../test/support/handwritten-kernels.js";
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
-import type { KernelSource } from "../../../driver/index.js";
-import type { Elements } from "../../attention/cuda/element.js";
-import { stridesOf } from "../../attention/cuda/parameters.js";
-import { smallBackwardKernel } from "../../attention/cuda/small-backward.js";
-import { smallForwardKernel } from "../../attention/cuda/small-forward.js";
-import { type Direction, planSmall } from "../../attention/cuda/small-plan.js";
-import { tiledColumnsKernel, tiledRowsKernel } from "../../attention/cuda/tiled-backward.js";
-import { tiledForwardKernel } from "../../attention/cuda/tiled-forward.js";
-import { randomKernels } from "../../random/random-kernel.js";
-import { cudaScanKernel } from "../../scan-scatter/cuda-scan.js";
-import { cudaScatterKernel } from "../../scan-scatter/cuda-scatter.js";
 import { cudaKernel } from "./cuda-function.js";
 import { awaiting } from "./kernel-text.js";
 
-type FloatDtype = "f32" | "f64";
-type Sizes = readonly [rows: number, columns: number, width: number, valueWidth: number];
-
-function small(
-  direction: Direction,
-  dtype: FloatDtype,
-  sizes: Sizes,
-  isPlain: boolean,
-  elements = elementsOf(dtype),
-): KernelSource {
-  const [rows, columns, width, valueWidth] = sizes;
-  const shape = { dtype, batch: 1, heads: 1, rows, columns, width, valueWidth };
-  const plan = planSmall(direction, dtype, shape);
-  assert.ok(plan, `${sizes} fit a block`);
-  const facts = { areVectors: isPlain, isCausal: !isPlain };
-  const layout = { storage: undefined as never, dtype, width, strides: { Batch: 1024, Head: 0, Row: 64 } };
-  const [query, key, value] = [layout, layout, layout];
-  if (direction === "forward") {
-    const strides = { ...stridesOf({ query, key, value, mask: layout, out: layout }), maskColumn: 1 };
-    return smallForwardKernel(elements, "out", plan, { ...facts, hasMask: !isPlain }, strides);
-  }
-  const gradients = { queryGradient: query, keyGradient: key, valueGradient: value };
-  const strides = stridesOf({ query, key, value, outGradient: layout, ...gradients });
-  return smallBackwardKernel(elements, "out", plan, facts, strides);
-}
-
-/** In f32, or f64; with half floats stored and, of these inputs, read. */
-function elementsOf(dtype: FloatDtype, halves?: "f16" | "bf16", names: readonly string[] = []): Elements {
-  const read = halves && names.length > 0 ? { dtype: halves, names } : { names: [] };
-  return { dtype, resultDtype: halves ?? dtype, halves: read };
-}
-
-/** The shape that matters most: a small transformer's, 12 rows and columns in heads of 64. */
-const transformer: Sizes = [12, 12, 64, 64];
-
-/** The most that lanes have to hold: of rows, of scores, and where a block has the most of them. */
-const longest = { f32: [16, 12, 128, 128], f64: [16, 12, 64, 64] } as const;
-const maxScores: Sizes = [16, 64, 4, 4];
-const maxThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
-
-const kernels: readonly KernelSource[] = [
-  ...Object.values(randomKernels),
-  ...(["f32", "f64", "i32"] as const).flatMap((dtype) => [
-    cudaScanKernel(dtype),
-    cudaScatterKernel(dtype, "shared"),
-    cudaScatterKernel(dtype, "each"),
-  ]),
-  small("forward", "f32", [1, 1, 1, 1], true),
-  small("backward", "f32", [1, 1, 1, 1], true),
-  ...(["f32", "f64"] as const).flatMap((dtype) => [
-    ...(["forward", "backward"] as const).flatMap((direction) => [
-      small(direction, dtype, transformer, true),
-      small(direction, dtype, [5, 7, 3, 9], false),
-      small(direction, dtype, longest[dtype], false),
-    ]),
-    small("forward", dtype, maxScores, false),
-    small("backward", dtype, maxThreads[dtype], false),
-    tiledForwardKernel(elementsOf(dtype), "out"),
-    tiledRowsKernel(elementsOf(dtype), "out"),
-    tiledColumnsKernel(elementsOf(dtype), "out"),
-  ]),
-  ...(["f16", "bf16"] as const).flatMap((halves) =>
-    [[], ["query", "key", "value"], ["value", "outGradient"]].flatMap((names) => {
-      const elements = elementsOf("f32", halves, names);
-      return [
-        ...(["forward", "backward"] as const).flatMap((direction) => [
-          small(direction, "f32", transformer, true, elements),
-          small(direction, "f32", [5, 7, 3, 9], false, elements),
-        ]),
-        tiledForwardKernel(elements, "out"),
-        tiledRowsKernel(elements, "out"),
-        tiledColumnsKernel(elements, "out"),
-      ];
-    }),
-  ),
-];
-
 describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
-  const isF32 = ({ name }: KernelSource): boolean => name.endsWith("f32");
-  for (const [architecture, some] of [
-    ["sm_80", kernels],
-    ["sm_121", kernels.filter(isF32)],
-  ] as const) {
-    test(`compiles for ${architecture} without a warning, and no kernel needs local memory`, () => {
-      for (const [index, { stackBytes, spillBytes }] of compileWithNvcc(some, architecture).entries()) {
-        assert.deepEqual({ stackBytes, spillBytes }, { stackBytes: 0, spillBytes: 0 }, some[index]?.name);
-      }
-    });
-  }
+  test("compiles for sm_80 without a warning, and no kernel of the common dtypes needs local memory", () => {
+    for (const [index, { stackBytes, spillBytes }] of compileWithNvcc(commonKernels, "sm_80").entries()) {
+      assert.deepEqual(
+        { stackBytes, spillBytes },
+        { stackBytes: 0, spillBytes: 0 },
+        commonKernels[index]?.name,
+      );
+    }
+  });
 
   test("attention of a small transformer leaves room for eight blocks on a multiprocessor", () => {
     const narrow = elementsOf("f32", "bf16", ["query", "key", "value", "outGradient"]);
     const pair = (["forward", "backward"] as const).flatMap((direction) => [
-      small(direction, "f32", transformer, true),
-      small(direction, "f32", transformer, true, narrow),
+      smallAttention(direction, "f32", transformer, true),
+      smallAttention(direction, "f32", transformer, true, narrow),
     ]);
     for (const [index, { registers, sharedBytes }] of compileWithNvcc(pair, "sm_90").entries()) {
       const threads = pair[index]?.cuda?.threads ?? 0;

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../../test/support/effort.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import {
@@ -84,6 +85,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
         [true, false],
         [true, true],
       ]) {
+        const numRuns = effort({ quick: 1, thorough: 4 });
         let met = 0;
         fc.assert(
           fc.property(drawGemm, (drawn) =>
@@ -98,9 +100,9 @@ describe("a wide product", { skip: cudaMissing }, () => {
               prove();
             }),
           ),
-          { numRuns: 4 },
+          { numRuns },
         );
-        assert.equal(met, 4);
+        assert.equal(met, numRuns);
       }
     }
   });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { isThorough } from "../../../../test/support/effort.js";
 import { encodeFloats } from "../../../../test/support/encoded-values.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
@@ -59,6 +60,10 @@ const flipped = [
 const hopper = { kind: "cuda", computeCapability: "9.0", parallelism: 132 } as const;
 const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
 const dtypeOf = (element: WarpgroupElement) => (element === "tf32" ? "f32" : element);
+
+/** The sample of every run is the same, so that its kernels are compiled once on a machine. */
+const drawing = (quick: number, thorough: number) =>
+  isThorough ? { numRuns: thorough } : { numRuns: quick, seed: 20_251_117 };
 
 /** Rows begin on 16 bytes of either dtype: see `aligned`. */
 const matrix: fc.Arbitrary<RandomMatrix> = fc.record({
@@ -180,21 +185,26 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
 
   test("is right for any shape, layout and bias, in each of the tiles, and writes nothing beside C", () => {
+    let count = 0;
     for (const element of elements) {
       for (const tile of [...warpgroupTiles, ...flipped]) {
         for (const [isATransposed, isBTransposed] of layoutsOf(element, tile)) {
+          // f16 differs from bf16 in how an element is widened, whatever the layout.
+          if (element === "f16" && !isThorough && (isATransposed || isBTransposed)) continue;
+          const isKnown = count++ % 2 === 0;
           fc.assert(
-            fc.property(drawGemm, fc.boolean(), (drawn, isKnown) =>
+            fc.property(drawGemm, fc.boolean(), (drawn, isOther) =>
               runtime.step(() => {
                 const a = { ...drawn.a, isTransposed: isATransposed };
                 const b = { ...drawn.b, isTransposed: isBTransposed };
                 const { problem, form, prove } = place(aligned({ ...drawn, a, b }), element, tile);
                 const known = { columns: drawn.n, isSingle: drawn.batch === 1 };
-                submit(runtime, [lowerWarpgroups([problem], { ...form, ...(isKnown && known) }, "product")]);
+                const hasKnown = isThorough ? isOther : isKnown;
+                submit(runtime, [lowerWarpgroups([problem], { ...form, ...(hasKnown && known) }, "product")]);
                 prove();
               }),
             ),
-            { numRuns: 2 },
+            drawing(1, 2),
           );
         }
       }
@@ -212,7 +222,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           prove();
         }),
       ),
-      { numRuns: 8 },
+      drawing(3, 8),
     );
   });
 
@@ -233,7 +243,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           for (const { prove } of placed) prove();
         }),
       ),
-      { numRuns: 8 },
+      drawing(3, 8),
     );
   });
 
@@ -262,7 +272,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
                 assert.equal(found[index], Number.isNaN(value) ? 7 : rounded[index], `element ${index}`);
             }),
           ),
-          { numRuns: 2 },
+          drawing(1, 2),
         );
       }
     }
@@ -967,12 +977,16 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
   ];
 
   test("compiles without a warning, needs no local memory, and lets no product wait for the last", () => {
-    for (const [index, cost] of compileWithNvcc(sources, "sm_90a").entries()) {
+    // One of five, and the one with the most registers.
+    const some = isThorough
+      ? sources
+      : sources.filter((source, index) => index % 5 === 0 || source === byRegisters);
+    for (const [index, cost] of compileWithNvcc(some, "sm_90a").entries()) {
       const { stackBytes, spillBytes, isSerialized, registers } = cost;
       const found = { stackBytes, spillBytes, isSerialized };
       assert.deepEqual(found, { stackBytes: 0, spillBytes: 0, isSerialized: false }, `source ${index}`);
-      assert.ok(registers * (sources[index]!.cuda!.threads ?? 0) <= 65_536, `${registers} registers`);
-      assert.ok((sources[index]!.cuda!.sharedBytes ?? 0) <= 227 * 1024);
+      assert.ok(registers * (some[index]!.cuda!.threads ?? 0) <= 65_536, `${registers} registers`);
+      assert.ok((some[index]!.cuda!.sharedBytes ?? 0) <= 227 * 1024);
     }
   });
 

@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * The device suites: the test files that run on the device which the variable TEST_DEVICE names. A file is one of them if
- * it reaches test/support/test-device.js, where that device is opened, by its imports; so no list can miss one.
+ * it reaches test/support/test-device.js, where that device is opened, by its imports; so no list can miss one. The long suites are
+ * found the same way.
  */
 
 import { existsSync, readFileSync } from "node:fs";
@@ -15,10 +16,29 @@ const relativeImports = /^(?:import|export)\b[^"';]*?from "(\.[^"]+)"|^import "(
  * @returns {import("./files.mjs").TestFile[]}
  */
 export function chooseDeviceSuites(files) {
+  return chooseReaching(files, "test-device.js");
+}
+
+/**
+ * The long suites: the files named *.long.test.ts, and those that try more with TEST_EFFORT=all, which test/support/effort.js reads.
+ *
+ * @param {readonly import("./files.mjs").TestFile[]} files
+ * @returns {import("./files.mjs").TestFile[]}
+ */
+export function chooseLongSuites(files) {
+  const thorough = new Set(chooseReaching(files, "effort.js"));
+  return files.filter((file) => file.isLong || thorough.has(file));
+}
+
+/**
+ * @param {readonly import("./files.mjs").TestFile[]} files
+ * @param {string} support a file in test/support
+ */
+function chooseReaching(files, support) {
   /** @type {Map<string, boolean>} */
   const known = new Map();
   return files.filter(({ root, compiled }) =>
-    reaches(compiled, pathOfDevice(root), join(root, "dist/test"), known),
+    reaches(compiled, join(root, "dist/test/support", support), join(root, "dist/test"), known),
   );
 }
 

@@ -1,0 +1,117 @@
+/** wgmma for one thread: the elements of its rows and columns are read once, then multiplied and added in the order of the terms. */
+#include "tensor-cores.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "../kernel-table.h"
+
+// Most of the time of an emulated matrix product goes here.
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+
+namespace emulator {
+
+namespace {
+
+constexpr unsigned maxTerms = 16;
+
+inline float ofBits(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+/** What the tensor cores make of an element's bits. */
+template <int element>
+inline float widen(const unsigned char* at) {
+  if constexpr (element == emulatorTf32) {
+    unsigned bits;
+    std::memcpy(&bits, at, 4);
+    return ofBits(bits & 0xffffe000u);
+  }
+  uint16_t half;
+  std::memcpy(&half, at, 2);
+  if constexpr (element == emulatorBf16) return ofBits(static_cast<unsigned>(half) << 16);
+  // By hand: not every C++ compiler has a type for it.
+  const unsigned exponent = half >> 10 & 31, fraction = half & 1023;
+  const float size = exponent == 0 ? static_cast<float>(fraction) * 0x1p-24f : 0;
+  unsigned bits;
+  std::memcpy(&bits, &size, 4);
+  if (exponent > 0) bits = (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
+  return ofBits(bits | static_cast<unsigned>(half >> 15) << 31);
+}
+
+/** The terms of a row of a swizzled tile: bits 4 to 6 of an element's address are crossed with bits 7 to 9. */
+template <int element>
+inline void readTerms(float* terms, const unsigned char* tile, bool isKMajor, unsigned row) {
+  constexpr unsigned bytes = element == emulatorTf32 ? 4 : 2, across = 128 / bytes;
+  const auto start = reinterpret_cast<uint64_t>(tile) +
+                     (isKMajor ? row * 128 : row / across * (across * 128) + row % across * bytes);
+  for (unsigned term = 0; term < 32 / bytes; ++term) {
+    const uint64_t place = start + term * (isKMajor ? bytes : 128);
+    terms[term] = widen<element>(reinterpret_cast<const unsigned char*>(place ^ (place >> 7 & 7) << 4));
+  }
+}
+
+/** Of every eight columns a lane has two, of both of its rows. */
+template <int element, class Left>
+inline void multiply(unsigned columns, bool isBKMajor, unsigned member, float* sums, const Left (*left)[maxTerms],
+                     const unsigned char* right) {
+  constexpr unsigned terms = element == emulatorTf32 ? 8 : 16;
+  for (unsigned eight = 0; eight < columns / 8; ++eight, sums += 4) {
+    float first[maxTerms], second[maxTerms];
+    readTerms<element>(first, right, isBKMajor, eight * 8 + member * 2);
+    readTerms<element>(second, right, isBKMajor, eight * 8 + member * 2 + 1);
+    float own[4] = {sums[0], sums[1], sums[2], sums[3]};
+    for (unsigned term = 0; term < terms; ++term) {
+      own[0] += left[0][term] * first[term];
+      own[1] += left[0][term] * second[term];
+      own[2] += left[1][term] * first[term];
+      own[3] += left[1][term] * second[term];
+    }
+    std::memcpy(sums, own, sizeof own);
+  }
+}
+
+template <int element>
+inline void multiplyTilesOf(unsigned columns, bool isAKMajor, bool isBKMajor, unsigned thread, float* sums,
+                            const unsigned char* left, const unsigned char* right) {
+  const unsigned lane = thread % 32, row = thread / 32 * 16 + lane / 4;
+  float terms[2][maxTerms];
+  readTerms<element>(terms[0], left, isAKMajor, row);
+  readTerms<element>(terms[1], left, isAKMajor, row + 8);
+  multiply<element>(columns, isBKMajor, lane % 4, sums, terms, right);
+}
+
+}  // namespace
+
+/**
+ * sums[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps: a lane of group g and member t has of
+ * every eight columns the two from 2t on, of row g and of row g + 8 of its warp's 16.
+ */
+void hookMultiplyTiles(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
+                       float* sums, const unsigned char* left, const unsigned char* right) {
+  const auto run = element == emulatorBf16  ? multiplyTilesOf<emulatorBf16>
+                   : element == emulatorF16 ? multiplyTilesOf<emulatorF16>
+                                            : multiplyTilesOf<emulatorTf32>;
+  run(columns, isAKMajor, isBKMajor, warpgroupThread, sums, left, right);
+}
+
+/**
+ * sums[64, columns] += left[64, 8] · right[8, columns] of floats, the left side in registers: a lane of group g and member t has rows g
+ * and g + 8 of its warp's 16 at term t, then at term t + 4. `left` is what all lanes of the warp have.
+ */
+void hookMultiplyRs(unsigned columns, unsigned lane, float* sums, const double (*left)[4], const unsigned char* right) {
+  float terms[2][maxTerms];
+  for (unsigned row = 0; row < 2; ++row) {
+    for (unsigned term = 0; term < 8; ++term) {
+      terms[row][term] = static_cast<float>(left[lane / 4 * 4 + term % 4][term / 4 * 2 + row]);
+    }
+  }
+  multiply<emulatorTf32>(columns, true, lane % 4, sums, terms, right);
+}
+
+}  // namespace emulator
+
+#pragma GCC pop_options

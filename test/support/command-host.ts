@@ -1,0 +1,35 @@
+/** Runs many commands of `holdfast` in one process: the program takes a second to load. */
+
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+
+const fixture = fileURLToPath(new URL("../fixtures/command-host.js", import.meta.url));
+
+export interface CommandResult {
+  readonly status: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface CommandHost {
+  /** One at a time. */
+  run(args: readonly string[]): Promise<CommandResult>;
+  close(): void;
+}
+
+export function startCommandHost(cwd: string, env: NodeJS.ProcessEnv): CommandHost {
+  const child: ChildProcess = fork(fixture, { cwd, env, stdio: ["ignore", "inherit", "inherit", "ipc"] });
+  return {
+    async run(args) {
+      child.send({ args });
+      const ended = once(child, "exit").then(([code]) => {
+        throw new Error(`The process of the commands ended with ${code} during: ${args.join(" ")}`);
+      });
+      const [result] = await Promise.race([once(child, "message"), ended]);
+      ended.catch(() => undefined);
+      return result as CommandResult;
+    },
+    close: () => child.disconnect(),
+  };
+}

@@ -1,0 +1,115 @@
+/** The kernels that are written in CUDA C++ by hand, in the forms that need the most registers and shared memory. */
+
+import assert from "node:assert/strict";
+import type { KernelSource } from "holdfast";
+import type { Elements } from "../../src/kernels/attention/cuda/element.js";
+import { stridesOf } from "../../src/kernels/attention/cuda/parameters.js";
+import { smallBackwardKernel } from "../../src/kernels/attention/cuda/small-backward.js";
+import { smallForwardKernel } from "../../src/kernels/attention/cuda/small-forward.js";
+import { type Direction, planSmall } from "../../src/kernels/attention/cuda/small-plan.js";
+import { tiledColumnsKernel, tiledRowsKernel } from "../../src/kernels/attention/cuda/tiled-backward.js";
+import { tiledForwardKernel } from "../../src/kernels/attention/cuda/tiled-forward.js";
+import { randomKernels } from "../../src/kernels/random/random-kernel.js";
+import { cudaScanKernel } from "../../src/kernels/scan-scatter/cuda-scan.js";
+import { cudaScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter.js";
+
+type FloatDtype = "f32" | "f64";
+type Sizes = readonly [rows: number, columns: number, width: number, valueWidth: number];
+
+/** Attention of a small shape in one block. */
+export function smallAttention(
+  direction: Direction,
+  dtype: FloatDtype,
+  sizes: Sizes,
+  isPlain: boolean,
+  elements = elementsOf(dtype),
+): KernelSource {
+  const [rows, columns, width, valueWidth] = sizes;
+  const shape = { dtype, batch: 1, heads: 1, rows, columns, width, valueWidth };
+  const plan = planSmall(direction, dtype, shape);
+  assert.ok(plan, `${sizes} fit a block`);
+  const facts = { areVectors: isPlain, isCausal: !isPlain };
+  const layout = { storage: undefined as never, dtype, width, strides: { Batch: 1024, Head: 0, Row: 64 } };
+  const [query, key, value] = [layout, layout, layout];
+  if (direction === "forward") {
+    const strides = { ...stridesOf({ query, key, value, mask: layout, out: layout }), maskColumn: 1 };
+    return smallForwardKernel(elements, "out", plan, { ...facts, hasMask: !isPlain }, strides);
+  }
+  const gradients = { queryGradient: query, keyGradient: key, valueGradient: value };
+  const strides = stridesOf({ query, key, value, outGradient: layout, ...gradients });
+  return smallBackwardKernel(elements, "out", plan, facts, strides);
+}
+
+/** In f32, or f64; with half floats stored and, of these inputs, read. */
+export function elementsOf(
+  dtype: FloatDtype,
+  halves?: "f16" | "bf16",
+  names: readonly string[] = [],
+): Elements {
+  const read = halves && names.length > 0 ? { dtype: halves, names } : { names: [] };
+  return { dtype, resultDtype: halves ?? dtype, halves: read };
+}
+
+/** The shape that matters most: a small transformer's, 12 rows and columns in heads of 64. */
+export const transformer: Sizes = [12, 12, 64, 64];
+
+/** The most that lanes have to hold: of rows, of scores, and where a block has the most of them. */
+const longest = { f32: [16, 12, 128, 128], f64: [16, 12, 64, 64] } as const;
+const maxScores: Sizes = [16, 64, 4, 4];
+const maxThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
+
+/** Every kind of kernel in f32, and attention of half floats: what is compiled with every run of the suite. */
+export const commonKernels: readonly KernelSource[] = [
+  ...Object.values(randomKernels).slice(0, 1),
+  cudaScanKernel("f32"),
+  cudaScatterKernel("f32", "shared"),
+  cudaScatterKernel("f32", "each"),
+  ...(["forward", "backward"] as const).flatMap((direction) => [
+    smallAttention(direction, "f32", transformer, true),
+    smallAttention(direction, "f32", longest.f32, false),
+    smallAttention(direction, "f32", transformer, true, elementsOf("f32", "bf16", ["query", "key", "value"])),
+  ]),
+  smallAttention("forward", "f32", maxScores, false),
+  smallAttention("backward", "f32", maxThreads.f32, false),
+  tiledForwardKernel(elementsOf("f32"), "out"),
+  tiledRowsKernel(elementsOf("f32"), "out"),
+  tiledColumnsKernel(elementsOf("f32"), "out"),
+];
+
+/** All of them, in every dtype. */
+export const handwrittenKernels: readonly KernelSource[] = [
+  ...Object.values(randomKernels),
+  ...(["f32", "f64", "i32"] as const).flatMap((dtype) => [
+    cudaScanKernel(dtype),
+    cudaScatterKernel(dtype, "shared"),
+    cudaScatterKernel(dtype, "each"),
+  ]),
+  smallAttention("forward", "f32", [1, 1, 1, 1], true),
+  smallAttention("backward", "f32", [1, 1, 1, 1], true),
+  ...(["f32", "f64"] as const).flatMap((dtype) => [
+    ...(["forward", "backward"] as const).flatMap((direction) => [
+      smallAttention(direction, dtype, transformer, true),
+      smallAttention(direction, dtype, [5, 7, 3, 9], false),
+      smallAttention(direction, dtype, longest[dtype], false),
+    ]),
+    smallAttention("forward", dtype, maxScores, false),
+    smallAttention("backward", dtype, maxThreads[dtype], false),
+    tiledForwardKernel(elementsOf(dtype), "out"),
+    tiledRowsKernel(elementsOf(dtype), "out"),
+    tiledColumnsKernel(elementsOf(dtype), "out"),
+  ]),
+  ...(["f16", "bf16"] as const).flatMap((halves) =>
+    [[], ["query", "key", "value"], ["value", "outGradient"]].flatMap((names) => {
+      const elements = elementsOf("f32", halves, names);
+      return [
+        ...(["forward", "backward"] as const).flatMap((direction) => [
+          smallAttention(direction, "f32", transformer, true, elements),
+          smallAttention(direction, "f32", [5, 7, 3, 9], false, elements),
+        ]),
+        tiledForwardKernel(elements, "out"),
+        tiledRowsKernel(elements, "out"),
+        tiledColumnsKernel(elements, "out"),
+      ];
+    }),
+  ),
+];
