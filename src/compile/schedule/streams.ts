@@ -13,32 +13,36 @@ interface Submission {
   readonly stream: Stream;
   /** True for the first call of a side stream if it waits for nothing: the stream then forks at the start of the step. */
   readonly isFork: boolean;
-  readonly pieces: readonly StepCommand[];
+  readonly commands: readonly StepCommand[];
   readonly after: readonly number[];
   /** True if another call waits for it. */
   readonly isAwaited: boolean;
 }
 
 /** A function that submits a schedule's commands. The streams belong to the runtime and live as long as it does. */
-export function submitterOf(runtime: Runtime, schedule: Schedule, pieces: readonly StepCommand[]): () => void {
+export function submitterOf(
+  runtime: Runtime,
+  schedule: Schedule,
+  commands: readonly StepCommand[],
+): () => void {
   const sideStreams = schedule.calls.reduce((max, { stream }) => Math.max(max, stream), 0);
-  if (sideStreams === 0) return () => submitCommands(runtime, pieces);
+  if (sideStreams === 0) return () => submitCommands(runtime, commands);
   const sides = runtime.sideStreams(sideStreams, { isFirst: !schedule.isMainFirst });
-  const submissions = submissionsOf(schedule, pieces, [runtime.stream, ...sides]);
+  const submissions = submissionsOf(schedule, commands, [runtime.stream, ...sides]);
   return () => submitAll(runtime, submissions);
 }
 
 function submissionsOf(
   { calls }: Schedule,
-  pieces: readonly StepCommand[],
+  commands: readonly StepCommand[],
   streams: readonly Stream[],
 ): readonly Submission[] {
   const [main] = streams;
   if (!main) return [];
   const ofCall: StepCommand[][] = calls.map(() => []);
-  for (const piece of pieces) {
-    const stream = streams[calls[piece.call]?.stream ?? 0] ?? main;
-    ofCall[piece.call]?.push(stream === main ? piece : onStream(piece, stream));
+  for (const command of commands) {
+    const stream = streams[calls[command.call]?.stream ?? 0] ?? main;
+    ofCall[command.call]?.push(stream === main ? command : onStream(command, stream));
   }
   const awaited = new Set(calls.flatMap(({ after }) => after));
   const begun = new Set<number>([0]);
@@ -46,16 +50,16 @@ function submissionsOf(
     const isFork = !begun.has(index) && after.length === 0;
     begun.add(index);
     const stream = streams[index] ?? main;
-    return { stream, isFork, pieces: ofCall[place] ?? [], after, isAwaited: awaited.has(place) };
+    return { stream, isFork, commands: ofCall[place] ?? [], after, isAwaited: awaited.has(place) };
   });
 }
 
-function onStream({ work, ...piece }: StepCommand, stream: Stream): StepCommand {
-  if (work.kind !== "launch")
+function onStream({ command, ...rest }: StepCommand, stream: Stream): StepCommand {
+  if (command.kind !== "launch")
     throw new Error(
-      `"${piece.op}" is on a side stream and has a ${work.kind} command, which can only run on the main stream.`,
+      `"${rest.op}" is on a side stream and has a ${command.kind} command, which can only run on the main stream.`,
     );
-  return { ...piece, work: { kind: "launch", request: { ...work.request, stream } } };
+  return { ...rest, command: { kind: "launch", request: { ...command.request, stream } } };
 }
 
 function submitAll(runtime: Runtime, submissions: readonly Submission[]): void {
@@ -63,13 +67,13 @@ function submitAll(runtime: Runtime, submissions: readonly Submission[]): void {
   const begun = new Set<Stream>();
   try {
     for (const { stream, isFork } of submissions) if (isFork) runtime.orderStreams(runtime.stream, stream);
-    for (const [place, { stream, pieces, after, isAwaited }] of submissions.entries()) {
+    for (const [place, { stream, commands, after, isAwaited }] of submissions.entries()) {
       for (const earlier of after) {
         const mark = marks.get(earlier);
-        if (mark) runtime.waitFor(mark, stream);
+        if (mark) runtime.waitEvent(mark, stream);
       }
       if (stream !== runtime.stream) begun.add(stream);
-      submitCommands(runtime, pieces);
+      submitCommands(runtime, commands);
       if (isAwaited) marks.set(place, runtime.recordEvent(stream));
     }
   } catch (error) {
