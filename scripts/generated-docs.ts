@@ -1,6 +1,6 @@
 /** The pages of docs/ that are made from tables in the code, as pure functions from table to text. */
 
-import { type ErrorCode, errorCodes, exitCodes, exitOf } from "../src/errors/index.js";
+import { type ErrorCode, errorCodes, exitCodes, exitForCode } from "../src/errors/index.js";
 import { settingsTable } from "../src/runtime/index.js";
 
 /** What the page tells of a setting. */
@@ -38,7 +38,7 @@ export function errorsPage(): string {
       `## ${code}`,
       meaning,
       `**What helps:** ${help}`,
-      `**Exit code:** ${exitCodes[exitOf(code as ErrorCode)].code}`,
+      `**Exit code:** ${exitCodes[exitForCode(code as ErrorCode)].code}`,
     ]),
   ]);
 }

@@ -86,7 +86,7 @@ export {
   settingsTable,
   type TransferCount,
   type UploadItem,
-  type Verdict,
+  type OomCause,
 } from "./runtime/index.js";
 export {
   arange,

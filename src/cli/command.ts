@@ -1,7 +1,7 @@
 /** The command line: which commands there are, what they take, and what their exit codes mean. */
 
 import { Command, CommanderError, InvalidArgumentError } from "commander";
-import { type ErrorCode, errorCodes, exitCodeOf, exitCodes, exitOf, HoldfastError } from "../errors/index.js";
+import { type ErrorCode, errorCodes, toExitCode, exitCodes, exitForCode, HoldfastError } from "../errors/index.js";
 import { settingsTable } from "../runtime/index.js";
 import { packageVersion } from "../train/index.js";
 import { addAsk } from "./ask.js";
@@ -27,7 +27,7 @@ export async function run(args: readonly string[]): Promise<number> {
       return error.exitCode === 0 ? exitCodes.ok.code : exitCodes.usage.code;
     if (!(error instanceof HoldfastError)) throw error;
     console.error(`holdfast: ${error.code}: ${error.message}`);
-    return exitCodeOf(error);
+    return toExitCode(error);
   }
 }
 
@@ -116,5 +116,5 @@ function explain(code: string): void {
     return;
   }
   const { meaning, help } = errorCodes[code as ErrorCode];
-  console.log(`${code}: ${meaning}\n  ${help}\n  Exit code: ${exitCodes[exitOf(code as ErrorCode)].code}.`);
+  console.log(`${code}: ${meaning}\n  ${help}\n  Exit code: ${exitCodes[exitForCode(code as ErrorCode)].code}.`);
 }

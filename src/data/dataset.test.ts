@@ -81,11 +81,7 @@ test("labels are checked where their classes are told, when the data set is made
     });
   assert.equal(make([0, 1, 2, -100])().rows, 2);
   assert.equal(make([0, 1, 2, -1], -1)().rows, 2);
-  rejects(
-    "BAD_INDEX",
-    make([0, 1, 2, 3]),
-    /^Row 1 of column 0 has the label 3, and there are 3 classes, 0 to 2\./,
-  );
+  rejects("BAD_INDEX", make([0, 1, 2, 3]), /^Row 1 of column 0 has the label 3; the 3 classes are 0 to 2\./);
   rejects("BAD_INDEX", make([-1, 1]), /^Row 0 of column 0 has the label -1,.* mark it with -100/);
   rejects("BAD_INDEX", make([-100, 1], -1), /label -100,.* mark it with -1 /);
 });

@@ -111,7 +111,7 @@ export class Device {
   step<T>(body: (step: number) => T): T {
     return this.runtime.step((step) => {
       this.#step = step;
-      const mark = this.tape.mark();
+      const mark = this.tape.position();
       try {
         return body(step);
       } finally {
@@ -161,7 +161,7 @@ export class Device {
    * @internal
    */
   inTracedStep<T>(body: () => T): T {
-    const mark = this.tape.mark();
+    const mark = this.tape.position();
     const outer = this.#step;
     this.#step = this.runtime.nextStep;
     try {

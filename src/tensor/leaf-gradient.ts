@@ -32,7 +32,7 @@ export class LeafGradient implements GradientHolder {
     this.#runtime = runtime;
     this.#place = place;
     this.#end = end;
-    if (owner && tracing.guards?.hasMade(owner)) tracing.guards.noteMade(this);
+    if (owner && tracing.guards?.hasCreated(owner)) tracing.guards.noteCreated(this);
   }
 
   get #hasArrived(): boolean {
@@ -54,7 +54,7 @@ export class LeafGradient implements GradientHolder {
 
   /** The first gradient after `clear` replaces what is there, so clearing costs nothing. */
   accumulate(gradient: DeviceArray): void {
-    const place = this.takePlace();
+    const place = this.takeDestination();
     if (place) {
       copyArray(this.#runtime, gradient, place);
       return;
@@ -65,7 +65,7 @@ export class LeafGradient implements GradientHolder {
     noteWrite(own.storage);
   }
 
-  takePlace(): DeviceArray | undefined {
+  takeDestination(): DeviceArray | undefined {
     if (this.#hasArrived) return undefined;
     this.#array ??= this.#place();
     noteWrite(this.#array.storage);

@@ -6,7 +6,7 @@
 import { statSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { codeOf, fileError, isThere, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
+import { errorCode, fileError, isThere, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type JsonRecord, toJson } from "./files/json.js";
 import { type LogSizes, MetricsLog } from "./files/metrics-log.js";
@@ -302,7 +302,7 @@ function heardOfMs(path: string): number {
   try {
     return statSync(status).mtimeMs;
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return 0;
+    if (errorCode(error) === "ENOENT") return 0;
     throw fileError(`${status} can't be read`, status, error);
   }
 }

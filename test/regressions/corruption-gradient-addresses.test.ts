@@ -32,7 +32,7 @@ const rehomed: Prepare = (cpu, model) => {
           copyArray(cpu.runtime, arrived, gradient);
         }
       },
-      takePlace: () => undefined,
+      takeDestination: () => undefined,
       clear: () => {
         gradient = undefined;
       },

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { crossasset, manualSeed, nn, device as openDevice, optim, TensorDataset, Trainer } from "holdfast";
 import { writeCurves } from "../../src/cli/train/tensorboard.js";
 import { normaliserFrom, sampleWidth } from "../../src/crossasset/samples/index.js";
-import { exitCodeOf, exitCodes } from "../../src/errors/index.js";
+import { exitCodes, toExitCode } from "../../src/errors/index.js";
 import { exportTensorBoard, openInspector, openInspectorAside, viewAsText } from "../../src/inspect/index.js";
 import {
   CheckpointStore,
@@ -94,7 +94,7 @@ async function train({
     run.end(results, exitCode);
     return exitCode;
   } catch (error) {
-    run?.fail(error, exitCodeOf(error));
+    run?.fail(error, toExitCode(error));
     throw error;
   } finally {
     curves?.close();
@@ -266,6 +266,6 @@ async function ended(command: () => Promise<number>): Promise<Ended> {
   try {
     return { exitCode: await command() };
   } catch (error) {
-    return { exitCode: exitCodeOf(error), error };
+    return { exitCode: toExitCode(error), error };
   }
 }

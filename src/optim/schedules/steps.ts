@@ -1,13 +1,13 @@
-/** Schedules in steps: a learning rate that is constant for a while, or falls at given times. */
+/** Schedules with a piecewise constant learning rate. */
 
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
 
 export interface ConstantOptions {
-  /** 1 unless given. */
+  /** Default: 1. */
   readonly factor?: number;
-  /** After so many steps the factor is 1; never unless given. */
+  /** The factor becomes 1 after this many steps. Default: never. */
   readonly totalIters?: number;
 }
 
@@ -48,7 +48,7 @@ export class ConstantSchedule extends Schedule {
 
 export interface StepOptions {
   readonly stepSize: number;
-  /** 0.1 unless given. */
+  /** Default: 0.1. */
   readonly gamma?: number;
 }
 
@@ -88,7 +88,7 @@ export class StepSchedule extends Schedule {
 
 export interface MultiStepOptions {
   readonly milestones: readonly number[];
-  /** 0.1 unless given. */
+  /** Default: 0.1. */
   readonly gamma?: number;
 }
 

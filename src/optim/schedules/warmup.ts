@@ -1,20 +1,20 @@
-/** A linear warm-up, and behind it any other schedule. */
+/** A linear warm-up, followed by any other schedule. */
 
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule, type ScheduleState } from "./schedule.js";
 
 export interface WarmupOptions {
-  /** The steps until the full learning rate. */
+  /** Steps to the full learning rate. */
   readonly steps: number;
-  /** What it starts from, as a share of the full one; a third unless given. */
+  /** The initial share of the full learning rate. Default: 1/3. */
   readonly startFactor?: number;
-  /** What follows, from its own beginning; the full learning rate unless given. */
+  /** The schedule after the warm-up, from its start. Default: the full learning rate. */
   readonly after?: Schedule;
 }
 
 /**
- * Raises the learning rate in a straight line; PyTorch's LinearLR, with another schedule behind it as by SequentialLR.
+ * Raises the learning rate linearly; PyTorch's LinearLR, followed by another schedule as in SequentialLR.
  *
  * @example
  * ```ts
@@ -47,7 +47,7 @@ export class WarmupSchedule extends Schedule {
   }
 
   /**
-   * All that the warm-up and the schedule behind it go on from; plain numbers, for JSON.
+   * The state of the warm-up and of the schedule after it; plain numbers, for JSON.
    *
    * @example
    * ```ts
@@ -65,7 +65,7 @@ export class WarmupSchedule extends Schedule {
   }
 
   /**
-   * Goes on from a state, with the schedule behind it.
+   * Continues from a state, including the schedule after it.
    *
    * @example
    * ```ts

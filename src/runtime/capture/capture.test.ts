@@ -179,7 +179,7 @@ describe("what a captured function may not do", () => {
       for (let time = 0; time <= calls; time++) grow();
       calls += 1;
     };
-    rejects("CAPTURE_REJECTED", () => runtime.capture("restless", body), /1 pieces .* then 2/);
+    rejects("CAPTURE_REJECTED", () => runtime.capture("restless", body), /1 commands .* then 2/);
     assert.equal(first(), 3);
   });
 

@@ -20,7 +20,7 @@ export function captureStep(
   const memory = arena.allocate(memoryBytes, name);
   const run = (): void =>
     arena.withSubArena(memory, () => {
-      const mark = tape.mark();
+      const mark = tape.position();
       try {
         body();
       } finally {

@@ -177,7 +177,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     for (const input of inputs) device.requireLive(requireInput(name, device, input), `compiled ${name}`);
     // What a plan took for granted may have changed for good.
     if (!plans.every(holds)) plans.filter((plan) => !holds(plan)).forEach(drop);
-    for (const plan of plans) if (plan.inputs.isFor(inputs) && plan.guards.areMet) return plan;
+    for (const plan of plans) if (plan.inputs.isFor(inputs) && plan.guards.hold) return plan;
     if (plans.length >= maxPlans) throw tooManyPlans(name, maxPlans, plans, inputs);
     const made = runtime.phases.run("compile", () => makeStepPlan(device, step, inputs), { label: name });
     plans.push(made);

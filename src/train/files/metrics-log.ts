@@ -1,7 +1,7 @@
 /** metrics.jsonl: a line of JSON for each record, in the order in which they came. What a crash cut off is left out. */
 
 import { closeSync, constants, fstatSync, fsyncSync, ftruncateSync, openSync, writeSync } from "node:fs";
-import { asFileError, codeOf, withFileError, writeAtomically } from "../../data/index.js";
+import { asFileError, errorCode, withFileError, writeAtomically } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { readTail } from "../../files/index.js";
 import { duringFileWork, MiB } from "../../units/index.js";
@@ -167,7 +167,7 @@ function readEnd(path: string, maxBytes: number): ReturnType<typeof readTail> {
   try {
     return readTail(path, maxBytes);
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return { bytes: Buffer.alloc(0), before: 0 };
+    if (errorCode(error) === "ENOENT") return { bytes: Buffer.alloc(0), before: 0 };
     throw asFileError(`${path} can't be read`, path, error);
   }
 }

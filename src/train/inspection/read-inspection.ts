@@ -5,7 +5,7 @@
 
 import { closeSync } from "node:fs";
 import { basename, join } from "node:path";
-import { codeOf } from "../../data/index.js";
+import { errorCode } from "../../data/index.js";
 import { openRegularFile, readSpan } from "../../files/index.js";
 import { formatBytes, MiB } from "../../units/index.js";
 import { fromJson } from "../files/json.js";
@@ -144,7 +144,7 @@ class RecordFile<Kept> {
       }
     } catch (error) {
       this.#forget();
-      if (codeOf(error) !== "ENOENT") this.#tell(error instanceof Error ? error.message : String(error));
+      if (errorCode(error) !== "ENOENT") this.#tell(error instanceof Error ? error.message : String(error));
       return false;
     }
   }

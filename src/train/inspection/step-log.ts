@@ -13,7 +13,7 @@ import {
   readSync,
   writeSync,
 } from "node:fs";
-import { codeOf, withFileError } from "../../data/index.js";
+import { errorCode, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { openRegularFile } from "../../files/index.js";
 import { bufferSizes } from "../../units/index.js";
@@ -212,7 +212,7 @@ export function requireStepLog(path: string): void {
       if (isPartial(file)) requireHeader(path, file);
     });
   } catch (error) {
-    if (!(error instanceof HoldfastError && codeOf(error.cause) === "ENOENT")) throw error;
+    if (!(error instanceof HoldfastError && errorCode(error.cause) === "ENOENT")) throw error;
   }
 }
 
