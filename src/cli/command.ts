@@ -1,7 +1,14 @@
 /** The command line: which commands there are, what they take, and what their exit codes mean. */
 
 import { Command, CommanderError, InvalidArgumentError } from "commander";
-import { type ErrorCode, errorCodes, toExitCode, exitCodes, exitForCode, HoldfastError } from "../errors/index.js";
+import {
+  type ErrorCode,
+  errorCodes,
+  exitCodes,
+  exitForCode,
+  HoldfastError,
+  toExitCode,
+} from "../errors/index.js";
 import { settingsTable } from "../runtime/index.js";
 import { packageVersion } from "../train/index.js";
 import { addAsk } from "./ask.js";
@@ -116,5 +123,7 @@ function explain(code: string): void {
     return;
   }
   const { meaning, help } = errorCodes[code as ErrorCode];
-  console.log(`${code}: ${meaning}\n  ${help}\n  Exit code: ${exitCodes[exitForCode(code as ErrorCode)].code}.`);
+  console.log(
+    `${code}: ${meaning}\n  ${help}\n  Exit code: ${exitCodes[exitForCode(code as ErrorCode)].code}.`,
+  );
 }

@@ -4,7 +4,7 @@
  */
 
 import { errorCode, fileError } from "../data/index.js";
-import { toExitCode, exitCodes } from "../errors/index.js";
+import { exitCodes, toExitCode } from "../errors/index.js";
 
 let isNeeded = true;
 let isLost = false;

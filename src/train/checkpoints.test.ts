@@ -207,7 +207,11 @@ test("a read-only folder is an error that says who may not", (t) => {
     return t.skip("this user may write everywhere");
   const folder = join(makeFolder(), "read-only");
   mkdirSync(folder, { mode: 0o500 });
-  rejects("BAD_FILE", () => new CheckpointStore(folder).save(patternedCheckpoint(1, 4)), /This user lacks the permission/);
+  rejects(
+    "BAD_FILE",
+    () => new CheckpointStore(folder).save(patternedCheckpoint(1, 4)),
+    /This user lacks the permission/,
+  );
 });
 
 test("a run that goes on from an earlier checkpoint sets the later ones aside, and removes none", () => {

@@ -6,7 +6,14 @@
 import { statSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { errorCode, fileError, isThere, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
+import {
+  errorCode,
+  fileError,
+  isThere,
+  makeFolder,
+  removeLeftovers,
+  writeAtomically,
+} from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type JsonRecord, toJson } from "./files/json.js";
 import { type LogSizes, MetricsLog } from "./files/metrics-log.js";

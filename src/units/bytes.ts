@@ -31,7 +31,7 @@ const suffixes = { B: 1, KiB, MiB, GiB, TiB } as const;
  *
  * @example
  * ```ts
- * import { bytes } from "holdfast";
+ * import { bytes } from "holdfast/internals";
  * console.log(bytes(4096)); // → 4096
  * ```
  */

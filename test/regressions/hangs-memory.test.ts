@@ -1,16 +1,8 @@
 /** Regressions, hangs for want of memory: H9 to H12. */
 
 import assert from "node:assert/strict";
-import {
-  type Driver,
-  type ErrorCode,
-  faulty,
-  HoldfastError,
-  type Runtime,
-  type RuntimeOptions,
-  type Span,
-  type Storage,
-} from "holdfast";
+import { type ErrorCode, HoldfastError, type RuntimeOptions } from "holdfast";
+import { type Driver, faulty, type Runtime, type Span, type Storage } from "holdfast/internals";
 import { around, type DeviceInfo, type HostMemory, type MemoryInfo } from "../../src/driver/index.js";
 import { Arena, type OomCause, type OomDiagnosis } from "../../src/runtime/index.js";
 import { bytes, GiB, KiB, MiB } from "../../src/units/index.js";

@@ -16,7 +16,7 @@ import {
   stateOfRun,
 } from "../../crossasset/index.js";
 import { makeFolder } from "../../data/index.js";
-import { toExitCode, exitCodes, HoldfastError } from "../../errors/index.js";
+import { exitCodes, HoldfastError, toExitCode } from "../../errors/index.js";
 import { type Inspector, openInspectorAside } from "../../inspect/index.js";
 import { readSettings, settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";

@@ -83,7 +83,7 @@ test("a name that comes twice is rejected", () => {
   rejects(
     "BAD_ARGUMENT",
     () => writeSafetensors([good, { ...good, dtype: "i32" }]),
-    /Tensor "a" .* comes twice/,
+    /Tensor "a" .* is a duplicate/,
   );
 });
 
@@ -129,7 +129,7 @@ test("what would not be read back is rejected: too many names, too many dimensio
   }));
   rejects("BAD_ARGUMENT", () => writeSafetensors(many), /250001 tensors .* 250000/);
   const shape = Array(65).fill(1);
-  rejects("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /65 dimensions; at most 64/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /65 dimensions; the maximum is 64/);
 });
 
 test("tensors and texts may come in an object by name; an empty one is an empty file", () => {

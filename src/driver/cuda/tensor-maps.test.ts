@@ -194,7 +194,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
           0,
           [32, 129, 32, 1, 0],
         ],
-        [/has 16368 bytes; .* ends 16384 bytes/, 4, [32, 128, 32, 3, 0]],
+        [/has 16368 bytes; .* needs 16384 bytes/, 4, [32, 128, 32, 3, 0]],
         [/map of 3 × 8 × 8 elements of f32, .* ends 16640 bytes/, 0, [8, 8, 8, 3, 2048]],
       ];
       for (const [message, from, sizes] of beyond) {
@@ -241,7 +241,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
       [/has boxes of 257 rows; a box needs 1 to 256/, { box: { columns: 32, rows: 257 } }],
       [/0 rows/, { box: { columns: 32, rows: 0 } }],
       [/The map of argument 2 .* is for i32; a map needs a memory parameter/, { parameter: 2 }],
-      [/is of nothing/, { parameter: 9 }],
+      [/is for nothing/, { parameter: 9 }],
       [/takes its rows from argument 0, which is out; it must be i32/, { rows: 0 }],
       [/takes its matrixStride from argument 9, which is missing/, { matrixStride: 9 }],
     ];

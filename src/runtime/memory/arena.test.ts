@@ -170,7 +170,7 @@ test("a full arena says so with its figures, its holders by op and a cause", () 
     rejects(
       "ARENA_FULL",
       () => runtime.arena.allocate(3 * mib, "matmul"),
-      /^matmul asked the arena for 3 MiB but the arena is full\. Diagnosis: mis-sized: .*\n {2}capacity 8 MiB, committed 6 MiB, offset 6 MiB, pinned 0 B\n {2}this step: 4 allocations, 6 MiB; 0 resets in total .*\n {2}· attention 6 MiB in 4\nRaise HOLDFAST_ARENA/,
+      /^matmul asked the arena for 3 MiB, but the arena is full\. Diagnosis: mis-sized: .*\n {2}capacity 8 MiB, committed 6 MiB, offset 6 MiB, pinned 0 B\n {2}this step: 4 allocations, 6 MiB; 0 resets in total .*\n {2}· attention 6 MiB in 4\nRaise HOLDFAST_ARENA/,
     );
   });
 });
