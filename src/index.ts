@@ -1,3 +1,5 @@
+/// <reference types="node" preserve="true" />
+
 /** Holdfast: trains neural networks from TypeScript, with memory that is proven and errors instead of hangs. */
 
 export { noGrad } from "./autograd/index.js";

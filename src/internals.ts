@@ -1,3 +1,5 @@
+/// <reference types="node" preserve="true" />
+
 /**
  * holdfast/internals: drivers, the runtime and fault injection, for engine builders and tests. These exports may change in
  * any version; programs that train models need only `holdfast`.
