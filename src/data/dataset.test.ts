@@ -83,7 +83,7 @@ test("labels are checked where their classes are told, when the data set is made
   assert.equal(make([0, 1, 2, -1], -1)().rows, 2);
   rejects("BAD_INDEX", make([0, 1, 2, 3]), /^Row 1 of column 0 has the label 3; the 3 classes are 0 to 2\./);
   rejects("BAD_INDEX", make([-1, 1]), /^Row 0 of column 0 has the label -1;.* set it to -100/);
-  rejects("BAD_INDEX", make([-100, 1], -1), /label -100,.* mark it with -1 /);
+  rejects("BAD_INDEX", make([-100, 1], -1), /label -100;.* set it to -1 /);
 });
 
 test("columns of different length, of no rows, and with a shape that lies are rejected", () => {

@@ -44,7 +44,8 @@ export function saveWeights(path: string, module: Module, metadata?: MetadataToW
 }
 
 /** Reads a tensor's elements back from its device, in file format. */
-export function storeTensor(name: string, { shape, dtype, numel, array, device }: Tensor): StoredTensor {
+export function storeTensor(name: string, tensor: Tensor): StoredTensor {
+  const { shape, dtype, numel, array, device } = tensor;
   // An empty tensor has no memory to read.
   const bytes = numel > 0 && array.storage ? device.runtime.read(array.storage) : new Uint8Array(0);
   return { name, dtype, shape, bytes };

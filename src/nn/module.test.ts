@@ -179,7 +179,7 @@ test("registered parts come behind the fields, each under a name of its own", ()
   );
   const clash = new Deep();
   clash.byKey.set("7", { inner: [scale()] });
-  rejects("BAD_ARGUMENT", () => clash.parameters(), /Deep has two parts with the name "byKey\.7\.inner\.0"/);
+  rejects("BAD_ARGUMENT", () => clash.parameters(), /Deep has two items with the name "byKey\.7\.inner\.0"/);
 });
 
 test("a container's subclass has its own fields and registered modules behind its list", () => {

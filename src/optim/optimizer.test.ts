@@ -112,7 +112,7 @@ test("what can't be trained is rejected by name", () => {
   rejects("BAD_ARGUMENT", () => new optim.SGD([], { lr: 1 }), /no parameters/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w, w], { lr: 1 }), /is a duplicate/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w.mul(2)], { lr: 1 }), /the result of an op/);
-  rejects("BAD_DTYPE", () => new optim.SGD([whole], { lr: 1 }), /only floats/);
+  rejects("BAD_DTYPE", () => new optim.SGD([whole], { lr: 1 }), /only float tensors/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w], { lr: -1 }), /lr is -1/);
   rejects(
     "BAD_ARGUMENT",

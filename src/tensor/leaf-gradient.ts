@@ -1,4 +1,4 @@
-/** Where the gradient of a tensor arrives: one array, at one address for life, that gradients are added to. */
+/** The gradient of a leaf: one array, at a constant address, that gradients are accumulated into. */
 
 import { type GuardedField, noteWrite, stateChanged, tracing } from "../autograd/index.js";
 import { add, copyArray, type DeviceArray, runInto } from "../ops/index.js";
@@ -10,7 +10,10 @@ export class LeafGradient implements GradientHolder {
   readonly #place: () => DeviceArray;
   readonly #end: (array: DeviceArray) => void;
   #array: DeviceArray | undefined;
-  /** Has a gradient arrived since it was cleared? A plan is for one answer: the first gradient overwrites, later ones add. */
+  /**
+   * True if a gradient has arrived since it was cleared. A plan is for one value: the first gradient overwrites, later
+   * ones add.
+   */
   #isThere = false;
   static readonly #arrival: GuardedField<LeafGradient> = {
     read: (gradient) => gradient.#isThere,
@@ -52,7 +55,7 @@ export class LeafGradient implements GradientHolder {
     return this.#hasArrived ? this.#array : undefined;
   }
 
-  /** The first gradient after `clear` replaces what is there, so clearing costs nothing. */
+  /** The first gradient after `clear` overwrites, so clearing is free. */
   accumulate(gradient: DeviceArray): void {
     const place = this.takeDestination();
     if (place) {

@@ -195,7 +195,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
           [32, 129, 32, 1, 0],
         ],
         [/has 16368 bytes; .* needs 16384 bytes/, 4, [32, 128, 32, 3, 0]],
-        [/map of 3 × 8 × 8 elements of f32, .* ends 16640 bytes/, 0, [8, 8, 8, 3, 2048]],
+        [/map of 3 × 8 × 8 elements of f32, .* needs 16640 bytes/, 0, [8, 8, 8, 3, 2048]],
       ];
       for (const [message, from, sizes] of beyond) {
         assert.throws(() => launch(from, sizes), { code: "BAD_ARGUMENT", message });

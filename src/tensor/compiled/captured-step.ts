@@ -24,7 +24,7 @@ export function captureStep(
       try {
         body();
       } finally {
-        // What was saved for backward lies in that memory too, and ends with it.
+        // Tensors saved for backward are in that memory too, and end with it.
         tape.release(mark);
       }
     });
