@@ -7,7 +7,7 @@
 import { cpus } from "node:os";
 import { openCpuDriver, openRuntime, type Runtime, type Storage } from "holdfast/internals";
 import { type BinaryOp, type Expression, iterateRows, type RowKernel } from "../src/ir/index.js";
-import { attend, attendBackward, gemm, launchRows } from "../src/kernels/index.js";
+import { attentionBackwardCalls, attentionCalls, gemmCalls, rowCalls, submit } from "../src/kernels/index.js";
 import { bestTimes } from "./best-times.js";
 
 const repetitions = 40;
@@ -116,63 +116,90 @@ function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
   const scratch = place("scratch", 4 * operandSize + 4 * scoreSize + 4096);
   return {
     forward: [
-      () => attend(runtime, { ...inputs, out: operand(at.y) }),
+      () => submit(runtime, attentionCalls({ ...inputs, out: operand(at.y) })),
       () => {
-        gemm(runtime, {
-          ...ofScores,
-          a: matrix(at.q),
-          b: matrix(at.k, true),
-          c: scores(probabilities),
-          alpha: scale,
-          scratch,
-        });
-        launchRows(runtime, {
-          kernel: softmax,
-          iteration: rowsOf(2),
-          operands: [probabilities, probabilities],
-        });
-        gemm(runtime, { ...ofRows, a: scores(probabilities), b: matrix(at.v), c: matrix(at.y), scratch });
+        submit(
+          runtime,
+          gemmCalls({
+            ...ofScores,
+            a: matrix(at.q),
+            b: matrix(at.k, true),
+            c: scores(probabilities),
+            alpha: scale,
+            scratch,
+          }),
+        );
+        submit(
+          runtime,
+          rowCalls({
+            kernel: softmax,
+            iteration: rowsOf(2),
+            operands: [probabilities, probabilities],
+          }),
+        );
+        submit(
+          runtime,
+          gemmCalls({ ...ofRows, a: scores(probabilities), b: matrix(at.v), c: matrix(at.y), scratch }),
+        );
       },
     ],
     backward: [
       () =>
-        attendBackward(runtime, {
-          ...inputs,
-          outGradient: operand(at.dy),
-          queryGradient: operand(at.dq),
-          keyGradient: operand(at.dk),
-          valueGradient: operand(at.dv),
-          scoreGradient,
-        }),
+        submit(
+          runtime,
+          attentionBackwardCalls({
+            ...inputs,
+            outGradient: operand(at.dy),
+            queryGradient: operand(at.dq),
+            keyGradient: operand(at.dk),
+            valueGradient: operand(at.dv),
+            scoreGradient,
+          }),
+        ),
       () => {
-        gemm(runtime, {
-          ...ofScores,
-          a: matrix(at.dy),
-          b: matrix(at.v, true),
-          c: scores(probabilityGradient),
-          scratch,
-        });
-        launchRows(runtime, {
-          kernel: softmaxGradient,
-          iteration: rowsOf(3),
-          operands: [probabilities, probabilityGradient, scoreGradient],
-        });
+        submit(
+          runtime,
+          gemmCalls({
+            ...ofScores,
+            a: matrix(at.dy),
+            b: matrix(at.v, true),
+            c: scores(probabilityGradient),
+            scratch,
+          }),
+        );
+        submit(
+          runtime,
+          rowCalls({
+            kernel: softmaxGradient,
+            iteration: rowsOf(3),
+            operands: [probabilities, probabilityGradient, scoreGradient],
+          }),
+        );
         const factor = { alpha: scale, scratch };
-        gemm(runtime, { ...ofRows, a: scores(scoreGradient), b: matrix(at.k), c: matrix(at.dq), ...factor });
-        gemm(runtime, {
-          ...ofRows,
-          a: scores(scoreGradient, true),
-          b: matrix(at.q),
-          c: matrix(at.dk),
-          ...factor,
-        });
-        gemm(runtime, {
-          ...ofRows,
-          a: scores(probabilities, true),
-          b: matrix(at.dy),
-          c: matrix(at.dv),
-          scratch,
-        });
+        submit(
+          runtime,
+          gemmCalls({ ...ofRows, a: scores(scoreGradient), b: matrix(at.k), c: matrix(at.dq), ...factor }),
+        );
+        submit(
+          runtime,
+          gemmCalls({
+            ...ofRows,
+            a: scores(scoreGradient, true),
+            b: matrix(at.q),
+            c: matrix(at.dk),
+            ...factor,
+          }),
+        );
+        submit(
+          runtime,
+          gemmCalls({
+            ...ofRows,
+            a: scores(probabilities, true),
+            b: matrix(at.dy),
+            c: matrix(at.dv),
+            scratch,
+          }),
+        );
       },
     ],
   } as const;

@@ -9,7 +9,7 @@ import { cpus } from "node:os";
 import { openCpuDriver, openRuntime, type Runtime } from "holdfast/internals";
 import koffi from "koffi";
 import { hasRelaxedSimd } from "../src/driver/index.js";
-import { type GemmProblem, gemm, gemmScratchBytes } from "../src/kernels/index.js";
+import { type GemmProblem, gemmCalls, gemmScratchBytes, submit } from "../src/kernels/index.js";
 import { bestTimes } from "./best-times.js";
 
 const repetitions = 12;
@@ -80,7 +80,7 @@ function gemmOn(runtime: Runtime): Contender {
     const placement = { name: "scratch", size: Math.max(gemmScratchBytes(runtime, problem), 1) };
     const scratch = runtime.persistent.place("library workspace", "scratch", [placement]).storages[0]!;
     return () => {
-      gemm(runtime, { ...problem, scratch });
+      submit(runtime, gemmCalls({ ...problem, scratch }));
       runtime.synchronize();
     };
   };

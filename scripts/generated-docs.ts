@@ -1,9 +1,10 @@
-/** The pages of docs/ that are made from tables in the code, as pure functions from table to text. */
+/** The pages and tables of docs/ that are generated from tables in the code, as pure functions from table to text. */
 
+import { planRules } from "../src/compile/verify/verify.js";
 import { type ErrorCode, errorCodes, exitCodes, exitForCode } from "../src/errors/index.js";
 import { settingsTable } from "../src/runtime/index.js";
 
-/** What the page tells of a setting. */
+/** A setting, as the page shows it. */
 export interface SettingRow {
   readonly variable: string;
   readonly kind: string;
@@ -13,27 +14,46 @@ export interface SettingRow {
   readonly example: string;
 }
 
-/** The generated pages, by their path from the repository's root. */
-export function generatedPages(): Readonly<Record<string, string>> {
-  return { "docs/errors.md": errorsPage(), "docs/settings.md": settingsPage(settingsTable) };
+/** The pages that are generated, whole or in part, by their path from the repository's root. `read` reads a page. */
+export function generatedPages(read: (path: string) => string): Readonly<Record<string, string>> {
+  const compiler = "docs/internals/compiler.md";
+  return {
+    "docs/errors.md": errorsPage(),
+    "docs/settings.md": settingsPage(settingsTable),
+    [compiler]: replaceTable(read(compiler), "src/compile/verify/plan-error.ts", rulesTable()),
+  };
 }
 
 const notice = (table: string) =>
-  `<!-- Made from ${table} by \`npm run docs\`: change the table, not this page. -->`;
+  `<!-- Generated from ${table} by \`npm run docs\`: change the table, not this page. -->`;
+
+/** Replaces the lines of a table that follow its notice. */
+export function replaceTable(page: string, source: string, table: string): string {
+  const head = `${notice(source)}\n\n`;
+  const start = page.indexOf(head);
+  if (start < 0) throw new Error(`The page has no table from ${source}.`);
+  const end = page.indexOf("\n\n", start + head.length);
+  return `${page.slice(0, start)}${head}${table}${end < 0 ? "\n" : page.slice(end)}`;
+}
+
+function rulesTable(): string {
+  const rows = Object.entries(planRules).map(([rule, meaning]) => `| \`${rule}\` | ${meaning} |`);
+  return ["| rule | meaning |", "|---|---|", ...rows].join("\n");
+}
 
 export function errorsPage(): string {
   return page([
     notice("src/errors/"),
     "# Errors and exit codes",
-    "Every error that Holdfast throws on purpose is a `HoldfastError`. Its `code` is one of the codes below and does not change from version to version. Its message names the case and its figures; `numbers` has the figures for programs. `holdfast explain CODE` prints an entry of this page.",
+    "Every error that Holdfast throws on purpose is a `HoldfastError`. Its `code` is one of the codes below. Its message has the case and the numbers, and `numbers` has them for programs. `holdfast explain CODE` prints an entry of this page.",
     "## Exit codes",
-    "The `holdfast` command ends with one of these codes. The last column says what the same command does when it is run again; the Job in [deploy/](../deploy/README.md) follows it.",
+    "The `holdfast` command ends with one of these codes. The last column says what happens if you run the same command again. The Job in [deploy/](../deploy/README.md) uses it.",
     [
       "| code | meaning | the same command again |",
       "|---|---|---|",
       ...Object.values(exitCodes).map(({ code, meaning, retry }) => `| ${code} | ${meaning} | ${retry} |`),
     ].join("\n"),
-    "An error ends the command with the exit code of its entry below. There is one exception: where the system's own reason can pass (a full or failing disk, a port in use, too many open files), the exit code is 1. `holdfast doctor` and `holdfast health` end with 1 where they find something wrong.",
+    "An error ends the command with the exit code of its entry below. There is one exception: if the system's reason can pass (a full or failing disk, a port in use, too many open files), the exit code is 1. `holdfast doctor` and `holdfast health` end with 1 if they find something wrong.",
     ...Object.entries(errorCodes).flatMap(([code, { meaning, help }]) => [
       `## ${code}`,
       meaning,
@@ -43,12 +63,12 @@ export function errorsPage(): string {
   ]);
 }
 
-/** The table is given by option: `{ memory: { variable: "HOLDFAST_MEMORY", … } }`. */
+/** The keys of the table are the options: `{ memory: { variable: "HOLDFAST_MEMORY", … } }`. */
 export function settingsPage(table: Readonly<Record<string, SettingRow>>): string {
   return page([
     notice("src/runtime/settings.ts"),
     "# Settings",
-    "Each setting is an option in code and a variable in the environment. The option wins over the variable, and the variable over the default.",
+    "Each setting is an option in code and an environment variable. The option overrides the variable, and the variable overrides the default.",
     ...Object.entries(table).flatMap(([option, row]) => [
       `## ${row.variable}`,
       row.meaning,
@@ -62,6 +82,22 @@ export function settingsPage(table: Readonly<Record<string, SettingRow>>): strin
   ]);
 }
 
+const lineWidth = 150;
+
 function page(paragraphs: readonly string[]): string {
-  return `${paragraphs.join("\n\n")}\n`;
+  const lines = paragraphs.map((text) => (/^[|#<-]/.test(text) ? text : wrapProse(text)));
+  return `${lines.join("\n\n")}\n`;
+}
+
+/** Breaks a paragraph between words, so that no line is longer than the width. */
+function wrapProse(text: string): string {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > lineWidth) {
+      lines.push(line);
+      line = word;
+    } else line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line].join("\n");
 }

@@ -37,7 +37,7 @@ const views: readonly View[] = [
   { file: "inspector-speed", hash: "#/first/speed", height: 1100 },
   { file: "inspector-passes", hash: "#/first/speed", height: 760, act: showPasses },
   { file: "inspector-memory", hash: "#/first/memory", height: 1100, act: hoverTensor },
-  { file: "inspector-trouble", hash: "#/short/trouble", height: 760 },
+  { file: "inspector-incidents", hash: "#/short/incidents", height: 760 },
   { file: "inspector-about", hash: "#/first/about", height: 900 },
   { file: "inspector-narrow", hash: "#/first/learning", width: 390, height: 844 },
 ];

@@ -18,8 +18,9 @@
 import { parseArgs } from "node:util";
 import { chooseDeviceSuites, describeTestDevice } from "./testing/device-suites.mjs";
 import { findTestFiles, packageRoot } from "./testing/files.mjs";
+import { planJobs } from "./testing/jobs.mjs";
 import { fileLine, summary } from "./testing/report.mjs";
-import { runFile } from "./testing/run-file.mjs";
+import { runGroup } from "./testing/run-group.mjs";
 
 const { values: options, positionals: filters } = parseArgs({
   options: {
@@ -54,13 +55,16 @@ if (files.length === 0) console.log(`No test file matches: ${filters.join(" ") |
 
 /** @type {import("./testing/run-file.mjs").FileResult[]} */
 const results = [];
-const waiting = files.values();
+// A GPU's memory is shared by processes, not by the tests of one process: there each file has its own.
+const canShare = suites === "all" && (process.env.TEST_DEVICE ?? "cpu") === "cpu";
+const waiting = planJobs(files, { canShare }).values();
 
 async function work() {
-  for (const file of waiting) {
-    const result = await runFile(file, timeoutMs);
-    results.push(result);
-    console.log(fileLine(result));
+  for (const job of waiting) {
+    for (const result of await runGroup(job.files, timeoutMs)) {
+      results.push(result);
+      console.log(fileLine(result));
+    }
   }
 }
 await Promise.all(Array.from({ length: filesAtOnce }, work));

@@ -19,12 +19,19 @@ interface Outcome {
   readonly lastLine: string;
 }
 
-/** Runs the runner over a package that has just these tests, given as file name → code, and these files that they import. */
+interface SampleOptions {
+  readonly args?: readonly string[];
+  /** Files that the tests import: path below dist → code. */
+  readonly imported?: Readonly<Record<string, string>>;
+  /** Whether each file asks for a process of its own; by default they share one. */
+  readonly isAlone?: boolean;
+}
+
+/** Runs the runner over a package that has just these tests, given as file name → code. */
 async function runSamples(
   t: TestContext,
   samples: Readonly<Record<string, string>>,
-  args: readonly string[] = [],
-  imported: Readonly<Record<string, string>> = {},
+  { args = [], imported = {}, isAlone = false }: SampleOptions = {},
 ): Promise<Outcome> {
   const root = mkdtempSync(join(tmpdir(), "holdfast-runner-"));
   t.after(() => rmSync(root, { recursive: true, force: true }));
@@ -35,7 +42,7 @@ async function runSamples(
     writeFileSync(compiled, `${opening}\n${code}`);
     const source = join(root, `${name}.test.ts`);
     mkdirSync(dirname(source), { recursive: true });
-    if (!name.startsWith("stale")) writeFileSync(source, "");
+    if (!name.startsWith("stale")) writeFileSync(source, isAlone ? "// @ownProcess: a sample" : "");
   }
   for (const [path, code] of Object.entries(imported)) {
     const compiled = join(root, "dist", path);
@@ -104,40 +111,102 @@ test("a skip or a todo needs its reason, and those with the same reason are grou
   assert.match(printed, /skipped: 1 × todo: waits for streams/);
 });
 
-test("a file that crashes, quits early, hangs or has no test is a failure", async (t) => {
-  const { exitCode, lastLine, printed } = await runSamples(
-    t,
-    {
-      crashing: `throw new Error("at import");`,
-      "crashing-late": `test("ends", () => { setTimeout(() => { throw new Error("too late"); }, 20); });`,
-      empty: "",
-      hanging: `
+for (const isAlone of [false, true]) {
+  test(`a file that crashes, quits early, hangs or has no test is a failure, ${isAlone ? "alone" : "in a group"}`, async (t) => {
+    const { exitCode, lastLine, printed } = await runSamples(
+      t,
+      {
+        crashing: `throw new Error("at import");`,
+        "crashing-late": `test("ends", () => { setTimeout(() => { throw new Error("too late"); }, 20); });`,
+        empty: "",
+        hanging: `
         process.on("SIGTERM", () => {});
         test("turns", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); for (;;); });`,
-      killed: `test("dies", () => process.kill(process.pid, "SIGKILL"));`,
-      quitting: `
+        killed: `test("dies", () => process.kill(process.pid, "SIGKILL"));`,
+        quitting: `
         test("seen", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); });
         test("quits", () => process.exit(0));
         test("unseen", () => {});`,
+        sound: `test("still runs", () => {});`,
+      },
+      { args: ["--timeout", "1"], isAlone },
+    );
+    assert.match(
+      lastLine,
+      /^[123] passed, 6 failed, 0 skipped$/,
+      "whether a test was told of before its process ended varies",
+    );
+    assert.equal(exitCode, 1);
+    assert.match(
+      printed,
+      /FAIL crashing\.test\.ts › \(the file\)\n {2}(?:The file exited with code 1|Error: at import)/,
+    );
+    assert.match(printed, /Error: at import/);
+    assert.match(printed, /FAIL crashing-late\.test\.ts .*\n {5}note: .*"Error: too late"/);
+    assert.match(
+      printed,
+      /FAIL empty\.test\.ts › \(the file\)\n {2}The file ended without having reported a test/,
+    );
+    assert.match(printed, /did not end within 1 s and was killed\. It was running: turns\./);
+    assert.match(printed, /was killed by SIGKILL/);
+    assert.match(printed, /FAIL quitting\.test\.ts › \(the file\)/);
+    assert.match(printed, /ok {3}sound\.test\.ts {2}1 passed/);
+  });
+}
+
+/** Of a file that prints the process it runs in. */
+const tellsProcess = `test("runs", (t) => t.diagnostic(String(process.pid)));`;
+
+function processOf(printed: string, file: string): string | undefined {
+  return printed.match(new RegExp(`${file}\\.test\\.ts .*\\n {5}note: (\\d+)`))?.[1];
+}
+
+test("files share a process, hooks are a file's own, and a file is alone where it says so", async (t) => {
+  const samples = {
+    first: `import { beforeEach } from "node:test"; let calls = 0; beforeEach(() => { calls++; });
+      test("one", () => {}); test("two", (t) => t.diagnostic(String(process.pid + 0 * calls)));`,
+    second: tellsProcess,
+  };
+  const { printed, lastLine } = await runSamples(t, samples);
+  assert.equal(lastLine, "3 passed, 0 failed, 0 skipped");
+  assert.ok(processOf(printed, "first"));
+  assert.equal(processOf(printed, "first"), processOf(printed, "second"));
+  const alone = await runSamples(t, samples, { isAlone: true });
+  assert.equal(alone.lastLine, lastLine);
+  assert.notEqual(processOf(alone.printed, "first"), processOf(alone.printed, "second"));
+});
+
+test("a file that changes the process or leaves something running is run again alone, and counted once", async (t) => {
+  const { printed, lastLine } = await runSamples(
+    t,
+    {
+      "a-changing": `process.env.LEFT = "1"; ${tellsProcess}`,
+      "b-reading": `test("clean", (t) => { if (process.env.LEFT) throw new Error("left"); t.diagnostic(String(process.pid)); });`,
+      "c-leaving": `setInterval(() => {}, 1000); ${tellsProcess}`,
+      "d-last": tellsProcess,
     },
-    ["--timeout", "1"],
+    { args: ["--timeout", "2"] },
   );
-  assert.match(
-    lastLine,
-    /^[12] passed, 6 failed, 0 skipped$/,
-    "whether a late crash's test was told of varies",
+  assert.equal(lastLine, "4 passed, 1 failed, 0 skipped");
+  assert.match(printed, /FAIL c-leaving\.test\.ts › \(the file\)\n {2}The file did not end within 2 s/);
+  const processes = ["a-changing", "b-reading", "c-leaving", "d-last"].map((file) =>
+    processOf(printed, file),
   );
-  assert.equal(exitCode, 1);
-  assert.match(printed, /FAIL crashing\.test\.ts › \(the file\)\n {2}The file exited with code 1/);
-  assert.match(printed, /Error: at import/);
-  assert.match(printed, /FAIL crashing-late\.test\.ts .*\n {5}note: .*"Error: too late"/);
-  assert.match(
-    printed,
-    /FAIL empty\.test\.ts › \(the file\)\n {2}The file ended without having reported a test/,
+  assert.equal(
+    new Set(processes).size,
+    4,
+    "the files with something to clean up after take no other with them",
   );
-  assert.match(printed, /did not end within 1 s and was killed\. It was running: turns\./);
-  assert.match(printed, /was killed by SIGKILL/);
-  assert.match(printed, /FAIL quitting\.test\.ts › \(the file\)/);
+});
+
+test("what a file of a group prints is told with its own failures alone", async (t) => {
+  const { printed } = await runSamples(t, {
+    "a-quiet": `console.log("from a"); test("fine", () => {});`,
+    "b-failing": `console.log("from b"); console.error("also b"); test("fails", () => { throw new Error("no"); });`,
+    "c-quiet": `console.log("from c"); test("fine", () => {});`,
+  });
+  assert.match(printed, /printed by b-failing\.test\.ts:\n {2}from b\n {2}also b\n/);
+  assert.doesNotMatch(printed, /from [ac]/);
 });
 
 test("what a test file leaves running is ended with it", { timeout: 30_000 }, async (t) => {
@@ -153,10 +222,10 @@ test("what a test file leaves running is ended with it", { timeout: 30_000 }, as
 
 test("names given as arguments choose the files, and choosing none is a failure", async (t) => {
   const samples = { arena: `test("a", () => {});`, budget: `test("b", () => {}); test("c", () => {});` };
-  const chosen = await runSamples(t, samples, ["budg"]);
+  const chosen = await runSamples(t, samples, { args: ["budg"] });
   assert.equal(chosen.lastLine, "2 passed, 0 failed, 0 skipped");
   assert.equal(chosen.exitCode, 0);
-  const none = await runSamples(t, samples, ["tensor"]);
+  const none = await runSamples(t, samples, { args: ["tensor"] });
   assert.equal(none.lastLine, "0 passed, 0 failed, 0 skipped");
   assert.equal(none.exitCode, 1);
 });
@@ -177,16 +246,14 @@ const deviceSamples = {
 
 test("the device suites are the files whose imports lead to the device under test, which is opened first", async (t) => {
   const sound = "return { describe: () => ({ name: 'a sample' }), close: () => {} };";
-  const suites = ["--suites", "device", "--at-once", "1"];
-  const run = await runSamples(t, deviceSamples, suites, deviceFiles(sound));
+  const args = ["--suites", "device", "--at-once", "1"];
+  const run = await runSamples(t, deviceSamples, { args, imported: deviceFiles(sound) });
   assert.match(run.printed, /^On sample, a sample\.\nok {3}src\/direct.*\nok {3}test\/through/);
   assert.equal(run.lastLine, "2 passed, 0 failed, 0 skipped");
-  const missing = await runSamples(
-    t,
-    deviceSamples,
-    suites,
-    deviceFiles("throw new Error('NO_CUDA: none');"),
-  );
+  const missing = await runSamples(t, deviceSamples, {
+    args,
+    imported: deviceFiles("throw new Error('NO_CUDA: none');"),
+  });
   assert.equal(missing.exitCode, 1);
   assert.match(missing.printed, /NO_CUDA: none/);
   assert.doesNotMatch(missing.printed, /passed/);
@@ -203,11 +270,11 @@ test("files named *.long.test.ts run with --suites long alone, with the buffers 
   assert.match(usual.printed, /^ok {3}quick\.test\.ts/);
   assert.doesNotMatch(usual.printed, /soak/);
   assert.equal(usual.lastLine, "1 passed, 0 failed, 0 skipped");
-  const long = await runSamples(t, samples, ["--suites", "long"]);
+  const long = await runSamples(t, samples, { args: ["--suites", "long"] });
   assert.match(long.printed, /^ok {3}soak\.long\.test\.ts/);
   assert.match(long.printed, /skipped: 1 × needs a GPU/);
   assert.equal(long.lastLine, "1 passed, 0 failed, 1 skipped");
-  const rejected = await runSamples(t, samples, ["--suites", "longer"]);
+  const rejected = await runSamples(t, samples, { args: ["--suites", "longer"] });
   assert.equal(rejected.exitCode, 1);
   assert.match(rejected.printed, /--suites takes all, device or long; this is "longer"\./);
 });

@@ -3,7 +3,7 @@
 /** Holdfast: trains neural networks from TypeScript, with memory that is proven and errors instead of hangs. */
 
 export { noGrad } from "./autograd/index.js";
-export type { ExplainOptions, LabelBytes, MemoryReport, PassName, PeakHolder } from "./compile/index.js";
+export type { ExplainOptions, MemoryReport, PassName, PeakHolder } from "./compile/index.js";
 export * as crossasset from "./crossasset/index.js";
 export {
   type Batch,
@@ -47,6 +47,7 @@ export {
 } from "./ir/index.js";
 export * as nn from "./nn/index.js";
 export * as optim from "./optim/index.js";
+export type { LabelBytes } from "./records/index.js";
 export {
   type Budget,
   type BudgetLabel,

@@ -20,7 +20,11 @@ afterEach(() => {
   if (!skip) openEmulator().reset();
 });
 
-type Passes = { readonly attention?: boolean; readonly alike?: boolean; readonly beside?: boolean };
+type Passes = {
+  readonly attentionCasts?: boolean;
+  readonly batchCopies?: boolean;
+  readonly comboKernels?: boolean;
+};
 
 /** Two steps: the losses, all weights afterwards, and the calls of the compiled one. */
 function train(device: Device, passes?: Passes) {
@@ -35,7 +39,7 @@ function train(device: Device, passes?: Passes) {
     optimizer.zeroGrad();
     return loss;
   };
-  const compiled = passes && device.compile(step, { passes: { ...passes, products: false } });
+  const compiled = passes && device.compile(step, { passes: { ...passes, autotune: false } });
   const x = randn([16, 3, 16], { device });
   const losses = [0, 1].map(() => (compiled ?? step)(x).item());
   const weights = model.parameters().flatMap((parameter) => parameter.flatten().tolist() as number[]);
@@ -49,7 +53,7 @@ for (const precision of ["f32", "tf32", "bf16"] as const) {
 
     test("has the eager step's bits, with these passes and without", () => {
       const eager = train(device);
-      for (const passes of [{}, { attention: false, alike: false }]) {
+      for (const passes of [{}, { attentionCasts: false, batchCopies: false }]) {
         const { losses, weights } = train(device, passes);
         assert.deepEqual(losses, eager.losses, JSON.stringify(passes));
         assert.equal(
@@ -61,7 +65,7 @@ for (const precision of ["f32", "tf32", "bf16"] as const) {
 
     test("has no conversion and no more than one copy around attention for both layers", () => {
       // Copies that are launched with other kernels would be hard to count.
-      const { calls } = train(device, { beside: false });
+      const { calls } = train(device, { comboKernels: false });
       const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
       assert.deepEqual(
         attention.map(({ direction }) => direction),

@@ -78,7 +78,7 @@ describe("a compiled step in bf16", { skip }, () => {
 
   test("stores nothing of a product as bf16 where the pass is left out, or eager code's products are wanted", () => {
     const device = openEmulatorGpu({ precision: "bf16" });
-    for (const passes of [{ narrow: false }, { products: false }]) {
+    for (const passes of [{ bf16Activations: false }, { autotune: false }]) {
       const { calls } = gradientsOf(device, passes);
       assert.deepEqual([...new Set([...resultsOf(calls, false), ...resultsOf(calls, true)])], ["f32"]);
     }

@@ -6,8 +6,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
-import { assignStreams, type PassSettings } from "../src/compile/compile.js";
 import { PlacedStep } from "../src/compile/execute/placed-step.js";
+import { assignStreams, type PassSettings } from "../src/compile/index.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
@@ -58,7 +58,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
 
   test("runs the record of its loss beside other kernels, says so, and has the eager weights to the bit", () => {
     const eager = train(device, (step) => step);
-    const runs = [compile({ streams: false }), compile({ beside: false }), compile({ streams: true })];
+    const runs = [compile({ streams: false }), compile({ comboKernels: false }), compile({ streams: true })];
     for (const { weights } of runs) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
@@ -77,7 +77,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   });
 
   test("sends one piece of work for each such call, on one branch and on several, where the late passes run once more", () => {
-    const { planned } = compile({ streams: false, afresh: false });
+    const { planned } = compile({ streams: false, renameBuffers: false });
     const streamed = assignStreams(device.runtime, planned, { streams: 2, lag: 1 });
     assert.ok(streamed, "gradients of weights go aside");
     for (const one of [planned, streamed]) {

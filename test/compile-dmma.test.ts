@@ -43,7 +43,7 @@ function train(device: Device, prepare: (step: (x: Tensor) => Tensor) => (x: Ten
 describe("a compiled step of wide products", { skip }, () => {
   const device = skip ? undefined! : openGpu();
 
-  const compile = (passes: { readonly together?: boolean; readonly afresh?: boolean } = {}) => {
+  const compile = (passes: { readonly groupGemms?: boolean; readonly renameBuffers?: boolean } = {}) => {
     let made: object | undefined;
     const losses = train(device, (step) => {
       const compiled = device.compile(step, { passes });
@@ -59,7 +59,7 @@ describe("a compiled step of wide products", { skip }, () => {
     assert.deepEqual(losses, eager);
     const groups = calls.flatMap(({ work }) => (work.kind === "grouped-gemm" ? [work.problems.length] : []));
     assert.deepEqual(groups, [2], "the weight gradients of both wide layers");
-    const apart = compile({ together: false, afresh: false });
+    const apart = compile({ groupGemms: false, renameBuffers: false });
     assert.deepEqual(apart.losses, eager);
     assert.ok(apart.calls.every(({ work }) => work.kind !== "grouped-gemm"));
   });

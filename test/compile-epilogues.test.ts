@@ -23,11 +23,11 @@ const [rows, width, hidden] = [1024, 64, 1024] as const;
 /** How a step is compiled; nothing for an eager one. */
 const ways = {
   eager: undefined,
-  compiled: { products: true },
-  "compiled with eager products": { products: false },
+  compiled: { autotune: true },
+  "compiled with eager products": { autotune: false },
   // Without values made anew, a schedule with branches runs the late passes once more.
   // Small kernels stay alone, or none of them would be left to go aside.
-  "compiled in place": { products: true, afresh: false, beside: false },
+  "compiled in place": { autotune: true, renameBuffers: false, comboKernels: false },
 } as const;
 
 /** Two steps of a feed-forward block; the losses, the kinds of the compiled one's calls, and how many products go together. */
@@ -57,9 +57,9 @@ function train(device: Device, way: keyof typeof ways) {
   const planned = step && latestPlanOf(step)?.planned;
   const work = planned?.schedule.calls.map(({ call }) => call.work) ?? [];
   const together = work.flatMap((one) => (one.kind === "grouped-gemm" ? [one.problems.length] : []));
-  const finished = work.flatMap((one) => (one.kind === "gemm-epilogue" ? [one.finish.storesC] : []));
+  const finished = work.flatMap((one) => (one.kind === "gemm-epilogue" ? [one.epilogue.storesC] : []));
   const summed = work.flatMap((one) =>
-    one.kind === "gemm-epilogue" ? one.finish.kernel.outputs.filter(({ per }) => per === "column") : [],
+    one.kind === "gemm-epilogue" ? one.epilogue.kernel.outputs.filter(({ per }) => per === "column") : [],
   ).length;
   const turned = work.flatMap((one) => (one.kind === "launch" ? [one.kernel.name] : []));
   step?.close();
@@ -85,7 +85,7 @@ function residual(device: Device, way: "eager" | "compiled") {
     loss.backward();
     return { loss };
   };
-  const step = way === "compiled" ? device.compile(run, { passes: { products: true } }) : undefined;
+  const step = way === "compiled" ? device.compile(run, { passes: { autotune: true } }) : undefined;
   if (step) step();
   else device.step(() => run().loss.item());
   const gradients = [...layers, norm].flatMap((layer) =>
@@ -109,7 +109,7 @@ describe("a compiled step with a way around a layer", { skip }, () => {
       assert.ok(back?.kind === "gemm-epilogue");
       const { m, n, k, dtype } = back.problem;
       assert.deepEqual([m, n, k, dtype], [2048, 256, 64, precision === "bf16" ? "bf16" : "f32"]);
-      assert.equal(back.finish.storesC, false);
+      assert.equal(back.epilogue.storesC, false);
       // A conversion alone is no work of its own: where it can, the product leaves bf16 by itself.
       assert.equal(compiled!.finished, 1);
       for (const [index, values] of eager!.gradients.entries()) {

@@ -54,7 +54,7 @@ describe("a compiled step's products", { skip }, () => {
   if (!skip && testDevice !== "cuda") openEmulator().set("gemmsDiffer", 1);
   const device = skip ? undefined! : openGpu("on");
 
-  const compileOn = (on: Device, passes: { readonly products?: boolean } = {}) => {
+  const compileOn = (on: Device, passes: { readonly autotune?: boolean } = {}) => {
     const compiled: { step?: object } = {};
     const losses = train(on, (step) => {
       const made = on.compile(step, { passes });
@@ -68,13 +68,13 @@ describe("a compiled step's products", { skip }, () => {
     const eager = train(device, (step) => step);
     const { losses, planned } = compileOn(device);
     for (const [index, loss] of losses.entries()) assert.ok(Math.abs(loss - eager[index]!) < 1e-4 * loss);
-    const { products, measured, beforeUs, afterUs } = planned.products!;
+    const { gemms, measured, beforeUs, afterUs } = planned.gemms!;
     // Two forward; two of weights and one of what is between them backward.
-    assert.equal(products, 5);
-    assert.ok(measured > 0 && measured <= products);
+    assert.equal(gemms, 5);
+    assert.ok(measured > 0 && measured <= gemms);
     assert.ok(afterUs > 0 && afterUs <= beforeUs * 1.02);
-    assert.equal(planned.stages.at(-1)?.name, "products");
-    assert.equal(compileOn(device).planned.products?.measured, 0);
+    assert.equal(planned.stages.at(-1)?.name, "gemmAlgorithms");
+    assert.equal(compileOn(device).planned.gemms?.measured, 0);
   });
 
   test("are the same where the step runs directly: bit for bit", () => {
@@ -83,8 +83,8 @@ describe("a compiled step's products", { skip }, () => {
   });
 
   test("stay the eager ones where the pass is left out: bit for bit", () => {
-    const { losses, planned } = compileOn(device, { products: false });
-    assert.equal(planned.products, undefined);
+    const { losses, planned } = compileOn(device, { autotune: false });
+    assert.equal(planned.gemms, undefined);
     assert.deepEqual(
       losses,
       train(device, (step) => step),

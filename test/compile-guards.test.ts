@@ -415,21 +415,21 @@ test("console.log of a tensor in a compiled step is rejected with the line that 
 });
 
 test("data() in a compiled step is rejected at the call, as item() is, and rejects nothing later", async () => {
-  const rejections: unknown[] = [];
-  const note = (reason: unknown): void => void rejections.push(reason);
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown): void => void unhandled.push(reason);
   process.on("unhandledRejection", note);
   try {
-    const rejections = [(x: Tensor) => void x.data(), (x: Tensor) => void x.item()].map((read) => {
+    const errors = [(x: Tensor) => void x.data(), (x: Tensor) => void x.item()].map((read) => {
       const step = device.compile((x: Tensor) => {
         read(x);
         return x.mul(2);
       });
       return rejectionOf(() => step(ones([1])));
     });
-    assert.match(rejections[0]?.message ?? "", /read the values of a tensor/);
-    assert.equal(rejections[0]?.code, rejections[1]?.code);
+    assert.match(errors[0]?.message ?? "", /read the values of a tensor/);
+    assert.equal(errors[0]?.code, errors[1]?.code);
     await setImmediate();
-    assert.deepEqual(rejections, []);
+    assert.deepEqual(unhandled, []);
   } finally {
     process.off("unhandledRejection", note);
   }

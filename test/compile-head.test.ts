@@ -76,9 +76,9 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
   for (const isWeighted of [false, true]) {
     test(`is three kernels with the eager bits, ${isWeighted ? "with" : "without"} weights of classes`, () => {
       const device = openEmulatorGpu({ precision: "f32" });
-      const calls = callsOf(compare(device, { isWeighted, passes: { beside: false } }).told);
+      const calls = callsOf(compare(device, { isWeighted, passes: { comboKernels: false } }).told);
       const others = /count of calls|check of indices|bad index/;
-      const head = calls.filter((line) => / rows /.test(line) && !others.test(line));
+      const head = calls.filter((line) => / row /.test(line) && !others.test(line));
       assert.equal(head.length, 3, calls.join("\n"));
       for (const [index, name] of [
         "layerNorm + linear + cro",
@@ -97,11 +97,11 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
       const options = { depth: 4, ...way };
       const [made, plain] = [
         compare(device, options),
-        compare(device, { ...options, passes: { apart: false } }),
+        compare(device, { ...options, passes: { hoistOutputs: false } }),
       ];
       const isWhole = (op: string): boolean => op.includes("crossEntropy + crossEntropyGradient");
       assert.deepEqual([made.ops.filter(isWhole).length, plain.ops.filter(isWhole).length], [1, 0]);
-      assert.match(made.told, /^apart +\d+ → \d+ [\s\S]*?crossEntropy ×2 more/m);
+      assert.match(made.told, /^ +\d+ → \d+ +hoistOutputs, [\s\S]*?crossEntropy ×2 more/m);
     });
   }
 });

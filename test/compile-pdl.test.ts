@@ -68,8 +68,8 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
       verdict = latestPlanOf(step)?.running?.verdict;
     });
     assert.deepEqual(Object.keys(verdict?.times ?? {}), [
-      ...["graph", "graph in turn", "graph with branches", "graph with branches in turn"],
-      ...["graph with yielding branches", "graph with yielding branches in turn", "direct"],
+      ...["graph", "graph without PDL", "graph with streams", "graph with streams without PDL"],
+      ...["graph with low-priority streams", "graph with low-priority streams without PDL", "direct"],
     ]);
     const eager = train(device, 40, false, () => undefined);
     for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);

@@ -6,9 +6,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
-import type { PassSettings } from "../src/compile/compile.js";
+import type { PassSettings } from "../src/compile/index.js";
 import type { ColumnCall } from "../src/compile/program/program.js";
-import { bytesOf } from "../src/compile/report/call-table.js";
+import { bytesOf } from "../src/compile/program/traffic.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
@@ -62,7 +62,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
 
   test("makes the gradients of biases and norms together, says so, and has the eager weights to the bit", () => {
     const eager = train(device, (step) => step);
-    const [together, apart] = [compile(), compile({ reductions: false })];
+    const [together, apart] = [compile(), compile({ groupReductions: false })];
     for (const { weights } of [together, apart]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
@@ -78,7 +78,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     ]);
     // Each is there before the calls that wait for none of them, and joined behind those, where one block has all of the last one's rows.
     const [joining] = together.calls.flatMap(({ work }) => (work.kind === "grouped-reduce" ? [work] : []));
-    assert.deepEqual([namesOf(joining!.columns), joining!.begun], [["sum"], begun]);
+    assert.deepEqual([namesOf(joining!.columns), joining!.partials], [["sum"], begun]);
     assert.ok(
       apart.calls.every(({ work }) => work.kind !== "grouped-reduce" && work.kind !== "partial-reduce"),
     );
@@ -94,7 +94,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   test("begins those of a wide norm in the kernel of its gradient, and has the eager weights to the bit", () => {
     const width = 72;
     const eager = train(device, (step) => step, width);
-    const [within, apart] = [compile({}, width), compile({ sums: false }, width)];
+    const [within, apart] = [compile({}, width), compile({ columnReductions: false }, width)];
     for (const { weights } of [within, apart]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }

@@ -48,11 +48,11 @@ test("calls belong to the parts of the step, in their order, and the text is exp
   const { step } = compileTraining();
   step(randn([64, 6], { device }));
   const [plan] = step.report();
-  const parts = plan?.calls.map(({ part }) => part) ?? [];
+  const parts = plan?.calls.map(({ phase }) => phase) ?? [];
   assert.deepEqual([...new Set(parts)], ["forward", "backward", "update"]);
-  assert.ok(plan?.calls.findLast(({ part }) => part === "update")?.op.includes("AdamW"));
+  assert.ok(plan?.calls.findLast(({ phase }) => phase === "update")?.op.includes("AdamW"));
   assert.equal(plan?.text, step.explain());
-  assert.deepEqual(plan?.stages.map(({ name }) => name).slice(0, 2), ["trace", "common"]);
+  assert.deepEqual(plan?.stages.map(({ name }) => name).slice(0, 2), ["trace", "cse"]);
   step.close();
 });
 

@@ -182,7 +182,7 @@ test("with capture auto the ways are tried in turns, one is kept, and the others
         device,
         true,
         ({ verdict, planned, placed, replayable }) => {
-          const graphs = ["graph", "graph with branches", "graph with yielding branches"];
+          const graphs = ["graph", "graph with streams", "graph with low-priority streams"];
           assert.deepEqual(Object.keys(verdict!.times).sort(), [...waysOf(device, graphs), "direct"].sort());
           assert.equal(replayable.mode, verdict!.kept === "direct" ? "direct" : "graph");
           const hasSideStreams = planned.schedule.calls.some(({ stream }) => stream > 0);

@@ -18,7 +18,7 @@ const openGpu = (precision: "f32" | "tf32"): Device => openEmulatorGpu({ precisi
 function train(
   device: Device,
   way: "eager" | "compiled",
-  passes: { readonly products?: boolean; readonly beside?: boolean } = {},
+  passes: { readonly autotune?: boolean; readonly comboKernels?: boolean } = {},
 ) {
   manualSeed(5);
   const sizes = { sources, features, width: 64, heads: 2, layers: 1 };
@@ -67,12 +67,12 @@ describe("a compiled training step on a GPU", { skip }, () => {
       const kernels = callsOf(compiled.told);
       const norm = ["gradientNorm of parts", "gradientNorm + AdamW step"];
       requireTail(kernels, [...norm, "mul", "2 × AdamW"]);
-      const apart = train(device, "compiled", { beside: false });
+      const apart = train(device, "compiled", { comboKernels: false });
       requireTail(callsOf(apart.told), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);
       assert.deepEqual(apart.weights, eager.weights);
       // A library has this product; where its own choice is kept, it is given no other layout than in eager code.
       assert.equal(copiesIn(kernels), precision === "f32" ? 1 : 0);
-      const kept = train(device, "compiled", { products: false });
+      const kept = train(device, "compiled", { autotune: false });
       assert.equal(copiesIn(callsOf(kept.told)), 1);
       assert.deepEqual(kept.weights, eager.weights);
     });

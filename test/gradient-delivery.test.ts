@@ -5,7 +5,9 @@ import test, { describe } from "node:test";
 import { Device, type DeviceOptions, type Tensor, tensor } from "holdfast";
 import { strict } from "holdfast/internals";
 import { batchedLinear, type KernelOp, type NoAttributes } from "../src/ops/index.js";
+import type { LoadedCommand } from "../src/runtime/index.js";
 import { emulatorMissing } from "./support/emulator.js";
+import { issuedBy } from "./support/issued-work.js";
 import {
   openTestCpu,
   openTestGpu,
@@ -29,8 +31,8 @@ const breaking: KernelOp<NoAttributes> = {
   kind: "kernel",
   name: "breaking",
   infer: ([x]) => [x as Exclude<typeof x, number | undefined>],
-  lower: ({ runtime }, [x], [out]) => {
-    if (typeof x === "object") runtime.copy(out!.storage!, x.storage!);
+  lower: (lowering, [x], [out]) => {
+    if (typeof x === "object") lowering.copy(out!.storage!, x.storage!);
   },
   gradient: () => {
     throw new Error("no gradient today");
@@ -44,21 +46,27 @@ for (const { machine, kind, skip, open } of machines) {
       const driver = open();
       const device = new Device(kind, { ...quiet, driver: strict(driver) });
       try {
-        const names: string[] = [];
+        const { runtime } = device;
+        let result: T | undefined;
         const before = device.runtime.diagnostics().arena.live;
-        const result = device.step(() => {
-          device.runtime.onWork = (piece) => {
-            names.push(piece.kind === "launch" ? piece.request.kernel.name : piece.kind);
-          };
-          return body(device, () => names.splice(0));
-        });
+        device.step(() =>
+          issuedBy(runtime, (issued) => {
+            let told = 0;
+            const nameOf = (one: LoadedCommand) =>
+              one.kind === "launch" ? one.request.kernel.name : one.kind;
+            result = body(device, () => {
+              const names = issued.slice(told).map(nameOf);
+              told = issued.length;
+              return names;
+            });
+          }),
+        );
         assert.deepEqual(
           [device.runtime.diagnostics().arena.live, device.runtime.diagnostics().arena.pins],
           [before, 0],
         );
-        return result;
+        return result as T;
       } finally {
-        device.runtime.onWork = undefined;
         device.close();
         driver.close();
       }

@@ -7,7 +7,7 @@ import { filesBelow, readRepositoryFile } from "./support/repository.js";
 
 /** From the bottom up: a layer may import the rows before its own, never its neighbours. */
 const layers: LayerTable = [
-  ["errors"],
+  ["errors", "records"],
   ["units"],
   ["files"],
   ["driver"],

@@ -15,17 +15,18 @@ import {
 import { dirname, join } from "node:path";
 import test from "node:test";
 import ts from "typescript";
-import { type PlanRecord, readInspection } from "../src/train/index.js";
+import type { PlanRecord } from "../src/records/index.js";
+import { readInspection } from "../src/train/index.js";
 import { needsBrowser, type Page } from "./support/browser.js";
 import { holdfastProgram } from "./support/crossasset-runs.js";
 import { makeFolder } from "./support/folders.js";
 import { openPage, saved, serve, waitUntil } from "./support/inspector-page.js";
 import { repositoryRoot } from "./support/repository.js";
 import { samplePlan } from "./support/sample-plan.js";
-import { sampleTrouble, writeSampleRun } from "./support/sample-run.js";
+import { sampleIncidents, writeSampleRun } from "./support/sample-run.js";
 
 const plan = withCopies(samplePlan({ layers: 12 }));
-const tabs = ["learning", "speed", "memory", "trouble", "about"] as const;
+const tabs = ["learning", "speed", "memory", "incidents", "about"] as const;
 
 /** Made here, so that they outlast the pages that look at them: what a test makes goes before its pages do. */
 const folders = {
@@ -39,9 +40,9 @@ const large = { long: makeFolder(), million: makeFolder(), wide: makeFolder() };
 
 writeRuns(folders.runs);
 
-/** Two whole runs, one of them with trouble. */
+/** Two whole runs, one of them with incidents. */
 function writeRuns(folder: string): void {
-  writeSampleRun(folder, "first", { steps: 600, plans: [plan], trouble: sampleTrouble() }).close();
+  writeSampleRun(folder, "first", { steps: 600, plans: [plan], incidents: sampleIncidents() }).close();
   writeSampleRun(folder, "second", {
     steps: 500,
     startMs: Date.UTC(2026, 0, 4),
@@ -105,7 +106,7 @@ test("every tab shows its figures", needsBrowser, async (t) => {
       "All tensors of the step",
       "The arena over the steps",
     ],
-    trouble: [],
+    incidents: [],
     about: ["Settings", "Machine and times", "Results", "Exports"],
   };
   for (const tab of tabs) {
@@ -120,10 +121,10 @@ test("every tab shows its figures", needsBrowser, async (t) => {
       'document.documentElement.scrollHeight - scrollY - Math.max(innerHeight, document.querySelector("main").getBoundingClientRect().bottom)';
     assert.ok(Number(await page.evaluate(below)) <= 1, tab);
   }
-  await page.locator("#tab-trouble").click();
-  assert.equal(await page.locator(".trouble-card").count(), sampleTrouble().length);
-  assert.match(await page.locator(".trouble-card").first().innerText(), /failure[\s\S]*The device is lost/);
-  assert.equal(await page.locator("#tab-trouble .badge").innerText(), "5");
+  await page.locator("#tab-incidents").click();
+  assert.equal(await page.locator(".incident-card").count(), sampleIncidents().length);
+  assert.match(await page.locator(".incident-card").first().innerText(), /failure[\s\S]*The device is lost/);
+  assert.equal(await page.locator("#tab-incidents .badge").innerText(), "5");
 });
 
 test("the head tells the step, the loss and the memory", needsBrowser, async (t) => {
@@ -248,7 +249,7 @@ test(
     writeSampleRun(folder, "cut", { steps: 50 }).close();
     truncateSync(join(folder, "cut", "steps.bin"), 512 + 64 * 20 + 13);
     appendFileSync(join(folder, "cut", "plans.jsonl"), '{"name": "half');
-    appendFileSync(join(folder, "cut", "trouble.jsonl"), "no JSON at all\n");
+    appendFileSync(join(folder, "cut", "incidents.jsonl"), "no JSON at all\n");
     writeSampleRun(folder, "strange", { steps: 50 }).close();
     writeFileSync(join(folder, "strange", "steps.bin"), "x".repeat(2000));
     const { url } = await serve(t, folder);
@@ -260,7 +261,7 @@ test(
     }
     await page.goto(`${url}#/cut/learning`);
     await page.locator("h1", { hasText: "cut" }).waitFor();
-    await page.locator(".banner").getByText("trouble.jsonl").waitFor();
+    await page.locator(".banner").getByText("incidents.jsonl").waitFor();
     await figure(page, "Loss by step").locator("canvas").waitFor();
     const { bytes } = await saved(page, () =>
       figure(page, "Loss by step").getByRole("button", { name: "CSV" }).click(),
@@ -280,12 +281,12 @@ test("a run that goes on is followed", needsBrowser, async (t) => {
   const { url } = await serve(t, folder);
   const page = await openPage(t, url);
   await page.locator(".run-head .tiles").getByText("40", { exact: true }).waitFor();
-  assert.equal(await page.locator("#tab-trouble .badge").count(), 0);
+  assert.equal(await page.locator("#tab-incidents .badge").count(), 0);
   run.appendSteps(25);
-  run.appendTrouble(sampleTrouble()[0]!);
+  run.appendIncident(sampleIncidents()[0]!);
   run.writeStatus("running");
   await page.locator(".run-head .tiles").getByText("65", { exact: true }).waitFor();
-  await page.locator("#tab-trouble .badge").waitFor();
+  await page.locator("#tab-incidents .badge").waitFor();
   await waitUntil(page, 'document.querySelector(".plot")?.getAttribute("aria-valuemax") === "64"');
 });
 

@@ -38,9 +38,22 @@ describe("a run that 0.1.0 finished", () => {
   });
 
   test("is shown: steps, plans, memory, the page of text and its health", () => {
-    const { plans, memory, trouble, messages } = readInspection(run);
-    assert.deepEqual([trouble, messages], [[], []]);
+    const { plans, memory, incidents, messages } = readInspection(run);
+    assert.deepEqual([incidents, messages], [[], []]);
     assert.ok(plans.length >= 2 && memory.length > 0);
+    const calls = plans.flatMap((plan) => plan.calls);
+    assert.deepEqual([...new Set(calls.map(({ kind }) => kind))].sort(), [
+      "attention",
+      "column",
+      "gemm",
+      "row",
+    ]);
+    assert.deepEqual([...new Set(calls.map(({ phase }) => phase))], ["forward", "backward", "update"]);
+    assert.ok(calls.every(({ stream }) => stream >= 0));
+    assert.deepEqual(
+      plans[0]?.stages.slice(0, 4).map(({ name }) => name),
+      ["trace", "cse", "copyPropagation", "dce"],
+    );
     const { step, loss } = readSteps(join(run, "steps.bin"));
     assert.deepEqual(
       [...step],

@@ -58,11 +58,10 @@ const careless: Readonly<Record<string, KernelOp["lower"]>> = {
   },
   "an element behind the output is written": (lowering, operands, outputs, attributes) => {
     const [output] = outputs;
-    const { runtime } = lowering;
     if (!output?.storage) return;
     const tooMany = Math.ceil(output.storage.span.size / 4) + 1;
-    const kernel = runtime.kernel(basicKernels.fill);
-    runtime.launch({ op: "fill", kernel, blocks: 1, arguments: [output.storage, 1, tooMany] });
+    const source = basicKernels.fill;
+    lowering.launch({ op: "fill", source, blocks: 1, arguments: [output.storage, 1, tooMany] });
     contiguous.lower(lowering, operands, outputs, attributes);
   },
 };

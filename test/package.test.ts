@@ -1,9 +1,11 @@
-/** What is published is what should be: the library and the command, its licence, and nothing of the workshop. */
+/** The published package: the library, the command, the guides, the examples and the licence, and nothing else. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { posix } from "node:path";
 import test from "node:test";
 import { formatBytes, MiB } from "../src/units/index.js";
+import { relativeLinks } from "./support/markdown.js";
 import { readRepositoryFile, repositoryRoot } from "./support/repository.js";
 
 /** What is used of the report that `npm pack --json` prints. */
@@ -41,32 +43,74 @@ function trackedFiles(): string[] | undefined {
   }
 }
 
-test("the package holds the library, its types, the command, the licence and the README", () => {
-  const paths = packed.files.map(({ path }) => path);
-  for (const path of ["index.js", "index.d.ts", "cli/main.js"])
-    assert.ok(paths.includes(`dist/src/${path}`), path);
-  for (const path of ["LICENSE", "README.md", "package.json"]) assert.ok(paths.includes(path), path);
+const packedPaths = packed.files.map(({ path }) => path);
+
+test("the package has the library, its types, the command, the guides, the examples and the licence", () => {
+  const paths = ["dist/src/index.js", "dist/src/index.d.ts", "dist/src/cli/main.js"];
+  const pages = ["LICENSE", "README.md", "CHANGELOG.md", "package.json", "docs/start.md"];
+  for (const path of [...paths, ...pages, "examples/spirals.ts", "deploy/pod.yaml"])
+    assert.ok(packedPaths.includes(path), path);
 });
 
-test("the package holds no tests and nothing that is not the library", () => {
-  const beside = ["LICENSE", "README.md", "CHANGELOG.md", "package.json"];
-  const strays = packed.files
-    .map(({ path }) => path)
-    .filter((path) => /\.test\./.test(path) || !(path.startsWith("dist/src/") || beside.includes(path)));
-  assert.deepEqual(strays, []);
+/** Packed files that belong to no part of the package. */
+function straysIn(paths: readonly string[]): string[] {
+  const folders = ["dist/src/", "docs/", "examples/", "deploy/"];
+  const files = ["LICENSE", "README.md", "CHANGELOG.md", "package.json"];
+  const belongs = (path: string): boolean =>
+    files.includes(path) || folders.some((folder) => path.startsWith(folder));
+  return paths.filter((path) => /\.test\.|^docs\/api\//.test(path) || !belongs(path));
+}
+
+test("the package has no tests, no generated API reference and nothing of the workshop", () => {
+  assert.deepEqual(straysIn(packedPaths), []);
+  const strays = ["dist/src/index.test.js", "docs/api/index.html", "bench/memory.ts"];
+  assert.deepEqual(straysIn(["docs/start.md", ...strays]), strays);
+});
+
+/** Links of a page that lead to no packed file. A link to a folder counts if the folder has packed files. */
+function linksOutside(page: string, markdown: string): string[] {
+  return relativeLinks(markdown).filter((link) => {
+    const target = posix.join(posix.dirname(page), link);
+    const isFolder = target.endsWith("/");
+    return !packedPaths.some((path) => (isFolder ? path.startsWith(target) : path === target));
+  });
+}
+
+test("the links of the README and of the guides lead to files of the package", () => {
+  // docs/internals/ is for readers of the repository, and links to the sources.
+  const pages = packedPaths.filter((path) =>
+    /^(README|CHANGELOG|docs\/[^/]+|deploy\/README)\.md$/.test(path),
+  );
+  assert.ok(pages.length > 10, pages.join());
+  const broken = pages.flatMap((page) =>
+    linksOutside(page, readRepositoryFile(page)).map((link) => `${page} → ${link}`),
+  );
+  assert.deepEqual(broken, []);
+});
+
+test("a link to a file or a folder that is not packed is found", () => {
+  const links =
+    "[a](../src/index.ts) [b](start.md) [c](../examples/) [d](../bench/) [e](https://example.com)";
+  assert.deepEqual(linksOutside("docs/page.md", links), ["../src/index.ts", "../bench/"]);
+});
+
+test("the manifest, the lock file and the newest entry of the changelog have the same version", () => {
+  const { version } = JSON.parse(readRepositoryFile("package.json")) as { version: string };
+  const lock = JSON.parse(readRepositoryFile("package-lock.json")) as { version: string };
+  const [, newest] = /^## (\d+\.\d+\.\d+)/m.exec(readRepositoryFile("CHANGELOG.md")) ?? [];
+  assert.deepEqual([lock.version, newest], [version, version]);
 });
 
 test("libraries that the page carries along come with their licences", () => {
-  const paths = packed.files.map(({ path }) => path);
   const notices = "dist/src/inspect/page/licenses.txt";
   for (const [file, library] of [
     ["preact.js", "preact"],
     ["uplot.js", "uplot"],
   ]) {
-    assert.ok(paths.includes(`dist/src/inspect/page/${file}`), file);
+    assert.ok(packedPaths.includes(`dist/src/inspect/page/${file}`), file);
     const licence = readRepositoryFile(`node_modules/${library}/LICENSE`).trim();
     assert.match(licence, /Copyright \(c\)/);
-    assert.ok(paths.includes(notices) && readRepositoryFile(notices).includes(licence), library);
+    assert.ok(packedPaths.includes(notices) && readRepositoryFile(notices).includes(licence), library);
   }
 });
 

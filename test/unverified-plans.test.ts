@@ -46,7 +46,7 @@ for (const name of ["straight", "streamed"] as const) {
 const harmless: ReadonlySet<string> = new Set([
   ...(testDeviceKind === "cuda" ? ["a misaligned place"] : []),
   // Who comes first there is a matter of luck.
-  ...(testDevice === "cuda" ? ["a forgotten wait that only a shared place needs"] : []),
+  ...(testDevice === "cuda" ? ["a forgotten wait that only shared memory needs"] : []),
 ]);
 
 describe("faults that are run unverified harm the gradients", () => {

@@ -1,7 +1,7 @@
 /** Holdfast's CrossAsset training step and product. HOLDFAST_BLAS, where it is set, names the library that multiplies. */
 
 import { crossasset, Device, nn, optim, type Tensor } from "holdfast";
-import { type GemmProblem, gemm, gemmScratchBytes } from "../../src/kernels/index.js";
+import { type GemmProblem, gemmCalls, gemmScratchBytes, submit } from "../../src/kernels/index.js";
 import { readRepositoryFile } from "../../test/support/repository.js";
 import { report } from "./report.js";
 import { B, batch, batchCount, C, D, F, gemmSize, S, threads, values, weights } from "./workload.js";
@@ -88,7 +88,7 @@ function prepareGemm(): () => void {
   return () =>
     runtime.step(() => {
       const scratch = scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "gemm") };
-      gemm(runtime, { ...problem, ...scratch });
+      submit(runtime, gemmCalls({ ...problem, ...scratch }));
       runtime.synchronize();
     });
 }

@@ -1,6 +1,7 @@
 /** The backward pass: from one value back to the leaves, each recorded op once, in reverse order of recording. */
 
 import { HoldfastError } from "../errors/index.js";
+import { capabilitiesOf } from "../kernels/index.js";
 import {
   type ArrayCopy,
   add,
@@ -64,7 +65,7 @@ export function runBackward(
 
   function deliver(leaf: Leaf, gradient: DeviceArray): void {
     // Where a copy costs no launch, deferring it only costs memory.
-    const destination = runtime.device.kind === "cuda" ? leaf.takeDestination() : undefined;
+    const destination = capabilitiesOf(runtime).combinesKernels ? leaf.takeDestination() : undefined;
     if (destination) {
       owed.push({ source: gradient, target: destination });
       temporaries.hold(gradient);

@@ -4,9 +4,10 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
+import { submit } from "../kernels/index.js";
 import {
   type Attributes,
-  copyArray,
+  copyCalls,
   type DeviceArray,
   firstOf,
   formatShape,
@@ -106,7 +107,7 @@ export class Tape {
       const [type] = op.infer(operands.map(toType), attributes);
       requireFits(op.name, type, array);
       const result = this.apply(op, operands, attributes);
-      copyArray(runtime, result.array, array);
+      submit(runtime, copyCalls(result.array, array));
       noteWrite(array.storage);
       if (isRecorded) replaceValue(target, result.source);
       return;

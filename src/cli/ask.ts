@@ -1,4 +1,4 @@
-/** `holdfast predict` and `holdfast eval`: a model that a run has trained, asked about bars. */
+/** `holdfast predict` and `holdfast eval`: run a trained model on bars. */
 
 import { type Command, Option } from "commander";
 import { type Answer, classNames, openTrainedModel, readBars } from "../crossasset/index.js";
@@ -8,24 +8,24 @@ import { endOnStall } from "./end-on-stall.js";
 import { wholeNumber } from "./options.js";
 import { evaluationText } from "./train/summary.js";
 
-interface AskedOptions {
+interface AskOptions {
   readonly bars: string;
   readonly device: "auto" | "cpu" | "cuda";
   readonly stride: number;
   readonly json?: boolean;
 }
 
-/** Adds both commands. */
-export function addAsk(program: Command): void {
-  const predict = program.command("predict").description("print what a trained model predicts for bars");
+/** Adds `predict` and `eval`. */
+export function addPredictAndEval(program: Command): void {
+  const predict = program.command("predict").description("print the predictions of a trained model for bars");
   withOptions(
     predict
       .command("crossasset")
-      .description("print long, short or flat with its probabilities, a line for each time and scale"),
-  ).action(async (run: string, options: AskedOptions) => {
+      .description("print long, short or flat and the probabilities, one line per time and scale"),
+  ).action(async (run: string, options: AskOptions) => {
     await ask(run, options, (model, bars) => {
       const { stride, json = false } = options;
-      // After the first answer is there, so that an error is not preceded by half an output.
+      // The header waits for the first answer: an error must not follow half an output.
       let isFirst = true;
       const take = (answer: Answer): void => {
         if (isFirst && !json) print(["time", "minutes", "answer", ...classNames].join());
@@ -35,12 +35,12 @@ export function addAsk(program: Command): void {
       model.predict(bars, take, { stride });
     });
   });
-  const evaluate = program.command("eval").description("measure how often a trained model is right");
+  const evaluate = program.command("eval").description("measure the accuracy of a trained model");
   withOptions(
     evaluate
       .command("crossasset")
-      .description("print loss and accuracy on bars, over all scales and for each"),
-  ).action(async (run: string, options: AskedOptions) => {
+      .description("print loss and accuracy on bars, for all scales and for each"),
+  ).action(async (run: string, options: AskOptions) => {
     await ask(run, options, (model, bars) => {
       const figures = model.evaluate(bars, { stride: options.stride });
       print(options.json ? JSON.stringify(figures, undefined, 2) : evaluationText(figures));
@@ -51,23 +51,21 @@ export function addAsk(program: Command): void {
 function withOptions(command: Command): Command {
   return command
     .argument("<run>", "the folder of a run, such as runs/NAME")
-    .requiredOption("--bars <file>", "the bars to ask about, .csv or .parquet (required)")
+    .requiredOption("--bars <file>", "the bars to predict for, .csv or .parquet (required)")
     .addOption(
-      new Option("--device <device>", "the device to run on; auto takes a GPU where there is one")
+      new Option("--device <device>", "the device to run on; auto uses a GPU if there is one")
         .choices(["auto", "cpu", "cuda"])
         .default("auto"),
     )
     .addOption(
-      new Option("--stride <bars>", "bars from one question to the next")
-        .argParser(wholeNumber(1))
-        .default(60),
+      new Option("--stride <bars>", "bars between two predictions").argParser(wholeNumber(1)).default(60),
     )
     .option("--json", "print JSON instead of text");
 }
 
 async function ask(
   run: string,
-  { bars, device: name }: AskedOptions,
+  { bars, device: name }: AskOptions,
   use: (model: ReturnType<typeof openTrainedModel>, bars: Awaited<ReturnType<typeof readBars>>) => void,
 ): Promise<void> {
   requireRun(run);
@@ -87,7 +85,7 @@ function csvLine({ time, minutes, answer, probabilities }: Answer): string {
     new Date(time).toISOString(),
     minutes,
     answer,
-    ...probabilities.map((one) => one.toFixed(4)),
+    ...probabilities.map((probability) => probability.toFixed(4)),
   ].join();
 }
 

@@ -1,17 +1,19 @@
-/** `holdfast bars`: makes bars of a market from a seed, and says what there is to know of a file of bars. */
+/** `holdfast bars`: generates bars from a seed, and checks files of bars. */
 
 import { type Command, Option } from "commander";
 import { type BarsSummary, checkBars, generateBars, readBars, writeBars } from "../crossasset/index.js";
 import { wholeNumber } from "./options.js";
 
 export function addBars(program: Command): void {
-  const bars = program.command("bars").description("generate bars of a market, or check a file of bars");
+  const bars = program.command("bars").description("generate bars, or check a file of bars");
   bars
     .command("generate")
     .description("write a generated market to a .csv or .parquet file")
     .argument("<file>", "the file to write, .csv or .parquet")
     .addOption(
-      new Option("--bars <number>", "how many bars, one a minute").argParser(wholeNumber(1)).default(500_000),
+      new Option("--bars <number>", "number of bars, one per minute")
+        .argParser(wholeNumber(1))
+        .default(500_000),
     )
     .addOption(
       new Option("--seed <number>", "the seed of the market; the same seed gives the same bars")
@@ -24,7 +26,7 @@ export function addBars(program: Command): void {
     });
   bars
     .command("check")
-    .description("read a file of bars and sum it up; the first bad row is an error")
+    .description("read a file of bars and print a summary; the first bad row is an error")
     .argument("<file>", "the file to read, .csv or .parquet")
     .option("--json", "print the summary as one JSON object")
     .action(async (file: string, { json = false }: { readonly json?: boolean }) => {

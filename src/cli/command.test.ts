@@ -21,11 +21,11 @@ function holdfast(args: readonly string[], environment: Record<string, string> =
 }
 
 describe("holdfast tour", () => {
-  test("shows the runtime at work, its rejections and its diagnostics, and ends well", () => {
+  test("shows the runtime, its errors and its diagnostics, and exits with 0", () => {
     const { status, stdout, stderr } = holdfast(["tour"]);
     assert.equal(status, 0, stderr);
     for (const part of [
-      /20001 tensors, .* went up in \d copies/,
+      /20001 tensors, .* uploaded in \d copies/,
       /Committed after every step: 8 MiB\./,
       /DEAD_STORAGE: read-back of storage "attention output", which is dead/,
       /OUT_OF_BUDGET: The budget cannot provide 1 GiB/,
@@ -38,7 +38,7 @@ describe("holdfast tour", () => {
     assert.match(stderr, /^holdfast: memory at first pressure/);
   });
 
-  test("is ended by a bad setting with one message and exit code 4", () => {
+  test("ends with one message and exit code 4 for a bad setting", () => {
     const { status, stderr } = holdfast(["tour"], { HOLDFAST_POISON: "yes" });
     assert.equal(status, 4);
     assert.equal(stderr, 'holdfast: BAD_SETTING: HOLDFAST_POISON: "yes" is none of on, off. Example: on.\n');
@@ -53,7 +53,7 @@ test("holdfast settings names every variable with its default", () => {
   }
 });
 
-test("holdfast explain says what a code means, in either case, and rejects what is none", () => {
+test("holdfast explain explains a code, in either case, and rejects an unknown one", () => {
   const { meaning, help } = errorCodes.OUT_OF_BUDGET;
   for (const code of ["OUT_OF_BUDGET", "out_of_budget"]) {
     assert.equal(
@@ -63,7 +63,7 @@ test("holdfast explain says what a code means, in either case, and rejects what 
   }
   assert.equal(
     holdfast(["explain", "4"]).stdout,
-    `4: ${exitCodes.rejected.meaning}\n  The same command again: fails again.\n`,
+    `4: ${exitCodes.rejected.meaning}\n  Retry: fails again.\n`,
   );
   const { status, stderr } = holdfast(["explain", "nonsense"]);
   assert.equal(status, 2);
@@ -84,11 +84,11 @@ test("an unknown command, a missing argument and no command at all are usage err
   assert.equal(holdfast([]).status, 2);
 });
 
-test("--version and --help print and end well", () => {
+test("--version and --help print and exit with 0", () => {
   assert.match(holdfast(["--version"]).stdout, /^\d+\.\d+\.\d+\n$/);
   const { status, stdout } = holdfast(["--help"]);
   assert.equal(status, 0);
-  assert.match(stdout, /tour +show the memory runtime/);
+  assert.match(stdout, /tour +demonstrate the memory runtime/);
   for (const { code, meaning } of Object.values(exitCodes))
     assert.match(stdout, new RegExp(`^ {2}${code} +${meaning}$`, "m"));
   assert.deepEqual(
@@ -98,16 +98,16 @@ test("--version and --help print and end well", () => {
 });
 
 describe("every command", () => {
-  /** The program, and every command below it with the words that lead there. */
+  /** The program and all its commands, each with its words. */
   function commandsIn(command: Command, path: readonly string[] = []): (readonly [Command, string[]])[] {
     return [
       [command, [...path]],
-      ...command.commands.flatMap((below) => commandsIn(below, [...path, below.name()])),
+      ...command.commands.flatMap((child) => commandsIn(child, [...path, child.name()])),
     ];
   }
   const all = commandsIn(buildProgram(() => undefined));
 
-  test("says what it does, and so does each of its options and arguments", () => {
+  test("has a description, and so do its options and arguments", () => {
     assert.ok(all.length > 12);
     for (const [command, path] of all) {
       const name = ["holdfast", ...path].join(" ");
@@ -119,26 +119,26 @@ describe("every command", () => {
     }
   });
 
-  test("answers a wrong option with its own help's name", async () => {
+  test("points to its own help after a wrong option", async () => {
     for (const [command, path] of all) {
       // Commander looks for these first.
       const needed = command.options.flatMap(({ mandatory, long }) => (mandatory ? [long ?? "", "x"] : []));
       const program = buildProgram(() => undefined);
-      let said = "";
-      for (const [one] of commandsIn(program)) {
-        one.configureOutput({
+      let errors = "";
+      for (const [child] of commandsIn(program)) {
+        child.configureOutput({
           writeErr: (text) => {
-            said += text;
+            errors += text;
           },
         });
       }
       await assert.rejects(program.parseAsync([...path, ...needed, "--no-such-option"], { from: "user" }), {
         code: "commander.unknownOption",
       });
-      const own = ["holdfast", ...path].join(" ");
+      const words = ["holdfast", ...path].join(" ");
       assert.match(
-        said,
-        new RegExp(`^error: unknown option '--no-such-option'\nRun ${own} --help to see its `),
+        errors,
+        new RegExp(`^error: unknown option '--no-such-option'\nRun ${words} --help to see its `),
       );
     }
   });

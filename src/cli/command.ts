@@ -1,4 +1,4 @@
-/** The command line: which commands there are, what they take, and what their exit codes mean. */
+/** The command line: its commands, their options and the exit codes. */
 
 import { Command, CommanderError, InvalidArgumentError } from "commander";
 import {
@@ -11,7 +11,7 @@ import {
 } from "../errors/index.js";
 import { settingsTable } from "../runtime/index.js";
 import { packageVersion } from "../train/index.js";
-import { addAsk } from "./ask.js";
+import { addPredictAndEval } from "./ask.js";
 import { addBars } from "./bars.js";
 import { addCompletion } from "./completion/index.js";
 import { addDoctor } from "./doctor/index.js";
@@ -20,7 +20,7 @@ import { addInspect } from "./inspect.js";
 import { tour } from "./tour.js";
 import { addTrain } from "./train/command.js";
 
-/** Runs the command line and tells the exit code; everything it has to say is printed. */
+/** Runs the command line, prints its output and errors, and returns the exit code. */
 export async function run(args: readonly string[]): Promise<number> {
   let exitCode: number = exitCodes.ok.code;
   const program = buildProgram((code) => {
@@ -38,25 +38,22 @@ export async function run(args: readonly string[]): Promise<number> {
   }
 }
 
-/** All commands with their options; `end` is told the exit code of a command that has one of its own. */
+/** All commands with their options. A command with its own exit code passes it to `end`. */
 export function buildProgram(end: (code: number) => void): Command {
   const program = new Command("holdfast")
     .description("Train neural networks from TypeScript, on NVIDIA GPUs and on the CPU.")
     .version(packageVersion(), "-v, --version", "print the version")
     .helpOption("-h, --help", "print this help")
-    .helpCommand("help [command]", "print the help of a command")
+    .helpCommand("help [command]", "print the help for a command")
     .addHelpText("after", helpEnd)
     .exitOverride();
   addDoctor(program, packageVersion(), end);
   addTrain(program, end);
-  addAsk(program);
+  addPredictAndEval(program);
   addBars(program);
   addHealth(program, end);
   addInspect(program);
-  program
-    .command("tour")
-    .description("show the memory runtime at work on this machine, in a minute")
-    .action(tour);
+  program.command("tour").description("demonstrate the memory runtime on this machine").action(tour);
   program
     .command("settings")
     .description("list every setting with its default and its meaning")
@@ -64,7 +61,7 @@ export function buildProgram(end: (code: number) => void): Command {
   program
     .command("explain")
     .argument("<code>", "an error code such as OUT_OF_BUDGET, or an exit code such as 4", knownCode)
-    .description("say what an error code or an exit code means and what helps")
+    .description("explain an error code or an exit code, and what to do about it")
     .action(explain);
   addCompletion(program);
   pointToHelp(program);
@@ -81,12 +78,12 @@ Exit codes:
 ${exitLines()}
 `;
 
-/** After an error, a command names its own help, and not that of the whole program. */
+/** After an error, a command points to its own help instead of the program's. */
 function pointToHelp(command: Command, path: readonly string[] = []): void {
-  const own = [...path, command.name()];
-  const what = command.commands.length > 0 ? "commands" : "options";
-  command.showHelpAfterError(`Run ${own.join(" ")} --help to see its ${what}.`);
-  for (const below of command.commands) pointToHelp(below, own);
+  const words = [...path, command.name()];
+  const list = command.commands.length > 0 ? "commands" : "options";
+  command.showHelpAfterError(`Run ${words.join(" ")} --help to see its ${list}.`);
+  for (const child of command.commands) pointToHelp(child, words);
 }
 
 function exitLines(): string {
@@ -103,7 +100,7 @@ function printSettings(): void {
   }
 }
 
-/** An error code or an exit code, as the table has it. */
+/** An error code or an exit code, as written in its table. */
 function knownCode(text: string): string {
   const code = text.toUpperCase();
   const isKnown =
@@ -119,7 +116,7 @@ function knownCode(text: string): string {
 function explain(code: string): void {
   const exit = Object.values(exitCodes).find((row) => String(row.code) === code);
   if (exit) {
-    console.log(`${code}: ${exit.meaning}\n  The same command again: ${exit.retry}.`);
+    console.log(`${code}: ${exit.meaning}\n  Retry: ${exit.retry}.`);
     return;
   }
   const { meaning, help } = errorCodes[code as ErrorCode];

@@ -1,15 +1,15 @@
-/** The desktop that a command may have been started on, and its browser. */
+/** The user's desktop, and its browser. */
 
 import { spawn } from "node:child_process";
 
-/** A person sits before this machine, not at the other end of a line. */
+/** True on a terminal of a desktop, false over SSH. */
 export function hasDesktop(): boolean {
   const { SSH_CONNECTION, DISPLAY, WAYLAND_DISPLAY } = process.env;
   if (!process.stdout.isTTY || SSH_CONNECTION !== undefined) return false;
   return process.platform !== "linux" || DISPLAY !== undefined || WAYLAND_DISPLAY !== undefined;
 }
 
-/** As the system does it; where it can't, the address is printed already. */
+/** Opens the system's browser. Errors are ignored, because the address is already printed. */
 export function openBrowser(url: string): void {
   const [command, ...args] =
     process.platform === "darwin"

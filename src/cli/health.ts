@@ -1,4 +1,4 @@
-/** `holdfast health`: is a run alive, and does it get on? For probes: 0 says that it is, or has ended well. */
+/** `holdfast health`: for probes. Exit code 0 if a run makes progress or has finished. */
 
 import { type Command, Option } from "commander";
 import { healthOf } from "../train/index.js";
@@ -7,12 +7,10 @@ import { duration } from "./options.js";
 export function addHealth(program: Command, end: (code: number) => void): void {
   program
     .command("health")
-    .description(
-      "say whether a run is well, for probes; exit code 0 if it makes progress or has ended well, else 1",
-    )
+    .description("check a run, for probes; exit code 0 if it makes progress or ended well, else 1")
     .argument("<folder>", "the run's folder, such as runs/NAME")
     .addOption(
-      new Option("--limit <time>", "how long the run may be silent, or stay at one step")
+      new Option("--limit <time>", "max. time without a heartbeat or without progress")
         .argParser(duration)
         .default(120_000, "120s"),
     )

@@ -19,7 +19,7 @@ function holdfast(args: readonly string[], cwd = makeFolder()) {
   return { status, stdout, stderr };
 }
 
-test("the address is one line; the page answers there until a signal ends it well", async () => {
+test("the address is one line; the server answers until a signal, and then exits with 0", async () => {
   const root = makeFolder();
   writeSampleRun(root, "one", { steps: 5 });
   const child = spawn(process.execPath, [main, "inspect", root], { env: { PATH } });
@@ -34,7 +34,7 @@ test("the address is one line; the page answers there until a signal ends it wel
   assert.deepEqual(await once(child, "exit"), [0, null]);
 });
 
-test("--text prints a run once where nobody sits at a terminal, also with --watch", () => {
+test("--text prints a run once if stdout is not a terminal, even with --watch", () => {
   const { path } = writeSampleRun(makeFolder(), "one", { steps: 5, state: "running" });
   for (const args of [["--text"], ["--text", "--watch"]]) {
     const { status, stdout, stderr } = holdfast(["inspect", path, ...args]);
@@ -44,15 +44,15 @@ test("--text prints a run once where nobody sits at a terminal, also with --watc
   }
 });
 
-test("the folder runs is looked at unless another is given", () => {
+test("the default folder is runs", () => {
   const folder = makeFolder();
   writeSampleRun(`${folder}/runs`, "one", { steps: 5 });
   assert.match(holdfast(["inspect", "--text"], folder).stdout, /^run +one: finished/);
 });
 
-test("what can't be shown is one line and exit code 4; what was written wrong is exit code 2", () => {
+test("an unreadable folder is one line and exit code 4; a wrong option is exit code 2", () => {
   for (const [args, message] of [
-    [["inspect"], /^holdfast: BAD_ARGUMENT: There is no folder runs here\. [^\n]+\n$/],
+    [["inspect"], /^holdfast: BAD_ARGUMENT: The folder runs does not exist\. [^\n]+\n$/],
     [["inspect", "/no/such"], /^holdfast: BAD_FILE: \/no\/such is no folder\. [^\n]+\n$/],
     [["inspect", ".", "--token", "short"], /^holdfast: BAD_ARGUMENT: A token has 8 to 200 [^\n]+\n$/],
   ] as const) {

@@ -1,4 +1,4 @@
-/** `holdfast inspect`: a page that shows runs as they train, or afterwards; or the same in a terminal. */
+/** `holdfast inspect`: serves a page that shows runs, or prints a run as text. */
 
 import { existsSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
@@ -8,7 +8,7 @@ import { type InspectorOptions, openInspector, viewAsText } from "../inspect/ind
 import { hasDesktop, openBrowser } from "./desktop.js";
 import { wholeNumber } from "./options.js";
 
-interface GivenOptions {
+interface CommandOptions {
   readonly port: number;
   readonly host?: string;
   readonly token?: string;
@@ -17,36 +17,33 @@ interface GivenOptions {
   readonly watch?: boolean;
 }
 
-const highestPort = 65_535;
-/** From look to look, in milliseconds. */
+const maxPort = 65_535;
+/** The interval between two prints, in milliseconds. */
 const watchEveryMs = 1000;
 
 export function addInspect(program: Command): void {
   program
     .command("inspect")
-    .description("show a run in a browser or as text, while it trains or later")
+    .description("show a run in a browser or as text, during or after training")
     .argument("[folder]", "a run's folder, such as runs/NAME, or a folder of runs (default: runs)")
     .addOption(
-      new Option("--port <number>", "the port of the page; 0 takes a free one").argParser(port).default(0),
+      new Option("--port <number>", "the port of the page; 0 selects a free port").argParser(port).default(0),
     )
     .option(
       "--host <address>",
-      "the address to listen at (default: 127.0.0.1); any other address asks visitors for a token",
+      "the address to listen on (default: 127.0.0.1); any other address requires a token",
     )
-    .option(
-      "--token <text>",
-      "the token that visitors must know (default: a random one where --host needs it)",
-    )
-    .option("--open", "open the page in a browser (default: on a desktop's terminal)")
-    .option("--no-open", "print the address and open nothing")
+    .option("--token <text>", "the token that clients must send (default: random, if --host requires one)")
+    .option("--open", "open the page in a browser (default: on a desktop)")
+    .option("--no-open", "only print the address")
     .option("--text", "print the run as text and exit")
-    .option("--watch", "on a terminal: print the text again every second while the run trains")
-    .action(async (folder: string | undefined, options: GivenOptions) => {
+    .option("--watch", "print the text again every second while the run trains; needs a terminal")
+    .action(async (folder: string | undefined, options: CommandOptions) => {
       const path = folder ?? "runs";
       if (folder === undefined && !existsSync(path)) {
         throw new HoldfastError(
           "BAD_ARGUMENT",
-          "There is no folder runs here. Give a run's folder, or a folder of runs.",
+          "The folder runs does not exist. Pass a run's folder or a folder of runs.",
         );
       }
       await (options.text || options.watch ? showText(path, options.watch ?? false) : serve(path, options));
@@ -55,12 +52,11 @@ export function addInspect(program: Command): void {
 
 function port(text: string): number {
   const value = wholeNumber(0)(text);
-  if (value > highestPort)
-    throw new InvalidArgumentError(`It takes a whole number from 0 to ${highestPort}.`);
+  if (value > maxPort) throw new InvalidArgumentError(`Expected a whole number from 0 to ${maxPort}.`);
   return value;
 }
 
-async function serve(root: string, { port, host, token, open }: GivenOptions): Promise<void> {
+async function serve(root: string, { port, host, token, open }: CommandOptions): Promise<void> {
   const options: InspectorOptions = { root, port, host, token };
   const inspector = await openInspector(options);
   process.stdout.write(`${inspector.url}\n`);
@@ -84,7 +80,7 @@ async function showText(path: string, watch: boolean): Promise<void> {
     return;
   }
   for (;;) {
-    // Home, and then whatever is left below goes: that flickers less than an empty screen.
+    // Overwriting from the top flickers less than clearing the screen.
     const lines = view.print({ columns: columns() }).replaceAll("\n", "\u001b[K\n");
     stdout.write(`\u001b[H${lines}\u001b[J`);
     if (!view.isLive) return;

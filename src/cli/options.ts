@@ -1,27 +1,27 @@
-/** Readers of option texts, for commander: what is wrong is said in a sentence, and nothing is started. */
+/** Parsers for commander options. A bad value is an error before the command starts. */
 
 import { InvalidArgumentError } from "commander";
 import { HoldfastError } from "../errors/index.js";
 import { parseBytes, parseDuration } from "../units/index.js";
 
-export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
+export function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
     const value = Number(text);
-    if (/^\d+$/.test(text) && value >= least && value <= most) return value;
-    const end = most === Number.MAX_SAFE_INTEGER ? "" : ` to ${most}`;
-    throw new InvalidArgumentError(`It takes a whole number from ${least}${end}.`);
+    if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+    const end = max === Number.MAX_SAFE_INTEGER ? "" : ` to ${max}`;
+    throw new InvalidArgumentError(`Expected a whole number from ${min}${end}.`);
   };
 }
 
-export function realNumber(isGood: (value: number) => boolean, wanted: string): (text: string) => number {
+export function realNumber(isValid: (value: number) => boolean, expected: string): (text: string) => number {
   return (text) => {
     const value = Number(text);
-    if (text.trim() !== "" && isGood(value)) return value;
-    throw new InvalidArgumentError(`It takes ${wanted}.`);
+    if (text.trim() !== "" && isValid(value)) return value;
+    throw new InvalidArgumentError(`Expected ${expected}.`);
   };
 }
 
-/** Sizes such as 64GiB, and times such as 30s. */
+/** Sizes such as 64GiB, and durations such as 30s. */
 export const size = reader(parseBytes);
 export const duration = reader(parseDuration);
 

@@ -1,6 +1,6 @@
 /**
- * What happens when stdout can't be written any more: its reader is gone, as with `| head`, or its disk is full. Most commands are
- * there for their output and end. A training goes on without it.
+ * Handles errors of stdout: its reader is gone, as with `| head`, or its disk is full. Most commands end, because their output is
+ * their purpose. Training continues without output.
  */
 
 import { errorCode, fileError } from "../data/index.js";
@@ -9,19 +9,19 @@ import { exitCodes, toExitCode } from "../errors/index.js";
 let isNeeded = true;
 let isLost = false;
 
-/** Takes care of errors of stdout and stderr, for as long as the process lives. */
+/** Installs error handlers on stdout and stderr for the life of the process. */
 export function guardOutput(): void {
   process.stdout.on("error", lose);
-  // There is nowhere left to tell it.
+  // There is no other stream to report it on.
   process.stderr.on("error", () => undefined);
 }
 
-/** Says that this command goes on where its output is lost. */
-export function goOnWithoutOutput(): void {
+/** Declares that this command continues if its output is lost. */
+export function continueWithoutOutput(): void {
   isNeeded = false;
 }
 
-/** Writes to stdout, or does nothing where that is lost. */
+/** Writes to stdout, or does nothing if stdout is lost. */
 export function print(text: string): void {
   if (!isLost) process.stdout.write(text);
 }
@@ -31,11 +31,11 @@ function lose(error: Error): void {
   isLost = true;
   if (!isNeeded) {
     console.error(
-      `holdfast: stdout can't be written (${errorCode(error) ?? error.message}). The training continues without output; holdfast health shows its state.`,
+      `holdfast: stdout can't be written (${errorCode(error) ?? error.message}). Training continues without output; holdfast health shows its state.`,
     );
     return;
   }
-  // The reader has seen enough, as `head` has.
+  // The reader, such as `head`, has closed the pipe on purpose.
   if (errorCode(error) === "EPIPE") process.exit(exitCodes.ok.code);
   const failure = fileError("stdout can't be written", "stdout", error);
   console.error(`holdfast: ${failure.code}: ${failure.message}`);

@@ -1,6 +1,6 @@
 /**
- * `holdfast tour`: the memory runtime at work on this machine, in a few seconds. Every line it prints comes from the
- * engine; the rejections are real ones.
+ * `holdfast tour`: demonstrates the memory runtime on this machine, in a few seconds. All figures and errors come from the
+ * engine.
  */
 
 import { basicKernels, blockCount } from "../driver/index.js";
@@ -13,25 +13,25 @@ const rows = 20_000;
 const features = 193;
 
 export function tour(): void {
-  heading("1. Open the device. What there is, and what the budget may take:");
+  heading("1. Open the device. Its memory, and the default budget:");
   const runtime = openRuntime({ memory: "512MiB", capture: "on", ...endOnStall() });
   try {
     process.stdout.write(runtime.diagnosticsText());
-    const weights = uploadEverything(runtime);
+    const weights = uploadTensors(runtime);
     runSteps(runtime);
     misuse(runtime);
     overspend(runtime);
     captureAStep(runtime, weights);
-    heading("7. The diagnostics, on demand: as text here, as JSON with runtime.diagnostics().");
+    heading("7. Print the diagnostics. runtime.diagnostics() returns them as JSON.");
     process.stdout.write(runtime.diagnosticsText());
   } finally {
     runtime.close();
   }
 }
 
-function uploadEverything(runtime: Runtime): Storage {
+function uploadTensors(runtime: Runtime): Storage {
   heading(
-    `2. Place and upload: one weight and ${rows} rows of ${features} features. Copies grow with bytes, not tensors.`,
+    `2. Place and upload one weight and ${rows} rows of ${features} features. The number of copies depends on bytes, not on tensors.`,
   );
   const model = runtime.persistent.place("weights", "model", [{ name: "w", size: 4 * MiB }]);
   const placements = Array.from({ length: rows }, (_, row) => ({ name: `row ${row}`, size: 4 * features }));
@@ -44,12 +44,14 @@ function uploadEverything(runtime: Runtime): Storage {
   ]);
   runtime.synchronize();
   const elapsed = formatDuration(performance.now() - startedMs);
-  say(`${sent.tensors} tensors, ${formatBytes(sent.bytes)}, went up in ${sent.copies} copies in ${elapsed}.`);
+  say(
+    `${sent.tensors} tensors, ${formatBytes(sent.bytes)}, uploaded in ${sent.copies} copies in ${elapsed}.`,
+  );
   return only(model.storages);
 }
 
 function runSteps(runtime: Runtime): void {
-  heading("3. 1,000 steps of 100 allocations. The end of each step resets the arena; nothing else has to.");
+  heading("3. Run 1,000 steps of 100 allocations each. The end of a step resets the arena.");
   const committed = new Set<number>();
   const startedMs = performance.now();
   for (let count = 0; count < 1000; count++) {
@@ -60,23 +62,25 @@ function runSteps(runtime: Runtime): void {
   }
   const each = ((performance.now() - startedMs) / 100_000) * 1000;
   say(
-    `Committed after every step: ${[...committed].map(formatBytes).join(", ")}. ${each.toFixed(2)} µs an allocation.`,
+    `Committed after every step: ${[...committed].map(formatBytes).join(", ")}. ${each.toFixed(2)} µs per allocation.`,
   );
 }
 
 function misuse(runtime: Runtime): void {
-  heading("4. Use a storage after its step: rejected, by name.");
+  heading("4. Use a storage after its step. The error names the storage:");
   const gone = runtime.step(() => runtime.arena.allocate(48 * 1024, "attention output"));
   rejection(() => runtime.read(gone));
 }
 
 function overspend(runtime: Runtime): void {
-  heading("5. Ask for more than the budget has: rejected before the device is asked, with the holders.");
+  heading(
+    "5. Request more than the budget has. The error comes before any driver call and lists the holders:",
+  );
   rejection(() => runtime.persistent.place("moments", "AdamW", [{ name: "m", size: 1024 * MiB }]));
 }
 
 function captureAStep(runtime: Runtime, weight: Storage): void {
-  heading("6. Capture an update as one launch. The replay is checked, bit for bit, before it is trusted.");
+  heading("6. Capture an update as one launch. Its first replay must equal the direct run, bit for bit.");
   const rate = only(runtime.persistent.place("scalars", "rate", [{ name: "rate", size: 4 }]).storages);
   runtime.upload([{ source: new Float32Array([0.5]), target: rate }]);
   const kernel = runtime.kernel(basicKernels.scale);
@@ -92,11 +96,11 @@ function captureAStep(runtime: Runtime, weight: Storage): void {
   for (let replay = 0; replay < 3; replay++) update.replay();
   const [first] = new Float32Array(runtime.read(weight).buffer);
   say(`Captured as a ${update.mode}; after three replays of w ← w · 0.5 the weight is ${first}.`);
-  say("And a capture that allocates is rejected before the device is asked:");
+  say("A capture that allocates is an error before any driver call:");
   rejection(() => runtime.capture("bad step", () => void runtime.arena.allocate(48 * 1024, "matmul")));
 }
 
-/** Shows what the engine says when it rejects; a tour in which it doesn't is broken. */
+/** Prints the error of a call that must fail. */
 function rejection(call: () => unknown): void {
   try {
     call();
@@ -105,7 +109,7 @@ function rejection(call: () => unknown): void {
     say(`${error.code}: ${error.message}`);
     return;
   }
-  throw new Error("the engine allowed what it must reject");
+  throw new Error("the engine accepted an invalid call");
 }
 
 function only<T>(list: readonly T[]): T {

@@ -1,40 +1,40 @@
 /**
- * What becomes of a plan that the verifier rejects. A rejection is a fault of Holdfast and must not stop the user's program.
- * Passes are left out, from the last one back, until the verifier agrees. The user is warned, and a report is written.
+ * Falls back to fewer phases if the verifier rejects a plan. A rejection is a fault of Holdfast and must not stop the user's program:
+ * phases are left out, from the last one back, until the verifier accepts. The user is warned, and a report is written.
  */
 
 import { HoldfastError } from "../errors/index.js";
 import type { Runtime } from "../runtime/index.js";
-import type { PassName, Stage } from "./compile.js";
+import type { PhaseName, Stage } from "./pipeline.js";
 import { warnOfRejection } from "./report/rejection-report.js";
 
-/** What can be left out, in the order in which it is applied. */
-export type Optional = PassName | "pdl";
+/** What can be left out. */
+export type Optional = PhaseName | "pdl";
 
 /** What a step is planned from. */
 export interface Proposed {
-  /** The trace, then what each pass has made of it. */
+  /** The trace, then the program after each phase. */
   readonly stages: readonly Stage[];
-  /** May launches begin while the ones before them end? */
+  /** True if launches may use programmatic dependent launch. */
   readonly usesPdl: boolean;
 }
 
 export interface Fallback {
-  /** In their order: without the first one the verifier agreed, so that one is the likely cause. */
+  /** In pipeline order. The verifier accepted the plan without the first one, which is therefore the likely cause. */
   readonly leftOut: readonly Optional[];
   /** Why the verifier rejected the plan with all of them. */
   readonly rejection: HoldfastError;
-  /** Where the report lies, or why there is none. */
+  /** The path of the report, or why there is none. */
   readonly report: string;
 }
 
 interface Agreed<T> extends Proposed {
   readonly planned: T;
-  /** Nothing where the verifier agreed at once. */
+  /** Undefined if the verifier accepted the first plan. */
   readonly fallback: Fallback | undefined;
 }
 
-/** Plans with as many passes as the verifier agrees to. Where it rejects even the traced calls, its first rejection is thrown. */
+/** Plans with as many phases as the verifier accepts. If it rejects even the traced calls, throws the first rejection. */
 export function planAgreed<T>(
   runtime: Runtime,
   name: string,
@@ -54,7 +54,7 @@ export function planAgreed<T>(
   throw rejection;
 }
 
-/** Plans a schedule that a step can do without: nothing where the verifier rejects it, and a warning. */
+/** Plans an optional schedule: undefined, with a warning, if the verifier rejects it. */
 export function planOptional<T>(
   runtime: Runtime,
   { name, schedule, calls }: { name: string; schedule: string; calls: Stage["calls"] },
@@ -80,7 +80,7 @@ function tryPlan<P, T>(
   }
 }
 
-/** The same with less and less: first without handovers, then without the last pass, the last two, and so on. */
+/** Ever shorter pipelines: first without PDL, then without the last phase, the last two, and so on. */
 function* shorterOf({
   stages,
   usesPdl,
@@ -94,7 +94,7 @@ function* shorterOf({
     const [before, last] = stages.slice(count - 1);
     if (!before || !last || last.name === "trace") continue;
     leftOut = [last.name, ...leftOut];
-    // A pass that changed nothing can't be the cause.
+    // A phase that changed nothing cannot be the cause.
     if (last.calls !== before.calls) yield { stages: stages.slice(0, count), usesPdl: false, leftOut };
   }
 }

@@ -1,28 +1,22 @@
 /** compile: a step becomes one launch. Traced, simplified, fused, scheduled, planned, verified; then run or captured. */
 
-export {
-  assignStreams,
-  type PassName,
-  type PassSettings,
-  type PlannedStep,
-  passNames,
-  planStep,
-  serializedStep,
-  streamOptions,
-} from "./compile.js";
+export { assignStreams, planStep, serializedStep } from "./compile.js";
+export { streamOptions } from "./cost-model.js";
 export { timeCalls } from "./execute/call-times.js";
 export { PlacedStep } from "./execute/placed-step.js";
 export { fitsMemory, requireAvailable } from "./memory/memory-check.js";
-export type { LabelBytes, MemoryReport, PeakHolder } from "./memory/memory-report.js";
-export { type ExplainedPlan, type ExplainOptions, explainStep } from "./report/explain.js";
+export type { MemoryReport, PeakHolder } from "./memory/memory-report.js";
 export {
-  type CallReport,
-  type PlanMemory,
-  type PlannedTensor,
-  type PlanReport,
-  reportPlan,
-  type StageReport,
-} from "./report/plan-report.js";
+  type PassName,
+  type PassSettings,
+  type PhaseName,
+  passNames,
+  phaseNames,
+  streamSetting,
+} from "./pipeline.js";
+export type { PlannedStep } from "./planned-step.js";
+export { type ExplainedPlan, type ExplainOptions, explainStep } from "./report/explain.js";
+export { reportPlan } from "./report/plan-report.js";
 export type { BadIndex, StepRecord } from "./trace/step-record.js";
 export {
   auditStep,

@@ -1,27 +1,28 @@
 /**
- * The CrossAsset model: a small attention model that reads several time scales of one market at once and says, for each of
- * them, long, short or flat. Weights are [in, out]; every scale has its own input projection, the layers are shared.
+ * The CrossAsset model: a small attention model over several time scales of one market. For each scale it predicts long, short or
+ * flat. Weights are [in, out]; every scale has its own input projection, the layers are shared.
  */
 
 import { HoldfastError } from "../errors/index.js";
 import { functional, init, LayerNorm, Module, ModuleList, Parameter } from "../nn/index.js";
 import type { Tensor } from "../tensor/index.js";
 
+/** The sizes of a CrossAsset model. */
 export interface CrossAssetOptions {
-  /** S: how many time scales. */
+  /** S: the number of time scales. */
   readonly sources?: number;
-  /** F: features of one scale. */
+  /** F: features per scale. */
   readonly features?: number;
   /** d: the model's width. */
   readonly width?: number;
-  /** H: d is split among them. */
+  /** H: the number of heads. */
   readonly heads?: number;
   readonly layers?: number;
-  /** The width inside the feed-forward part; four times d unless given. */
+  /** The width of the feed-forward layer; default: 4d. */
   readonly hidden?: number;
   readonly classes?: number;
   readonly dropout?: number;
-  /** Queries and keys are brought to length one before they meet. */
+  /** Normalise queries and keys to length 1. */
   readonly qkNorm?: boolean;
 }
 
@@ -60,7 +61,7 @@ interface LayerSizes {
   readonly qkNorm: boolean;
 }
 
-/** Attention over the scales, then a feed-forward part; each is added to its input and normalised. */
+/** Attention over the scales, then a feed-forward layer; each with a residual connection and layer norm. */
 class Layer extends Module {
   readonly q: Parameter; // [d, d]
   readonly k: Parameter; // [d, d]
@@ -140,10 +141,7 @@ export class CrossAsset extends Module {
     const sizes = { ...defaults, ...options };
     const { sources, features, width, heads, layers, classes, dropout, qkNorm, hidden = 4 * width } = sizes;
     if (width % heads !== 0) {
-      throw new HoldfastError(
-        "BAD_SHAPE",
-        `CrossAsset: width ${width} can't be split among ${heads} heads evenly.`,
-      );
+      throw new HoldfastError("BAD_SHAPE", `CrossAsset: width ${width} is not divisible by ${heads} heads.`);
     }
     const times = <T>(count: number, make: () => T): T[] => Array.from({ length: count }, make);
     this.input = new ModuleList(times(sources, () => new Projection(features, width)));

@@ -39,6 +39,7 @@ export interface FlatColumn {
   readonly labels?: LabelRange;
 }
 
+/** The classes of a label column. */
 export interface LabelRange {
   readonly classes: number;
   /** The label of rows that do not count. Default: −100. */

@@ -6,13 +6,14 @@
 import { noteWrite, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { dtypes } from "../ir/index.js";
-import { permutation, type Seed } from "../kernels/index.js";
-import { contiguousStrides, copyIndexed, type DeviceArray, sizeOf } from "../ops/index.js";
+import { permutation, type Seed, submit } from "../kernels/index.js";
+import { contiguousStrides, type DeviceArray, indexedCopyCalls, sizeOf } from "../ops/index.js";
 import type { Region, Storage } from "../runtime/index.js";
 import { currentSeed, type Device, defaultDevice, type Tensor } from "../tensor/index.js";
 import { type BatchNumber, BatchTensor } from "./batch-tensor.js";
 import type { Column, ColumnSource, TensorDataset } from "./dataset.js";
 
+/** Options of a `DataLoader`. */
 export interface DataLoaderOptions {
   /** Rows per batch. */
   readonly batchSize: number;
@@ -296,7 +297,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
       const [count = 0, ...row] = buffer.shape;
       const width = sizeOf(row);
       const storage = runtime.view(order, first * indexBytes, count * indexBytes);
-      copyIndexed(runtime, {
+      const calls = indexedCopyCalls({
         source,
         sourceStrides: [0, 1],
         index: { shape: [count], strides: [1], dtype: "i32", storage },
@@ -305,6 +306,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
         length: this.dataset.rows,
         output: { ...buffer, shape: [count, width], strides: [width, 1] },
       });
+      submit(runtime, calls);
     }
   }
 

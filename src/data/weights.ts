@@ -11,11 +11,13 @@ import {
   saveSafetensors,
 } from "./safetensors/index.js";
 
+/** The result of `loadWeights`. */
 export interface LoadedWeights extends LoadResult {
   /** The saved metadata. */
   readonly metadata: ReadonlyMap<string, string>;
 }
 
+/** Options of `loadWeights`. */
 export interface LoadWeightsOptions extends ReadOptions {
   /** Require every name in both the file and the module. Default: true. */
   readonly strict?: boolean;

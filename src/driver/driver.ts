@@ -13,6 +13,7 @@
 
 import type { Bytes, Span } from "../units/index.js";
 
+/** The properties of a device. */
 export interface DeviceInfo {
   readonly kind: "cpu" | "cuda";
   readonly name: string;
@@ -41,6 +42,7 @@ export interface MemoryInfo {
   readonly free: Bytes;
 }
 
+/** A queue of work on a device. */
 export interface Stream {
   readonly type: "stream";
   readonly id: number;
@@ -192,6 +194,7 @@ export interface KernelSource {
   readonly product?: Product;
 }
 
+/** A loaded kernel. */
 export interface Kernel {
   readonly type: "kernel";
   readonly id: number;
@@ -207,6 +210,7 @@ export interface Kernel {
 /** A memory parameter takes a span, so that the accessed bytes are known; a scalar parameter takes a number. */
 export type Argument = Span | number;
 
+/** The arguments of a kernel launch. */
 export interface Launch {
   readonly kernel: Kernel;
   /** Number of independent blocks; any of them may run concurrently. */
@@ -245,6 +249,7 @@ export interface StreamOptions {
 /** CUDA also has "global", which fails on calls of other threads, and "relaxed", which disables the checks. */
 export type CaptureMode = "thread-local";
 
+/** The interface to a device. All access to hardware goes through it. */
 export interface Driver {
   describe(): DeviceInfo;
   memory(): MemoryInfo;
@@ -303,6 +308,7 @@ export interface Driver {
   close(): void;
 }
 
+/** The name of a driver call. */
 export type DriverCall = keyof Driver;
 
 /**

@@ -12,6 +12,7 @@ export interface ErrorRow {
   readonly exit?: "rejected" | "diverged";
 }
 
+/** All error codes with their meaning and help. */
 export const errorCodes = {
   // Invalid requests
   BAD_SETTING: {
@@ -254,4 +255,5 @@ export const errorCodes = {
   },
 } as const satisfies Record<string, ErrorRow>;
 
+/** A code of a `HoldfastError`. */
 export type ErrorCode = keyof typeof errorCodes;

@@ -5,7 +5,8 @@ import { test } from "node:test";
 import { parse } from "csv-parse/sync";
 import { makeFolder } from "../../test/support/folders.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
-import { readSteps, stepColumns } from "../train/index.js";
+import { stepColumns } from "../records/index.js";
+import { readSteps } from "../train/index.js";
 import { metricsCsv, stepsCsv } from "./csv.js";
 
 test("every step is a line, its numbers come back to the bit, and a loss that is not known is empty", () => {

@@ -1,6 +1,7 @@
 /** A run's steps and metrics as CSV, as RFC 4180 has it. */
 
-import { type JsonRecord, type StepSeries, stepColumns } from "../train/index.js";
+import { type JsonRecord, stepColumns } from "../records/index.js";
+import type { StepSeries } from "../train/index.js";
 
 /** So many rows are one piece of the answer. */
 const rowsInPiece = 4096;

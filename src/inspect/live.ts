@@ -22,7 +22,7 @@ const told = {
   metrics: runFiles.metrics,
   plans: inspectionFiles.plans,
   memory: inspectionFiles.memory,
-  trouble: inspectionFiles.trouble,
+  incidents: inspectionFiles.incidents,
   results: runFiles.results,
 } as const;
 

@@ -1,6 +1,6 @@
 /** The list of runs as a page without scripts: what is shown where the page itself was not built. */
 
-import type { RunLine } from "./run-view.js";
+import type { RunLine } from "./page/wire.js";
 
 export function plainPage(lines: readonly RunLine[]): string {
   const rows = lines.map(({ name, state, step, of, device, note }) => {

@@ -7,7 +7,7 @@ import { lstatSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { withFileError } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { inspectionFiles, runFiles } from "../train/index.js";
+import { inspectionFiles, legacyIncidentsFile, runFiles } from "../train/index.js";
 
 /** The recorder's log, and before it what it was before it became full. */
 export const phaseFiles = ["recorder.old.log", runFiles.recorder] as const;
@@ -16,7 +16,12 @@ const { checkpoints, ...ownFiles } = runFiles;
 
 /** All files of a run's folder that are ever opened. */
 const readFiles: readonly string[] = [
-  ...new Set<string>([...Object.values(ownFiles), ...Object.values(inspectionFiles), ...phaseFiles]),
+  ...new Set<string>([
+    ...Object.values(ownFiles),
+    ...Object.values(inspectionFiles),
+    legacyIncidentsFile,
+    ...phaseFiles,
+  ]),
 ];
 
 export interface ListedRun {

@@ -3,57 +3,12 @@
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { readTail } from "../files/index.js";
-import {
-  healthOf,
-  InspectionReader,
-  type InspectionReading,
-  type JsonRecord,
-  type MemorySample,
-  type RunRecord,
-  type RunStatus,
-  readRun,
-} from "../train/index.js";
+import type { MemorySample } from "../records/index.js";
+import { healthOf, InspectionReader, type InspectionReading, readRun } from "../train/index.js";
 import { MiB } from "../units/index.js";
+import type { RunDetail, RunLine } from "./page/wire.js";
 import { type ListedRun, listRuns, phaseFiles, type ShownFolder } from "./run-list.js";
 import { StepTable } from "./step-table.js";
-
-/** A line of the list of runs. */
-export interface RunLine {
-  readonly name: string;
-  /** As in its status; "failed" where its process is gone without a word, "broken" where nothing can be read. */
-  readonly state: RunStatus["state"] | "broken";
-  readonly step: number | null;
-  readonly of: number | null;
-  readonly device: string | null;
-  /** ISO 8601. */
-  readonly started: string | null;
-  readonly updated: string | null;
-  /** Its process is there, or may be on another machine. */
-  readonly isLive: boolean;
-  /** What is wrong with it, in one line. */
-  readonly note: string | null;
-}
-
-/** All of a run but its steps, the whole of its plans and its memory. */
-export interface RunDetail {
-  readonly name: string;
-  readonly run: RunRecord | null;
-  readonly status: RunStatus | null;
-  readonly results: JsonRecord | null;
-  readonly metrics: readonly JsonRecord[];
-  readonly plans: readonly PlanLine[];
-  readonly trouble: InspectionReading["trouble"];
-  readonly messages: readonly string[];
-}
-
-export interface PlanLine {
-  readonly index: number;
-  readonly name: string;
-  readonly inputs: string;
-  readonly mode: "graph" | "direct" | null;
-  readonly calls: number;
-  readonly peak: number;
-}
 
 /** Newest first. */
 export function listLines(shown: ShownFolder): RunLine[] {
@@ -118,7 +73,7 @@ export class RunView {
     const { run = null, status = null, results = null, metrics, messages } = readRun(this.path);
     const inspected = this.inspection();
     return {
-      ...{ name: this.name, run, status, results, metrics, trouble: inspected.trouble },
+      ...{ name: this.name, run, status, results, metrics, incidents: inspected.incidents },
       plans: inspected.plans.map(({ name, inputs, mode = null, calls, memory }, index) => ({
         ...{ index, name, inputs, mode, calls: calls.length, peak: memory.peak },
       })),
@@ -159,7 +114,7 @@ export class RunView {
 /** All that is told of a folder in which nothing may be read. */
 export function rejectedDetail(name: string, rejection: string): RunDetail {
   return {
-    ...{ name, run: null, status: null, results: null, metrics: [], plans: [], trouble: [] },
+    ...{ name, run: null, status: null, results: null, metrics: [], plans: [], incidents: [] },
     messages: [rejection],
   };
 }

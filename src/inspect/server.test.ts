@@ -10,15 +10,15 @@ import fc from "fast-check";
 import { makeFolder } from "../../test/support/folders.js";
 import { listenTo, openTestInspector } from "../../test/support/inspector-client.js";
 import { samplePlan } from "../../test/support/sample-plan.js";
-import { sampleTrouble, writeSampleRun } from "../../test/support/sample-run.js";
-import type { MemorySample, PlanRecord } from "../train/index.js";
-import type { RunDetail, RunLine } from "./run-view.js";
+import { sampleIncidents, writeSampleRun } from "../../test/support/sample-run.js";
+import type { MemorySample, PlanRecord } from "../records/index.js";
+import type { RunDetail, RunLine } from "./page/wire.js";
 
 const root = makeFolder();
 const run = writeSampleRun(root, "older", {
   steps: 300,
   startMs: Date.UTC(2026, 0, 1),
-  trouble: sampleTrouble(),
+  incidents: sampleIncidents(),
 });
 writeSampleRun(root, "newer & odd", { steps: 10, startMs: Date.UTC(2026, 0, 2), state: "running" });
 mkdirSync(join(root, "begun", "checkpoints"), { recursive: true });
@@ -46,7 +46,7 @@ test("the list has every run, the newest first, and a broken one with its note",
   assert.equal(lines[1]?.device, "CPU (a sample)");
 });
 
-test("a run is told with its settings, status, results, metrics, plans and trouble", async () => {
+test("a run is told with its settings, status, results, metrics, plans and incidents", async () => {
   const detail = await inspector.json<RunDetail>("/api/runs/older");
   assert.equal(detail.run?.settings["batch"], 32);
   assert.equal(detail.status?.state, "finished");
@@ -56,7 +56,7 @@ test("a run is told with its settings, status, results, metrics, plans and troub
   assert.deepEqual(detail.plans, [
     { index: 0, name, inputs, mode: "graph", calls: calls.length, peak: memory.peak },
   ]);
-  assert.equal(detail.trouble.length, 5);
+  assert.equal(detail.incidents.length, 5);
   assert.deepEqual(detail.messages, []);
   assert.equal((await inspector.json<RunDetail>("/api/runs/newer%20%26%20odd")).name, "newer & odd");
 });
@@ -201,7 +201,7 @@ test("every answer says that it is not for other sites, not to be guessed at and
 
 test("who listens is told of the status, of rows as they come, and of each file that changes", async () => {
   const folder = makeFolder();
-  const live = writeSampleRun(folder, "live", { steps: 5, state: "running", trouble: [] });
+  const live = writeSampleRun(folder, "live", { steps: 5, state: "running", incidents: [] });
   const { port, json } = await openTestInspector({ root: folder, pollMs: 5 });
   const { next, close } = await listenTo(port, "/api/runs/live/live");
   const status = await next(({ name }) => name === "status");
@@ -213,7 +213,7 @@ test("who listens is told of the status, of rows as they come, and of each file 
   const changes: readonly (readonly [string, () => void])[] = [
     ["plans", () => live.appendPlan(samplePlan({ name: "another" }))],
     ["memory", () => live.appendMemory()],
-    ["trouble", () => live.appendTrouble(sampleTrouble()[0]!)],
+    ["incidents", () => live.appendIncident(sampleIncidents()[0]!)],
     ["results", () => live.writeResults()],
     ["metrics", () => appendFileSync(join(live.path, "metrics.jsonl"), '{"step":12}\n')],
   ];
@@ -248,7 +248,7 @@ test("a second listener is told at once where the run stands", async () => {
 
 test("a folder with any file cut, emptied or filled with something else is answered, with a message or without the part", async () => {
   const folder = makeFolder();
-  const { path } = writeSampleRun(folder, "a", { steps: 30, trouble: sampleTrouble() });
+  const { path } = writeSampleRun(folder, "a", { steps: 30, incidents: sampleIncidents() });
   const names = readdirSync(path).filter((name) => name.includes("."));
   const { ask } = await openTestInspector({ root: folder });
   const damage = fc.oneof(
@@ -262,7 +262,7 @@ test("a folder with any file cut, emptied or filled with something else is answe
       fc.array(fc.tuple(fc.constantFrom(...names), damage), { maxLength: 3 }),
       async (list) => {
         rmSync(path, { recursive: true });
-        writeSampleRun(folder, "a", { steps: 30, trouble: sampleTrouble() }).close();
+        writeSampleRun(folder, "a", { steps: 30, incidents: sampleIncidents() }).close();
         for (const [name, how] of list) {
           if ("cut" in how) truncateSync(join(path, name), how.cut);
           else writeFileSync(join(path, name), how.text);
@@ -289,7 +289,11 @@ test("a damaged line is a message of the run, and its state is still told", asyn
   const { json } = await openTestInspector({ root: folder });
   const { messages, status } = await json<RunDetail>("/api/runs/a");
   assert.equal(status?.state, "finished");
-  for (const part of [/of the metrics is no JSON/, /Line 2 of plans\.jsonl/, /steps\.bin is no step log/])
+  for (const part of [
+    /of metrics\.jsonl is not JSON/,
+    /Line 2 of plans\.jsonl/,
+    /steps\.bin is not a step log/,
+  ])
     assert.match(messages.join("\n"), part);
 });
 

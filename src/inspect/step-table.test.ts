@@ -124,5 +124,5 @@ test("a log that is not there has no rows, and a file that is none is rejected w
   assert.equal(table.points({ points: 5 }).columns.step.length, 0);
   const folder = makeFolder();
   writeFileSync(join(folder, "steps.bin"), "no log at all");
-  assert.throws(() => new StepTable(folder).refresh(), /steps\.bin is no step log/);
+  assert.throws(() => new StepTable(folder).refresh(), /steps\.bin is not a step log/);
 });

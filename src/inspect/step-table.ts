@@ -6,14 +6,9 @@
 import { join } from "node:path";
 import { errorCode } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import {
-  countSteps,
-  inspectionFiles,
-  readSteps,
-  type StepColumn,
-  type StepSeries,
-  stepColumns,
-} from "../train/index.js";
+import { type StepColumn, stepColumns } from "../records/index.js";
+import { countSteps, inspectionFiles, readSteps, type StepSeries } from "../train/index.js";
+import type { PointColumn } from "./page/wire.js";
 
 /** More than this is no longer held: 1 GiB. */
 const maxRows = 2 ** 24;
@@ -21,7 +16,7 @@ const maxRows = 2 ** 24;
 /** Rates over less than this say more of the clock than of the run, in milliseconds. */
 const shortestSpanMs = 100;
 
-export const pointColumns = [
+const pointColumns = [
   "step",
   "lossMin",
   "lossMax",
@@ -33,9 +28,7 @@ export const pointColumns = [
   "fold",
   "epoch",
   "notFinite",
-] as const;
-
-export type PointColumn = (typeof pointColumns)[number];
+] as const satisfies readonly PointColumn[];
 
 /** Points of a range of rows. Where a point stands for many rows, the least, the greatest and the mean loss are told. */
 export interface StepPoints {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { makeFolder } from "../../test/support/folders.js";
-import { sampleTrouble, writeSampleRun } from "../../test/support/sample-run.js";
+import { sampleIncidents, writeSampleRun } from "../../test/support/sample-run.js";
 import { phasesBar, sparkline } from "./text-marks.js";
 import { viewAsText } from "./view-as-text.js";
 
@@ -14,8 +14,8 @@ function proveFits(text: string, columns: number): void {
   for (const line of text.split("\n")) assert.ok(line.length <= columns, `${line.length}: ${line}`);
 }
 
-test("a run's state, settings, loss, epochs, tests, memory, plans and trouble are told in 80 columns", () => {
-  const run = writeSampleRun(makeFolder(), "first", { trouble: sampleTrouble() });
+test("a run's state, settings, loss, epochs, tests, memory, plans and incidents are told in 80 columns", () => {
+  const run = writeSampleRun(makeFolder(), "first", { incidents: sampleIncidents() });
   const text = viewAsText(run.path).print();
   proveFits(text, 80);
   for (const part of [
@@ -97,12 +97,12 @@ test("whatever stands in its files, a run is described, in its columns and witho
 test("damage is told: a cut step log is read up to its last whole row, a wrong one has its message", () => {
   const { path } = writeSampleRun(makeFolder(), "a", { steps: 20 });
   truncateSync(join(path, "steps.bin"), 512 + 10 * 64 + 7);
-  appendFileSync(join(path, "trouble.jsonl"), "{\n");
+  appendFileSync(join(path, "incidents.jsonl"), "{\n");
   const text = viewAsText(path).print();
   assert.match(text, /10 steps, up to step 10/);
-  assert.match(text, /Line 1 of trouble\.jsonl is left out/);
+  assert.match(text, /Line 1 of incidents\.jsonl is ignored/);
   writeFileSync(join(path, "steps.bin"), "x".repeat(600));
-  assert.match(viewAsText(path).print({ columns: 200 }), /^ +.*steps\.bin is no step log/m);
+  assert.match(viewAsText(path).print({ columns: 200 }), /^ +.*steps\.bin is not a step log/m);
 });
 
 test("a curve goes from its least to its greatest value, with a dot for what is not known", () => {

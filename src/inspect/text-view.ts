@@ -1,8 +1,9 @@
 /** A run for a terminal: what the page shows, as short as it can be said. */
 
-import type { MemorySample, PlanRecord } from "../train/index.js";
+import type { MemorySample, PlanRecord } from "../records/index.js";
 import { formatBytes, formatDuration } from "../units/index.js";
-import type { RunDetail, RunLine, RunView } from "./run-view.js";
+import type { RunDetail, RunLine } from "./page/wire.js";
+import type { RunView } from "./run-view.js";
 import type { StepPoints } from "./step-table.js";
 import { fitLine, phasesBar, progressBar, shadeOf, sparkline, tableLines } from "./text-marks.js";
 
@@ -17,7 +18,7 @@ export interface TextOptions {
 const margin = 10;
 const maxEpochs = 8;
 const maxHolders = 6;
-const maxTrouble = 4;
+const maxIncidents = 4;
 const maxNotes = 4;
 
 /** The list of runs, a line each. */
@@ -60,7 +61,7 @@ export function describeRun(
     ["tests", testLines(detail)],
     ["memory", memoryLines(memory.at(-1), width)],
     ["plans", largestOf(plans).flatMap(planLines)],
-    ["trouble", troubleLines(detail)],
+    ["incidents", incidentLines(detail)],
     ["notes", notes.slice(0, maxNotes)],
   ];
   const lines = parts.flatMap(([word, texts]) =>
@@ -194,14 +195,14 @@ function planLines({ name, inputs, mode, calls, memory }: PlanRecord): string[] 
   ];
 }
 
-function troubleLines({ trouble }: RunDetail): string[] {
-  const told = trouble
-    .slice(-maxTrouble)
+function incidentLines({ incidents }: RunDetail): string[] {
+  const told = incidents
+    .slice(-maxIncidents)
     .flatMap(({ kind, step, message, phases }) => [
       `${kind} at step ${count(step)}: ${message}`,
       ...(phases.length > 0 ? [`  after ${phases.slice(-3).join(", ")}`] : []),
     ]);
-  const left = trouble.length - maxTrouble;
+  const left = incidents.length - maxIncidents;
   return left > 0 ? [`${count(left)} before these`, ...told] : told;
 }
 

@@ -15,6 +15,7 @@ interface DtypeRow {
   ) => ArrayBufferView;
 }
 
+/** All dtypes with their properties. */
 export const dtypes = {
   f32: { kind: "float", bytes: 4, compute: "f32", array: Float32Array },
   f64: { kind: "float", bytes: 8, compute: "f64", array: Float64Array },
@@ -25,6 +26,7 @@ export const dtypes = {
   bool: { kind: "boolean", bytes: 1, compute: "i32", array: Uint8Array },
 } as const satisfies Record<string, DtypeRow>;
 
+/** The name of a dtype. */
 export type Dtype = keyof typeof dtypes;
 
 /** The host array of a dtype: `ElementArray<"f32">` is Float32Array, `ElementArray<"bf16">` is Uint16Array. */

@@ -24,6 +24,7 @@ export {
   iterateRows,
   type Strides,
 } from "./iteration.js";
+export { kernelKey } from "./kernel-key.js";
 export {
   type BinaryOp,
   binaryOps,

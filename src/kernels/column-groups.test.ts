@@ -13,14 +13,10 @@ import { sameBytes } from "../../test/support/same-bytes.js";
 import type { ColumnKernel, ReduceOp } from "../ir/index.js";
 import { type Dtype, dtypes, narrowToBf16, narrowToF16, term } from "../ir/index.js";
 import type { Runtime } from "../runtime/index.js";
+import { backendOf, canGroupColumns } from "./backend.js";
 import { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
-import {
-  type ColumnLaunch,
-  canGroupColumns,
-  launchColumnGroup,
-  launchColumns,
-  launchPartials,
-} from "./launch.js";
+import { type ColumnLaunch, columnCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 const sumOf = (dtype: Dtype, op: ReduceOp = "add"): ColumnKernel => ({
   name: `${op} of ${dtype}`,
@@ -162,7 +158,7 @@ function launchCombo(runtime: Runtime, launches: readonly ColumnLaunch[]): void 
   const bytes = columnScratchBytes(launches);
   // What memory held before must not matter.
   const scratch = bytes > 0 ? putAt(runtime, new Uint8Array(bytes).fill(0xff), 0) : undefined;
-  launchColumnGroup(runtime, launches, { scratch });
+  submit(runtime, backendOf(runtime).lowerColumnGroup(launches, { scratch }));
 }
 
 /** Those of many rows are begun first, and joined with the others. */
@@ -174,13 +170,15 @@ function launchPdl(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
   }
   const filled = (bytes: number) => putAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
   const begun = { members: early, scratch: filled(columnScratchBytes(early)) };
-  launchPartials(runtime, begun);
+  submit(runtime, backendOf(runtime).lowerPartials(begun, "columns"));
   // Another launch may be in between.
   filled(64);
-  launchColumnGroup(
+  submit(
     runtime,
-    launches.filter((one) => !early.includes(one)),
-    { begun },
+    backendOf(runtime).lowerColumnGroup(
+      launches.filter((one) => !early.includes(one)),
+      { begun },
+    ),
   );
 }
 
@@ -192,7 +190,7 @@ function compare(runtime: Runtime, group: readonly Problem[]): void {
       return launches.map((one) => resultsOf(runtime, one));
     });
   const alone = run((launches) => {
-    for (const one of launches) launchColumns(runtime, one);
+    for (const one of launches) submit(runtime, columnCalls(one));
   });
   const together = run((launches) => launchCombo(runtime, launches));
   const early = run((launches) => launchPdl(runtime, launches));
@@ -268,17 +266,24 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       assert.equal(needed, 32 * 8 * 4 * 2, "of the second, two values");
       for (const scratch of [undefined, runtime.arena.allocate(needed - 1, "less")]) {
         assert.throws(
-          () => launchColumnGroup(runtime, launches, { scratch }),
+          () => submit(runtime, backendOf(runtime).lowerColumnGroup(launches, { scratch })),
           /partial results of 2048 bytes/,
         );
       }
       const [few, many] = launches;
       const less = runtime.arena.allocate(needed - 1, "less");
-      assert.throws(() => launchPartials(runtime, { members: [many!], scratch: less }), /of 2048 bytes/);
+      assert.throws(
+        () =>
+          submit(runtime, backendOf(runtime).lowerPartials({ members: [many!], scratch: less }, "columns")),
+        /of 2048 bytes/,
+      );
       const scratch = runtime.arena.allocate(needed, "enough");
-      assert.throws(() => launchPartials(runtime, { members: [few!], scratch }), /64 rows.*in one step/);
+      assert.throws(
+        () => submit(runtime, backendOf(runtime).lowerPartials({ members: [few!], scratch }, "columns")),
+        /64 rows.*in one step/,
+      );
       assert.equal(columnScratchBytes(launches.slice(0, 1)), 0);
-      launchColumnGroup(runtime, launches.slice(0, 1));
+      submit(runtime, backendOf(runtime).lowerColumnGroup(launches.slice(0, 1), {}));
     });
   });
 
@@ -307,7 +312,9 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     runtime.step(() => {
       const own = launchOf(runtime, plain(pulls, 3, 4));
       const launches = many.map(() => own);
-      assert.throws(() => launchColumnGroup(runtime, launches), { code: "BAD_ARGUMENT" });
+      assert.throws(() => submit(runtime, backendOf(runtime).lowerColumnGroup(launches, {})), {
+        code: "BAD_ARGUMENT",
+      });
     });
   });
 });

@@ -8,7 +8,8 @@ import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { ColumnKernel } from "../ir/index.js";
 import { dtypes, narrowToBf16, term } from "../ir/index.js";
-import { launchColumns } from "./launch.js";
+import { columnCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 const x = term.load(0, "f32");
 
@@ -48,7 +49,7 @@ for (const { device, skip, open } of kernelDevices) {
           { row: 1, column: "none" },
         ] as const;
         const operands = [putAt(runtime, values, 1), put(runtime, weights, "w"), output];
-        launchColumns(runtime, { kernel: weighted, rows: weights.length, columns, strides, operands });
+        submit(runtime, columnCalls({ kernel: weighted, rows: weights.length, columns, strides, operands }));
         return new Float32Array(runtime.read(output).buffer);
       });
     }
@@ -104,14 +105,17 @@ for (const { device, skip, open } of kernelDevices) {
       const values = Float64Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 1e-3);
       const found = runtime.step(() => {
         const output = runtime.arena.allocate(8 * columns, "largest");
-        launchColumns(runtime, {
-          kernel,
-          rows,
-          columns,
-          strides: [{ row: columns, column: "unit" }],
-          operands: [put(runtime, values, "x"), output],
-          scalars: [0.1],
-        });
+        submit(
+          runtime,
+          columnCalls({
+            kernel,
+            rows,
+            columns,
+            strides: [{ row: columns, column: "unit" }],
+            operands: [put(runtime, values, "x"), output],
+            scalars: [0.1],
+          }),
+        );
         return new Float64Array(runtime.read(output).buffer);
       });
       const expected = Float64Array.from({ length: columns }, (_, column) =>
@@ -154,7 +158,7 @@ for (const { device, skip, open } of kernelDevices) {
               { row: columns, column: "unit" },
               { row: 1, column: "none" },
             ] as const;
-            launchColumns(runtime, { kernel: kernelOf(...chosen), rows, columns, strides, operands });
+            submit(runtime, columnCalls({ kernel: kernelOf(...chosen), rows, columns, strides, operands }));
             return made.map((one, place) =>
               runtime.read(one).slice(0, dtypes[outputs[chosen[place]!]!].bytes * columns),
             );
@@ -178,7 +182,7 @@ for (const { device, skip, open } of kernelDevices) {
           const strides = [{ row: columns, column: "unit" }] as const;
           const operands = [put(runtime, values, "x"), output];
           const kernel = places ? { ...sum, places } : sum;
-          launchColumns(runtime, { kernel, rows, columns, strides, operands });
+          submit(runtime, columnCalls({ kernel, rows, columns, strides, operands }));
           return new Float32Array(runtime.read(output).buffer);
         });
       const layouts = [{ step: 3 }, { step: 1, runs: { length: 4, between: 9 } }] as const;
@@ -222,7 +226,7 @@ for (const { device, skip, open } of kernelDevices) {
           const output = runtime.arena.allocate(elementBytes * columns, "reduced");
           const strides = [{ row: columns, column: "unit" }] as const;
           const operands = [put(runtime, values, "x"), output];
-          launchColumns(runtime, { kernel: one, rows, columns, strides, operands });
+          submit(runtime, columnCalls({ kernel: one, rows, columns, strides, operands }));
           return runtime.read(output);
         });
       // Each is 1 + k / 128, so that sums are exact in f32.
@@ -247,8 +251,8 @@ for (const { device, skip, open } of kernelDevices) {
         const input = put(runtime, new Float32Array(1), "x");
         const strides = [{ row: 18, column: "unit" }] as const;
         const launch = { kernel: sum, strides };
-        launchColumns(runtime, { ...launch, rows: 0, columns: 18, operands: [input, operands[0]!] });
-        launchColumns(runtime, { ...launch, rows: 3, columns: 0, operands: [input, operands[1]!] });
+        submit(runtime, columnCalls({ ...launch, rows: 0, columns: 18, operands: [input, operands[0]!] }));
+        submit(runtime, columnCalls({ ...launch, rows: 3, columns: 0, operands: [input, operands[1]!] }));
         return operands.map((one) => new Float32Array(runtime.read(one).buffer));
       });
       assert.ok(sums!.every((one) => one === 0));

@@ -16,7 +16,8 @@ import { type Iteration, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { columnPartialCount } from "./codegen/cuda/column-partials.js";
 import { canSumColumns, cudaRowConfig, hasGroupConfig } from "./codegen/cuda/row-config.js";
-import { launchColumns, launchRows } from "./launch.js";
+import { columnCalls, rowCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 const load = (input: number) => term.load(input, "f32");
 const tilt = term.mul(load(0), term.sub(load(1), load(2)));
@@ -72,7 +73,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     const strides = kernel.inputs.map((_, input) =>
       input < 2 ? ({ row: columns, column: "unit" } as const) : ({ row: 1, column: "none" } as const),
     );
-    launchColumns(runtime, { kernel, rows, columns, strides, operands: [...inputs, ...outputs] });
+    submit(runtime, columnCalls({ kernel, rows, columns, strides, operands: [...inputs, ...outputs] }));
     return outputs;
   };
 
@@ -85,7 +86,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       const run = (kernel: RowKernel, sums: readonly Storage[]): Storage[] => {
         const [own, halves] = [room(4 * rows * columns), room(2 * rows * columns)];
         const operands = [...inputs, halves, own, halves, ...sums];
-        launchRows(runtime, { kernel, iteration: iterationOf(kernel, rows, columns), operands });
+        submit(runtime, rowCalls({ kernel, iteration: iterationOf(kernel, rows, columns), operands }));
         return [own, halves];
       };
       const left = [1, 2, 3].map(() => room(4 * columnPartialCount * columns));
@@ -139,7 +140,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       const operands = [...summing.inputs, ...summing.outputs].map(() => room(4 * 1023 * 128));
       const iteration = iterationOf(summing, 1023, 128);
       assert.throws(
-        () => launchRows(runtime, { kernel: summing, iteration, operands }),
+        () => submit(runtime, rowCalls({ kernel: summing, iteration, operands })),
         /columns of 1023 rows of 128 elements.*canSumColumns/,
       );
     });
@@ -195,7 +196,8 @@ test("only a GPU's code does it", () => {
       runtime.arena.allocate(4 * 1024 * 128, "operand"),
     );
     assert.throws(
-      () => launchRows(runtime, { kernel: summing, iteration: iterationOf(summing, 1024, 128), operands }),
+      () =>
+        submit(runtime, rowCalls({ kernel: summing, iteration: iterationOf(summing, 1024, 128), operands })),
       { code: "UNSUPPORTED" },
     );
   });

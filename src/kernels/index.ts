@@ -7,10 +7,18 @@ export {
   type AttentionOperand,
   type AttentionProblem,
   type AttentionShape,
-  attend,
-  attendBackward,
+  attentionBackwardCalls,
+  attentionCalls,
 } from "./attention/index.js";
-export { type CallListener, listenToCalls } from "./call-listener.js";
+export {
+  type Backend,
+  backendOf,
+  canComboRows,
+  canGroupColumns,
+  capabilitiesOf,
+  lowerCalls,
+} from "./backend.js";
+export type { Capabilities } from "./capabilities.js";
 export { columnPartialCount } from "./codegen/cuda/column-partials.js";
 export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
 export { canSumColumns } from "./codegen/cuda/row-config.js";
@@ -27,11 +35,9 @@ export {
   type GemmInputDtype,
   type GemmProblem,
   type GemmShape,
-  gemm,
+  gemmCalls,
   gemmCandidates,
   gemmScratchBytes,
-  gemmWithEpilogue,
-  groupedGemm,
   hasNativeGemm,
   type MatrixLayout,
   type Operand,
@@ -39,16 +45,13 @@ export {
 } from "./gemm/index.js";
 export {
   type ColumnLaunch,
-  canGroupColumns,
-  launchColumnGroup,
-  launchColumns,
-  launchPartials,
-  launchRows,
+  columnCalls,
+  type KernelCall,
   type RowLaunch,
-} from "./launch.js";
-export { canComboRows, launchRowCombo } from "./launch-combo.js";
-export { isInWords, launchCopies, type PlainCopy } from "./multi-tensor/copy.js";
-export { type ChunkedReduceLaunch, chunkCount, launchChunkedReduce } from "./multi-tensor/reduce.js";
+  rowCalls,
+} from "./kernel-call.js";
+export { isInWords, type PlainCopy } from "./multi-tensor/copy.js";
+export { type ChunkedReduceLaunch, chunkCount } from "./multi-tensor/reduce.js";
 export { maxTransposes, type TransposedMatrix, transposeLaunchOf } from "./multi-tensor/transpose.js";
 export {
   blocksForWords,
@@ -67,9 +70,10 @@ export {
   uniform,
 } from "./random/index.js";
 export {
-  launchScan,
-  launchScatterAdd,
   type Scan,
   type ScatterAdd,
+  scanCalls,
+  scatterAddCalls,
   type WalkDtype,
 } from "./scan-scatter/index.js";
+export { CallTrace, submit } from "./submit.js";

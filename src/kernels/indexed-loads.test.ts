@@ -6,7 +6,8 @@ import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { ColumnKernel, Compute, Expression, RowKernel } from "../ir/index.js";
 import { type Dtype, dtypeNames, dtypes, type Iteration, iterateElements, iterateRows } from "../ir/index.js";
-import { launchColumns, launchRows } from "./launch.js";
+import { columnCalls, rowCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 const load = (input: number, type: Compute, at?: Expression): Expression =>
   at ? { kind: "load", input, type, at } : { kind: "load", input, type };
@@ -81,7 +82,10 @@ for (const { device, skip, open } of kernelDevices) {
           put(runtime, given.indices, "indices"),
           output,
         ];
-        launchRows(runtime, { kernel, iteration: given.iteration, operands, scalars: [given.scalar ?? 0] });
+        submit(
+          runtime,
+          rowCalls({ kernel, iteration: given.iteration, operands, scalars: [given.scalar ?? 0] }),
+        );
         return runtime.read(output);
       });
     }
@@ -228,11 +232,14 @@ for (const { device, skip, open } of kernelDevices) {
               const outputs = ["picks", "sums"].map((label) => runtime.arena.allocate(4 * rows, label));
               const strides = [[columns, step], ...[1, 2, 3, 4].map(() => [1, 0])];
               const inputs = [values, indices, weights].map((one) => put(runtime, one, "input"));
-              launchRows(runtime, {
-                kernel,
-                iteration: iterateRows([rows, columns], strides, 1),
-                operands: [...inputs, ...outputs],
-              });
+              submit(
+                runtime,
+                rowCalls({
+                  kernel,
+                  iteration: iterateRows([rows, columns], strides, 1),
+                  operands: [...inputs, ...outputs],
+                }),
+              );
               return outputs.map((one) => new Float32Array(runtime.read(one).buffer));
             });
             for (let row = 0; row < rows; row++) {
@@ -275,18 +282,21 @@ for (const { device, skip, open } of kernelDevices) {
           const indices = Int32Array.of(3, 1, 1, 0, 2, 3);
           const found = runtime.step(() => {
             const output = runtime.arena.allocate(values.BYTES_PER_ELEMENT * columns, "sums");
-            launchColumns(runtime, {
-              kernel,
-              rows,
-              columns,
-              strides: [
-                { row: 0, column: "unit" },
-                { row: 0, column: "none" },
-                { row: 1, column: "none" },
-              ],
-              operands: [...[values, table, indices].map((one) => put(runtime, one, "input")), output],
-              scalars: [columns],
-            });
+            submit(
+              runtime,
+              columnCalls({
+                kernel,
+                rows,
+                columns,
+                strides: [
+                  { row: 0, column: "unit" },
+                  { row: 0, column: "none" },
+                  { row: 1, column: "none" },
+                ],
+                operands: [...[values, table, indices].map((one) => put(runtime, one, "input")), output],
+                scalars: [columns],
+              }),
+            );
             return new array(runtime.read(output).buffer);
           });
           for (let column = 0; column < columns; column++) {

@@ -7,7 +7,8 @@ import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { RowKernel } from "../ir/index.js";
 import { type Dtype, dtypeNames, dtypes, iterateElements, term } from "../ir/index.js";
-import { launchRows } from "./launch.js";
+import { rowCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 const bytesOf = (array: ArrayBufferView): Uint8Array =>
   new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
@@ -46,7 +47,7 @@ for (const { device, skip, open } of kernelDevices) {
         );
         const operands = [putAt(runtime, source, offset), ...outputs];
         const iteration = iterateElements([count], [[step], ...outputs.map(() => [1])]);
-        launchRows(runtime, { kernel, iteration, operands });
+        submit(runtime, rowCalls({ kernel, iteration, operands }));
         return outputs.map((output) => runtime.read(output));
       });
     }
@@ -162,7 +163,7 @@ for (const { device, skip, open } of kernelDevices) {
             [numbers.length],
             operands.map(() => [1]),
           );
-          launchRows(runtime, { kernel, iteration, operands });
+          submit(runtime, rowCalls({ kernel, iteration, operands }));
           return outputs.map((output) => runtime.read(output));
         });
         for (const [index, dtype] of targets.entries()) {
@@ -194,7 +195,10 @@ for (const { device, skip, open } of kernelDevices) {
           runtime.arena.allocate(words.byteLength, label),
         );
         const iteration = iterateElements([words.length], [[1], [1], [1]]);
-        launchRows(runtime, { kernel, iteration, operands: [put(runtime, words, "words"), ...outputs] });
+        submit(
+          runtime,
+          rowCalls({ kernel, iteration, operands: [put(runtime, words, "words"), ...outputs] }),
+        );
         return outputs.map((output) => runtime.read(output));
       });
       assert.deepEqual(

@@ -15,7 +15,8 @@ import {
   type UnaryOp,
   unaryOps,
 } from "../ir/index.js";
-import { launchRows } from "./launch.js";
+import { rowCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 /** Bits are for whole numbers. */
 const isOfFloats = (op: BinaryOp): boolean => op !== "and" && op !== "shr";
@@ -57,7 +58,7 @@ for (const { device, skip, open } of kernelDevices) {
           [operands[0]?.length ?? 0],
           all.map(() => [1]),
         );
-        launchRows(runtime, { kernel, iteration, operands: all });
+        submit(runtime, rowCalls({ kernel, iteration, operands: all }));
         return outputs.map((output) => new arrays[type](runtime.read(output).buffer));
       });
     }
@@ -155,7 +156,7 @@ for (const { device, skip, open } of kernelDevices) {
           const input = put(runtime, new arrays[type](values), "floats");
           const output = runtime.arena.allocate(4 * values.length, "whole");
           const iteration = iterateElements([values.length], [[1], [1]]);
-          launchRows(runtime, { kernel, iteration, operands: [input, output] });
+          submit(runtime, rowCalls({ kernel, iteration, operands: [input, output] }));
           return [...new Int32Array(runtime.read(output).buffer)];
         });
         assert.deepEqual(found, expected, type);

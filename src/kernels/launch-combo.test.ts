@@ -12,9 +12,10 @@ import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { Dtype, Output, RowKernel, Stage } from "../ir/index.js";
 import { iterateElements, iterateRows, narrowToBf16, narrowToF16, term } from "../ir/index.js";
-import type { Runtime, Storage, WorkCommand } from "../runtime/index.js";
-import { launchRows, type RowLaunch } from "./launch.js";
-import { canComboRows, launchRowCombo } from "./launch-combo.js";
+import type { Runtime, Storage } from "../runtime/index.js";
+import { backendOf, canComboRows } from "./backend.js";
+import { type RowLaunch, rowCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 const load = (input: number) => term.load(input, "f32");
 const elements = (...all: readonly Dtype[]): Output[] => all.map((dtype) => ({ dtype, per: "element" }));
@@ -155,33 +156,13 @@ function compare(runtime: Runtime, group: readonly Problem[], prepare = (one: Ro
       return launches.map(({ operands }) => operands.map((one) => runtime.read(one)));
     });
   const alone = run((launches) => {
-    for (const one of launches) launchRows(runtime, one);
+    for (const one of launches) submit(runtime, rowCalls(one));
   });
-  const beside = run((launches) => launchRowCombo(runtime, launches));
+  const beside = run((launches) => submit(runtime, backendOf(runtime).lowerRowCombo(launches, "rows")));
   for (const [index, { kernel, rows, columns }] of group.entries()) {
     for (const [place, bytes] of alone[index]!.entries())
       sameBytes(beside[index]![place]!, bytes, `${kernel.name} of ${rows} × ${columns}, operand ${place}`);
   }
-}
-
-/** What a launch sends. */
-function piecesOf(runtime: Runtime, launches: readonly RowLaunch[]): WorkCommand[] {
-  const pieces: WorkCommand[] = [];
-  const reject = (what: string): never => {
-    throw new Error(`it asks for ${what}`);
-  };
-  const listener = {
-    upload: () => undefined,
-    assume: () => undefined,
-    guard: () => undefined,
-    checkIndices: () => undefined,
-    forget: () => undefined,
-    reject,
-  };
-  runtime.interceptWork({ ...listener, work: (work) => void pieces.push(work) }, () =>
-    launchRowCombo(runtime, launches, { op: "several" }),
-  );
-  return pieces;
 }
 
 describe("on CUDA", { skip: cudaMissing }, () => {
@@ -227,13 +208,14 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     runtime.step(() => {
       const group = [plain(cast, 1, 4096), plain(cast, 0, 8), plain(centred, 70, 64), plain(total, 3, 2000)];
       const launches = group.map((one) => launchOf(runtime, one));
-      const [piece, ...others] = piecesOf(runtime, launches);
+      const backend = backendOf(runtime);
+      const [piece, ...others] = backend.lowerRowCombo(launches, "several");
       assert.equal(others.length, 0);
       assert.ok(piece?.kind === "launch");
       // 256 threads of four elements; 16 rows of 16 lanes, where a kernel alone has 8; a row of 256 lanes.
-      assert.equal(piece.request.blocks, 4 + 5 + 3);
-      assert.equal(piece.request.op, "several");
-      assert.deepEqual(piecesOf(runtime, [launchOf(runtime, plain(cast, 0, 8))]), []);
+      assert.equal(piece.blocks, 4 + 5 + 3);
+      assert.equal(piece.op, "several");
+      assert.deepEqual(backend.lowerRowCombo([launchOf(runtime, plain(cast, 0, 8))], "rows"), []);
     });
   });
 
@@ -245,7 +227,9 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       const many = Array.from({ length: 50 }, () => launchOf(runtime, plain(update, 2, 3)));
       assert.deepEqual([canComboRows(runtime, many), canComboRows(runtime, many.slice(0, 8))], [false, true]);
       for (const group of [[fit!, long!], many])
-        assert.throws(() => launchRowCombo(runtime, group), { code: "BAD_ARGUMENT" });
+        assert.throws(() => submit(runtime, backendOf(runtime).lowerRowCombo(group, "rows")), {
+          code: "BAD_ARGUMENT",
+        });
     });
   });
 
@@ -254,7 +238,10 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     const downwards = values.reduce((sum, one) => sum + one * 0.5, 0);
     const found = runtime.step(() => {
       const launch = launchOf(runtime, plain(total, 1, 3072));
-      launchRowCombo(runtime, [launch, launchOf(runtime, plain(cast, 3, 5))]);
+      submit(
+        runtime,
+        backendOf(runtime).lowerRowCombo([launch, launchOf(runtime, plain(cast, 3, 5))], "rows"),
+      );
       return new Float64Array(runtime.read(launch.operands[1]!).slice().buffer)[0]!;
     });
     assert.ok(Math.abs(found - downwards) < 1e-9);
@@ -265,7 +252,10 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 test("a kernel that needs rows is rejected over elements, as alone", () => {
   const iteration = iterateElements([4], [[1], [1]]);
   const launch = { kernel: { ...placed, inputs: ["i32"] as const }, iteration, operands: [] };
-  assert.throws(() => launchRowCombo(openCpuKernelRuntime(), [launch]), /"placed" asks for places in rows/);
+  assert.throws(
+    () => submit(openCpuKernelRuntime(), backendOf(openCpuKernelRuntime()).lowerRowCombo([launch], "rows")),
+    /"placed" asks for places in rows/,
+  );
 });
 
 test("the CPU has one launch for each", () => {

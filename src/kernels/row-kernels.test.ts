@@ -17,7 +17,8 @@ import { rejects } from "../../test/support/rejects.js";
 import type { Output, RowKernel } from "../ir/index.js";
 import { iterateElements, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
-import { launchRows } from "./launch.js";
+import { rowCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 /** An operand's buffer with strides into it: contiguous, broadcast, permuted, stretched or padded along the shape. */
 interface Operand {
@@ -120,7 +121,7 @@ for (const { device, skip, open } of kernelDevices) {
             const operands = [...inputs.map((one) => putAt(runtime, one.values, one.offset)), ...outputs];
             const strides = [...inputs.map((one) => one.strides), ...outputs.map(() => contiguous(shape))];
             const iteration = iterateElements(shape, strides);
-            launchRows(runtime, { kernel, iteration, operands, scalars: [drawnScalar] });
+            submit(runtime, rowCalls({ kernel, iteration, operands, scalars: [drawnScalar] }));
             return outputs.map((output) => runtime.read(output));
           });
           for (const [which, expression] of expressions.entries()) {
@@ -162,7 +163,7 @@ for (const { device, skip, open } of kernelDevices) {
             [count],
             places.map(() => [1]),
           );
-          launchRows(runtime, { kernel, iteration, operands: places.map((place) => storages[place]!) });
+          submit(runtime, rowCalls({ kernel, iteration, operands: places.map((place) => storages[place]!) }));
           return storages.map((storage) => runtime.read(storage));
         });
       }
@@ -229,7 +230,7 @@ for (const { device, skip, open } of kernelDevices) {
           const halves = put(runtime, new Uint16Array(8).fill(0x3f80), "ones");
           const output = put(runtime, new Float32Array(8), "read");
           const iteration = iterateElements([8], [[1], [1], [1]]);
-          launchRows(runtime, { kernel: rounding, iteration, operands: [halves, halves, output] });
+          submit(runtime, rowCalls({ kernel: rounding, iteration, operands: [halves, halves, output] }));
           return [...f32Of(runtime, output)];
         });
         assert.deepEqual(found, Array(8).fill(1));
@@ -285,7 +286,7 @@ for (const { device, skip, open } of kernelDevices) {
             const strides = [1, 2, 3, 4].map(() => [columns, 1]);
             const iteration = iterateRows([rows, columns], strides, 1);
             const operands = [put(runtime, values, "x"), middle!, middle!, last!];
-            launchRows(runtime, { kernel, iteration, operands, scalars: [columns] });
+            submit(runtime, rowCalls({ kernel, iteration, operands, scalars: [columns] }));
             return f32Of(runtime, last!);
           });
           for (const [index, value] of found.entries()) {
@@ -319,7 +320,7 @@ for (const { device, skip, open } of kernelDevices) {
       ] as const satisfies RowKernel["stages"][]) {
         rejects(
           "BAD_ARGUMENT",
-          () => launchRows(runtime, { kernel: kernel(stages), iteration, operands: [] }),
+          () => submit(runtime, rowCalls({ kernel: kernel(stages), iteration, operands: [] })),
           /Kernel "placed" .* Iterate over rows/,
         );
       }
@@ -334,11 +335,14 @@ for (const { device, skip, open } of kernelDevices) {
           [columns, 1],
         ];
         const stages = [{ kind: "store", output: 0, value: term.add(whole, place) }] as const;
-        launchRows(runtime, {
-          kernel: kernel(stages),
-          iteration: iterateRows([rows, columns], strides, 1),
-          operands: [input, output],
-        });
+        submit(
+          runtime,
+          rowCalls({
+            kernel: kernel(stages),
+            iteration: iterateRows([rows, columns], strides, 1),
+            operands: [input, output],
+          }),
+        );
         return [...new Int32Array(runtime.read(output).buffer)];
       });
       assert.deepEqual(

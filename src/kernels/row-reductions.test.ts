@@ -10,7 +10,8 @@ import { sameBytes } from "../../test/support/same-bytes.js";
 import type { ReduceOp, RowKernel } from "../ir/index.js";
 import { dtypes, iterateRows, narrowToF16, term, widenF16 } from "../ir/index.js";
 import type { Storage } from "../runtime/index.js";
-import { launchRows } from "./launch.js";
+import { rowCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 const x = term.load(0, "f32");
 const squares = term.mul(x, x);
@@ -97,7 +98,7 @@ for (const { device, skip, open } of kernelDevices) {
         ];
         const iteration = iterateRows([rows, columns], strides, 1);
         const operands = [putAt(runtime, values, offset), row, element];
-        launchRows(runtime, { kernel: sumAndRest, iteration, operands });
+        submit(runtime, rowCalls({ kernel: sumAndRest, iteration, operands }));
         return [read(row), read(element)];
       });
     }
@@ -182,7 +183,10 @@ for (const { device, skip, open } of kernelDevices) {
               ...each.map((index) => part(output, index, rows)),
             ];
             const strides = [[columns, 1], ...each.map(() => [0, count]), ...each.map(() => [count, 0])];
-            launchRows(runtime, { kernel, iteration: iterateRows([rows, columns], strides, 1), operands });
+            submit(
+              runtime,
+              rowCalls({ kernel, iteration: iterateRows([rows, columns], strides, 1), operands }),
+            );
             return read(output);
           });
           for (const [place, value] of found.entries()) {
@@ -208,7 +212,10 @@ for (const { device, skip, open } of kernelDevices) {
           [2, 0],
           [0, 5],
         ]) {
-          launchRows(runtime, { kernel: sumAndRest, iteration: iterateRows(shape, strides, 1), operands });
+          submit(
+            runtime,
+            rowCalls({ kernel: sumAndRest, iteration: iterateRows(shape, strides, 1), operands }),
+          );
         }
         return outputs.map((output) => [...read(output)]);
       });
@@ -258,7 +265,7 @@ for (const { device, skip, open } of kernelDevices) {
             const output = runtime.arena.allocate(planes * rows * dtypes[compute].bytes, "reduced");
             const operands = [putAt(runtime, stored(values), offset), output];
             const iteration = iterateRows([planes, rows, columns], [strides, [rows, 1, 0]], 1);
-            launchRows(runtime, { kernel, iteration, operands });
+            submit(runtime, rowCalls({ kernel, iteration, operands }));
             return new array(runtime.read(output).buffer);
           });
           // Each join may round; where all elements are one, all of them the same way.
@@ -308,7 +315,10 @@ for (const { device, skip, open } of kernelDevices) {
             [1, 0],
           ];
           const iteration = iterateRows([rows, columns], strides, 1);
-          launchRows(runtime, { kernel: argmax, iteration, operands: [put(runtime, values, "x"), output] });
+          submit(
+            runtime,
+            rowCalls({ kernel: argmax, iteration, operands: [put(runtime, values, "x"), output] }),
+          );
           return new Int32Array(runtime.read(output).buffer);
         });
         for (let row = 0; row < rows; row++) {
@@ -339,7 +349,7 @@ for (const { device, skip, open } of kernelDevices) {
           ];
           const operands = [put(runtime, values, "x"), output];
           const iteration = iterateRows([2, columns], strides, 1);
-          launchRows(runtime, { kernel: allPositive, iteration, operands });
+          submit(runtime, rowCalls({ kernel: allPositive, iteration, operands }));
           return [...runtime.read(output)];
         });
         assert.deepEqual(found, [1, 0], `rows of ${columns}`);
@@ -369,7 +379,10 @@ for (const { device, skip, open } of kernelDevices) {
           [columns, 1],
         ];
         const operands = [put(runtime, values, "x"), put(runtime, weights, "weights"), output];
-        launchRows(runtime, { kernel: scaled, iteration: iterateRows([3, columns], strides, 1), operands });
+        submit(
+          runtime,
+          rowCalls({ kernel: scaled, iteration: iterateRows([3, columns], strides, 1), operands }),
+        );
         return read(output);
       });
       for (let row = 0; row < 3; row++) {
@@ -409,7 +422,7 @@ for (const { device, skip, open } of kernelDevices) {
             [columns, 1],
           ];
           const iteration = iterateRows([rows, columns], strides, 1);
-          launchRows(runtime, { kernel, iteration, operands: [whole, whole, whole] });
+          submit(runtime, rowCalls({ kernel, iteration, operands: [whole, whole, whole] }));
           return runtime.read(whole);
         });
         const expected = new Float32Array(values.length);
@@ -447,7 +460,10 @@ for (const { device, skip, open } of kernelDevices) {
         const output = runtime.arena.allocate(values.byteLength, "y");
         const strides = [columns, 1];
         const iteration = iterateRows([rows, columns], [strides, strides], 1);
-        launchRows(runtime, { kernel: softmax, iteration, operands: [put(runtime, values, "x"), output] });
+        submit(
+          runtime,
+          rowCalls({ kernel: softmax, iteration, operands: [put(runtime, values, "x"), output] }),
+        );
         return read(output);
       });
       for (let row = 0; row < rows; row++) {

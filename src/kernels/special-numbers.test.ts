@@ -7,7 +7,8 @@ import { specialValues } from "../../test/support/special-values.js";
 import type { Compute, Expression, RowKernel } from "../ir/index.js";
 import { iterateRows, term } from "../ir/index.js";
 import type { Runtime } from "../runtime/index.js";
-import { launchRows } from "./launch.js";
+import { rowCalls } from "./kernel-call.js";
+import { submit } from "./submit.js";
 
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array } as const;
 const isWhole = (value: number): boolean => (value | 0) === value;
@@ -29,7 +30,10 @@ function storedBy(
   };
   const bytes = runtime.step(() => {
     const output = runtime.arena.allocate(count * arrays[type].BYTES_PER_ELEMENT, "stored");
-    launchRows(runtime, { kernel, iteration: iterateRows([count], [[1]], 1), operands: [output], scalars });
+    submit(
+      runtime,
+      rowCalls({ kernel, iteration: iterateRows([count], [[1]], 1), operands: [output], scalars }),
+    );
     return runtime.read(output);
   });
   return new arrays[type](bytes.buffer);

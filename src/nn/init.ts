@@ -11,6 +11,7 @@ import type { Initializer } from "./parameter.js";
 /** The function after the layer; its gain preserves the variance of the activations. */
 export type Nonlinearity = "linear" | "sigmoid" | "tanh" | "relu" | "leakyRelu";
 
+/** Options of Kaiming initialisers. */
 export interface KaimingOptions {
   /** The negative slope of the leaky ReLU after the layer. */
   readonly a?: number;
@@ -19,6 +20,7 @@ export interface KaimingOptions {
   readonly nonlinearity?: Nonlinearity;
 }
 
+/** Options of Xavier initialisers. */
 export interface XavierOptions {
   readonly gain?: number;
 }
@@ -193,7 +195,7 @@ export function gainOf(nonlinearity: Nonlinearity, slope = 0.01): number {
 }
 
 /**
- * The number of inputs per output element (fan-in), and of outputs per input (fan-out). A weight is [out, in, …kernel]:
+ * The number of inputs per output element (fan-in), and of outputs per input (fan-out). A weight is `[out, in, …kernel]`:
  * a convolution's kernel size multiplies both.
  *
  * @example

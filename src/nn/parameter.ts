@@ -16,6 +16,7 @@ export type Draw = ReturnType<typeof nextDraw>;
 /** First values, row-major; a function of the shape and, for random ones, of the draw. */
 export type Initializer = (shape: Shape, draw: Draw) => ArrayLike<number>;
 
+/** Options of a `Parameter`. */
 export interface ParameterOptions {
   readonly dtype?: Dtype;
   readonly requiresGrad?: boolean;

@@ -14,6 +14,7 @@ export type StateDict = Readonly<Record<string, Tensor>>;
 /** A state to load: tensors, or elements in file format. */
 export type LoadableState = Readonly<Record<string, Tensor | StoredElements>>;
 
+/** The names that a loaded state lacked, and those that it had too many. */
 export interface LoadResult {
   /** In the module but not in the state. */
   readonly missing: readonly string[];

@@ -1,9 +1,10 @@
 /** Copies elements from one array to another of the same shape, whatever their layouts and dtypes. */
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../ir/index.js";
-import { isInWords, launchCopies, launchRows, type PlainCopy } from "../kernels/index.js";
+import { backendOf, isInWords, type KernelCall, type PlainCopy, rowCalls, submit } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { broadcastStrides, type DeviceArray, isContiguous } from "./device-array.js";
+import type { Lowering } from "./op.js";
 import { sizeOf } from "./shape.js";
 
 const kernels = new Map<string, RowKernel>();
@@ -25,15 +26,17 @@ function copyKernel(from: Dtype, to: Dtype): RowKernel {
   return kernel;
 }
 
-/** The source is stretched to the target's shape where it broadcasts. */
-export function copyArray(runtime: Runtime, source: DeviceArray, target: DeviceArray): void {
-  if (!source.storage || !target.storage || sizeOf(target.shape) === 0) return;
+/** As a part of a lowering. */
+export function copyArray(lowering: Pick<Lowering, "emit">, source: DeviceArray, target: DeviceArray): void {
+  lowering.emit(copyCalls(source, target));
+}
+
+/** The source is broadcast to the target's shape. */
+export function copyCalls(source: DeviceArray, target: DeviceArray): readonly KernelCall[] {
+  if (!source.storage || !target.storage || sizeOf(target.shape) === 0) return [];
   const plain = plainCopy(source, target);
-  if (plain) {
-    runtime.copy(plain.target, plain.source);
-    return;
-  }
-  launchRows(runtime, {
+  if (plain) return [{ kind: "copy", ...plain }];
+  return rowCalls({
     kernel: copyKernel(source.dtype, target.dtype),
     iteration: iterateElements(target.shape, [broadcastStrides(source, target.shape), target.strides]),
     operands: [source.storage, target.storage],
@@ -45,17 +48,19 @@ export interface ArrayCopy {
   readonly target: DeviceArray;
 }
 
-/** Several copies, in no order; a GPU is asked once for all that are plain. No target overlaps another, or a source. */
+/** Submits several copies, in no order; where it pays, one launch does all plain ones. No target overlaps another, or a source. */
 export function copyArrays(runtime: Runtime, copies: readonly ArrayCopy[]): void {
-  // A copy that is only imagined may yet turn out to be none.
-  const isGathered = runtime.device.kind === "cuda" && !runtime.isTracing;
-  const together: PlainCopy[] = [];
+  const backend = backendOf(runtime);
+  // A pass over a trace may yet remove a copy.
+  const isCombined = backend.capabilities.combinesKernels && !runtime.isTracing;
+  const combined: PlainCopy[] = [];
+  const calls: KernelCall[] = [];
   for (const { source, target } of copies) {
-    const plain = isGathered ? plainCopy(source, target) : undefined;
-    if (plain && isInWords(plain)) together.push(plain);
-    else copyArray(runtime, source, target);
+    const plain = isCombined ? plainCopy(source, target) : undefined;
+    if (plain && isInWords(plain)) combined.push(plain);
+    else calls.push(...copyCalls(source, target));
   }
-  if (together.length > 0) launchCopies(runtime, together);
+  submit(runtime, [...calls, ...backend.lowerCopies(combined)]);
 }
 
 /** The bytes to copy, where it is nothing more than that. */

@@ -9,7 +9,7 @@ export { type ConvolutionAttributes, conv1d, conv2d } from "./convolution/convol
 export type { PerAxis } from "./convolution/geometry.js";
 export { maxPool1d, maxPool2d, type PoolAttributes } from "./convolution/max-pool.js";
 export { type WindowAttributes, windows } from "./convolution/windows.js";
-export { type ArrayCopy, copyArray, copyArrays } from "./copy.js";
+export { type ArrayCopy, copyArrays, copyCalls } from "./copy.js";
 export {
   allocateArray,
   broadcastStrides,
@@ -25,7 +25,7 @@ export { cast, contiguous, requireDtype } from "./elementwise/cast.js";
 export * as comparisons from "./elementwise/comparisons.js";
 export * as functions from "./elementwise/functions.js";
 export { gather, scatterAdd } from "./indexing/gather.js";
-export { copyIndexed } from "./indexing/indexed-copy.js";
+export { indexedCopyCalls } from "./indexing/indexed-copy.js";
 export { maskedFill } from "./indexing/masked-fill.js";
 export { oneHot } from "./indexing/one-hot.js";
 export { type EmbeddingAttributes, embedding, indexSelect } from "./indexing/select.js";
@@ -69,8 +69,6 @@ export {
   type LoweredOp,
   listenToOps,
   type OpListener,
-  type StepPhase,
-  stepPhases,
 } from "./op-listener.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
 export { argmax, argmin, type PlaceAttributes } from "./reduction/arg-extremes.js";

@@ -7,6 +7,7 @@ import { around, basicKernels, blockCount, type Driver, strict } from "../driver
 import { HoldfastError } from "../errors/index.js";
 import type { Region, Runtime, Storage } from "../runtime/index.js";
 import { contiguousStrides, type DeviceArray, viewArray } from "./device-array.js";
+import { loweringCacheOf } from "./lowering-cache.js";
 import { type Attributes, arrayAt, type KernelOp, type Lowering, type ViewOp } from "./op.js";
 import { runInto, runOp } from "./run.js";
 
@@ -21,13 +22,13 @@ beforeEach(() => {
 const elementsOf = (array: DeviceArray): number => array.shape.reduce((product, size) => product * size, 1);
 
 function launch(
-  runtime: Runtime,
+  lowering: Lowering,
   name: keyof typeof basicKernels,
   given: readonly (Storage | number)[],
   count: number,
 ) {
-  const kernel = runtime.kernel(basicKernels[name]);
-  runtime.launch({ op: name, kernel, blocks: blockCount(count), arguments: [...given, count] });
+  const source = basicKernels[name];
+  lowering.launch({ op: name, source, blocks: blockCount(count), arguments: [...given, count] });
 }
 
 /** `a + b` of f32 arrays that lie in order; with an attribute that nobody looks at. */
@@ -42,10 +43,10 @@ const plus: KernelOp<Attributes> = {
   check() {
     counts.check += 1;
   },
-  lower({ runtime }, operands, [out]) {
+  lower(lowering, operands, [out]) {
     counts.lower += 1;
     const [a, b] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-    launch(runtime, "add", [a.storage!, b.storage!, out!.storage!], elementsOf(a));
+    launch(lowering, "add", [a.storage!, b.storage!, out!.storage!], elementsOf(a));
   },
 };
 
@@ -56,18 +57,17 @@ const winding: KernelOp<Attributes> = {
   infer: ([a]) => [a as DeviceArray],
   lower(lowering, operands, [out]) {
     counts.lower += 1;
-    const { runtime } = lowering;
     const a = arrayAt(operands, 0);
     const [count, size] = [elementsOf(a), 4 * elementsOf(a)];
     const room = lowering.scratch(2 * size);
     const [ones, sum] = [lowering.view(room, 0, size), lowering.view(room, size, size)];
-    runtime.fill(room, 0);
-    launch(runtime, "fill", [ones, 1], count);
-    launch(runtime, "add", [a.storage!, ones, sum], count);
-    runtime.copy(out!.storage!, sum);
+    lowering.fill(room, 0);
+    launch(lowering, "fill", [ones, 1], count);
+    launch(lowering, "add", [a.storage!, ones, sum], count);
+    lowering.copy(out!.storage!, sum);
     const doubled = lowering.scratchArray(a.shape, "f32");
-    launch(runtime, "add", [sum, out!.storage!, doubled.storage!], count);
-    runtime.copy(out!.storage!, doubled.storage!);
+    launch(lowering, "add", [sum, out!.storage!, doubled.storage!], count);
+    lowering.copy(out!.storage!, doubled.storage!);
   },
 };
 
@@ -218,12 +218,8 @@ describe("a call like one before", () => {
   });
 });
 
-function copyOf(
-  { runtime }: Lowering,
-  a: DeviceArray | number | undefined,
-  out: DeviceArray | undefined,
-): void {
-  if (typeof a === "object") runtime.copy(out!.storage!, a.storage!);
+function copyOf(lowering: Lowering, a: DeviceArray | number | undefined, out: DeviceArray | undefined): void {
+  if (typeof a === "object") lowering.copy(out!.storage!, a.storage!);
 }
 
 describe("a recipe is not kept", () => {
@@ -244,7 +240,6 @@ describe("a recipe is not kept", () => {
         for (let turn = 0; turn < 2; turn++)
           assert.deepEqual(read(runtime, runOp(runtime, moody, [a, b], {})[0]), [3]);
         assert.equal(counts.lower, 2);
-        assert.equal(runtime.onWork, undefined);
       }),
     );
   });
@@ -255,9 +250,9 @@ describe("a recipe is not kept", () => {
         const hidden = place(runtime, [100]);
         const secretive: KernelOp<Attributes> = {
           ...plus,
-          lower({ runtime: own }, [a], [out]) {
+          lower(lowering, [a], [out]) {
             counts.lower += 1;
-            launch(own, "add", [(a as DeviceArray).storage!, hidden.storage!, out!.storage!], 1);
+            launch(lowering, "add", [(a as DeviceArray).storage!, hidden.storage!, out!.storage!], 1);
           },
         };
         for (let turn = 1; turn <= 3; turn++) {
@@ -268,23 +263,17 @@ describe("a recipe is not kept", () => {
     );
   });
 
-  test("while somebody else listens to the work, and is from the next call on", () => {
+  test("while the cache is off, and is from the next call on", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
         const [a, b] = [place(runtime, [1]), place(runtime, [2])];
-        const heard: string[] = [];
-        runtime.onWork = ({ kind }) => heard.push(kind);
-        runOp(runtime, plus, [a, b], {});
-        runOp(runtime, plus, [a, b], {});
-        assert.deepEqual([counts.lower, heard], [2, ["launch", "launch"]]);
-        runtime.onWork = undefined;
+        const cache = loweringCacheOf(runtime);
+        cache.isOn = false;
+        for (let turn = 0; turn < 2; turn++) runOp(runtime, plus, [a, b], {});
+        assert.equal(counts.lower, 2);
+        cache.isOn = true;
         for (let turn = 0; turn < 3; turn++) runOp(runtime, plus, [a, b], {});
         assert.equal(counts.lower, 3);
-        // And what a recipe does is heard like any other work.
-        runtime.onWork = ({ kind }) => heard.push(kind);
-        runOp(runtime, plus, [a, b], {});
-        runtime.onWork = undefined;
-        assert.deepEqual([counts.lower, heard.length], [3, 3]);
       }),
     );
   });
@@ -309,7 +298,7 @@ describe("what lies beside persistent operands", () => {
         a.storage!.span.address - whole.span.address + 256,
         a.storage!.span.size,
       );
-      launch(lowering.runtime, "add", [a.storage!, next, out!.storage!], elementsOf(a));
+      launch(lowering, "add", [a.storage!, next, out!.storage!], elementsOf(a));
     },
   };
 
@@ -383,7 +372,7 @@ describe("lists that a caller changes afterwards", () => {
       counts.infer += 1;
       return [{ shape, dtype: "f32" }];
     },
-    lower: ({ runtime }, _, [out]) => runtime.fill(out!.storage!, 0),
+    lower: (lowering, _, [out]) => lowering.fill(out!.storage!, 0),
   };
 
   test("change neither what was made of them nor what is made later", () => {

@@ -1,22 +1,23 @@
 /**
- * Recipes: what the lowering of an op came to, kept for the next call whose operands lie the same way. A step calls the
- * same ops with the same shapes again and again; working out its launches anew each time costs more than the launches.
+ * The lowering cache: the commands that an op's lowering came to, kept for the next call whose operands lie the same way. A
+ * step calls the same ops with the same shapes again and again; lowering them anew each time costs more than the launches.
  *
- * A recipe holds launches, fills and copies, with numbers for the storages: the operands' first, then the outputs', then
- * the scratch memory and the views that the lowering asked for. It is kept under the call's signature: dtypes, shapes,
- * strides, sizes and alignment in memory, which operands share a storage, and the attributes.
+ * An entry holds commands with numbers for the storages: the operands' first, then the outputs', then the scratch memory and
+ * the views that the lowering took. Its key is the call's signature: dtypes, shapes, strides, sizes and alignment in memory,
+ * which operands share a storage, and the attributes.
  */
 
 import type { Kernel } from "../driver/index.js";
-import type { Runtime, Storage, WorkCommand } from "../runtime/index.js";
+import type { LoadedCommand, Runtime, Storage } from "../runtime/index.js";
 import type { DeviceArray } from "./device-array.js";
+import type { LoweringMemory } from "./lowering.js";
 import type { ValueType } from "./op.js";
 import { SignatureTable } from "./signature.js";
 
 /** A number for a storage, or a number that is passed as it is. */
 type Slot = { readonly slot: number } | number;
 
-type Piece =
+type CachedCommand =
   | {
       readonly kind: "launch";
       readonly op: string;
@@ -36,101 +37,100 @@ type Extra =
 export interface CachedLowering {
   readonly types: readonly ValueType[];
   readonly extras: readonly Extra[];
-  readonly pieces: readonly Piece[];
+  readonly commands: readonly CachedCommand[];
 }
 
-const books = new WeakMap<Runtime, Map<object, SignatureTable<CachedLowering>>>();
+/** The lowerings of one runtime, by op. */
+export class LoweringCache {
+  /** While it is off, every call is lowered anew. */
+  isOn = true;
+  readonly #tables = new Map<object, SignatureTable<CachedLowering>>();
 
-/** The recipes of an op on a device. */
-export function loweringsOf(runtime: Runtime, op: object): SignatureTable<CachedLowering> {
-  let book = books.get(runtime);
-  if (!book) {
-    book = new Map();
-    books.set(runtime, book);
+  tableOf(op: object): SignatureTable<CachedLowering> {
+    const known = this.#tables.get(op);
+    if (known) return known;
+    const table = new SignatureTable<CachedLowering>();
+    this.#tables.set(op, table);
+    return table;
   }
-  let cachedLowerings = book.get(op);
-  if (!cachedLowerings) {
-    cachedLowerings = new SignatureTable();
-    book.set(op, cachedLowerings);
-  }
-  return cachedLowerings;
 }
 
-/** Writes a recipe down while a lowering is at work. */
-export class LoweringWriter {
-  readonly #slots = new Map<Storage, number>();
-  readonly #extras: Extra[] = [];
-  readonly #pieces: Piece[] = [];
-  readonly #mayFix: boolean;
-  #next = 0;
-  #isWhole = true;
+const caches = new WeakMap<Runtime, LoweringCache>();
 
-  /** `mayFix`: the signature has the addresses of persistent operands, so that what lies beside them is the same each time. */
-  constructor(operands: readonly (DeviceArray | number)[], outputs: readonly DeviceArray[], mayFix: boolean) {
-    this.#mayFix = mayFix;
-    // Two operands in one storage stand for it under the first one's number; the signature tells such calls apart.
-    for (const one of [...operands, ...outputs]) {
-      const storage = typeof one === "number" ? undefined : one.storage;
-      if (storage && !this.#slots.has(storage)) this.#slots.set(storage, this.#next);
-      this.#next++;
-    }
+export function loweringCacheOf(runtime: Runtime): LoweringCache {
+  const known = caches.get(runtime);
+  if (known) return known;
+  const cache = new LoweringCache();
+  caches.set(runtime, cache);
+  return cache;
+}
+
+/**
+ * What a lowering came to, for calls whose operands lie the same way; nothing where it used a storage that a later call could
+ * not name. `mayFix`: the signature has the addresses of persistent operands, so that what lies beside them is the same each
+ * time.
+ */
+export function cacheableLowering(
+  types: readonly ValueType[],
+  arrays: readonly (DeviceArray | number)[],
+  memory: readonly LoweringMemory[],
+  commands: readonly LoadedCommand[],
+  mayFix: boolean,
+): CachedLowering | undefined {
+  const slots = new Map<Storage, number>();
+  const extras: Extra[] = [];
+  let next = 0;
+  // Two operands in one storage stand for it under the first one's number; the signature tells such calls apart.
+  for (const array of arrays) {
+    const storage = typeof array === "number" ? undefined : array.storage;
+    if (storage && !slots.has(storage)) slots.set(storage, next);
+    next++;
   }
-
-  noteScratch(storage: Storage): void {
-    this.#add(storage, { kind: "scratch", size: storage.span.size });
-  }
-
-  noteView(view: Storage, base: Storage, offset: number): void {
-    if (!this.#slots.has(base) && base.kind === "persistent" && this.#mayFix) {
-      this.#add(base, { kind: "fixed", storage: base });
-    }
-    const from = this.#slots.get(base);
-    if (from === undefined) this.#isWhole = false;
-    else this.#add(view, { kind: "view", base: from, offset, size: view.span.size });
-  }
-
-  noteWork(piece: WorkCommand): void {
-    if (piece.kind === "launch") {
-      const { op, kernel, blocks, arguments: given, stream } = piece.request;
-      if (stream) this.#isWhole = false;
-      const slots = given.map((one): Slot => (typeof one === "number" ? one : { slot: this.#slotOf(one) }));
-      this.#pieces.push({ kind: "launch", op, kernel, blocks, arguments: slots });
-    } else if (piece.kind === "fill") {
-      this.#pieces.push({ kind: "fill", target: this.#slotOf(piece.target), byte: piece.byte });
-    } else {
-      const [target, source] = [this.#slotOf(piece.target), this.#slotOf(piece.source)];
-      this.#pieces.push({ kind: "copy", target, source });
-    }
-  }
-
-  /** The recipe; nothing where the lowering used a storage that a later call could not know. */
-  finish(types: readonly ValueType[]): CachedLowering | undefined {
-    return this.#isWhole ? { types, extras: this.#extras, pieces: this.#pieces } : undefined;
-  }
-
-  #add(storage: Storage, extra: Extra): void {
-    this.#slots.set(storage, this.#next++);
-    this.#extras.push(extra);
-  }
-
-  #slotOf(storage: Storage): number {
-    const slot = this.#slots.get(storage);
-    if (slot === undefined) this.#isWhole = false;
+  let isComplete = true;
+  const add = (storage: Storage, extra: Extra): void => {
+    slots.set(storage, next++);
+    extras.push(extra);
+  };
+  const slotOf = (storage: Storage): number => {
+    const slot = slots.get(storage);
+    if (slot === undefined) isComplete = false;
     return slot ?? 0;
+  };
+  for (const taken of memory) {
+    const { storage } = taken;
+    const { size } = storage.span;
+    if (taken.kind === "scratch") {
+      add(storage, { kind: "scratch", size });
+      continue;
+    }
+    const { base, offset } = taken;
+    if (!slots.has(base) && base.kind === "persistent" && mayFix) add(base, { kind: "fixed", storage: base });
+    add(storage, { kind: "view", base: slotOf(base), offset, size });
   }
+  const cached = commands.map((command): CachedCommand => {
+    if (command.kind === "fill") return { kind: "fill", target: slotOf(command.target), byte: command.byte };
+    if (command.kind === "copy")
+      return { kind: "copy", target: slotOf(command.target), source: slotOf(command.source) };
+    const { op, kernel, blocks, arguments: values } = command.request;
+    const numbered = values.map(
+      (value): Slot => (typeof value === "number" ? value : { slot: slotOf(value) }),
+    );
+    return { kind: "launch", op, kernel, blocks, arguments: numbered };
+  });
+  return isComplete ? { types, extras, commands: cached } : undefined;
 }
 
-/** Is everything that a recipe holds on to still there? */
+/** Is every storage that the entry names still live? */
 export function isUsable({ persistent }: Runtime, { extras }: CachedLowering): boolean {
   for (const extra of extras) if (extra.kind === "fixed" && !persistent.isLive(extra.storage)) return false;
   return true;
 }
 
-/** Does again what a recipe says, on other storages. Scratch memory and views end with it. */
+/** Submits an entry's commands on other storages. Scratch memory and views end with it. */
 export function replayLowering(
   runtime: Runtime,
   op: string,
-  { extras, pieces }: CachedLowering,
+  { extras, commands }: CachedLowering,
   storages: (Storage | undefined)[],
 ): void {
   const before = storages.length;
@@ -140,15 +140,15 @@ export function replayLowering(
       else if (extra.kind === "fixed") storages.push(extra.storage);
       else storages.push(runtime.view(storages[extra.base] as Storage, extra.offset, extra.size, op));
     }
-    for (const piece of pieces) {
-      if (piece.kind === "launch") {
-        const { kernel, blocks } = piece;
-        const values = piece.arguments.map((one) =>
-          typeof one === "number" ? one : (storages[one.slot] as Storage),
+    for (const command of commands) {
+      if (command.kind === "launch") {
+        const { kernel, blocks } = command;
+        const values = command.arguments.map((value) =>
+          typeof value === "number" ? value : (storages[value.slot] as Storage),
         );
-        runtime.launch({ op: piece.op, kernel, blocks, arguments: values });
-      } else if (piece.kind === "fill") runtime.fill(storages[piece.target] as Storage, piece.byte);
-      else runtime.copy(storages[piece.target] as Storage, storages[piece.source] as Storage);
+        runtime.launch({ op: command.op, kernel, blocks, arguments: values });
+      } else if (command.kind === "fill") runtime.fill(storages[command.target] as Storage, command.byte);
+      else runtime.copy(storages[command.target] as Storage, storages[command.source] as Storage);
     }
   } finally {
     // From the last one back: a view ends before what it is a view of.

@@ -1,5 +1,6 @@
 /** Hears which op of the table is being lowered, so that what is called in between can be told to be a part of it. */
 
+import type { StepPhase } from "../records/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { DeviceArray } from "./device-array.js";
 
@@ -8,11 +9,6 @@ export interface LoweredOp {
   readonly operands: readonly (DeviceArray | number)[];
   readonly outputs: readonly DeviceArray[];
 }
-
-/** The parts of a training step, in their order. What is not said to be another is "forward". */
-export const stepPhases = ["forward", "backward", "update"] as const;
-
-export type StepPhase = (typeof stepPhases)[number];
 
 export interface OpListener {
   /** Called before an op is lowered; what it returns is called behind it. */

@@ -8,7 +8,20 @@
 
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
-import type { Runtime, Storage } from "../runtime/index.js";
+import type {
+  AttentionBackwardProblem,
+  AttentionProblem,
+  Backend,
+  ChunkedReduceLaunch,
+  ColumnLaunch,
+  GemmInputDtype,
+  GemmProblem,
+  KernelCall,
+  RowLaunch,
+  Scan,
+  ScatterAdd,
+} from "../kernels/index.js";
+import type { LaunchCommand, Runtime, Settings, Storage } from "../runtime/index.js";
 import type { DeviceArray, Layout } from "./device-array.js";
 import type { Shape } from "./shape.js";
 
@@ -74,7 +87,7 @@ interface Entry<A extends Attributes> {
   /** Why there is no gradient, for entries that have none. */
   readonly noGradient?: string;
   /** Rejects values that would make the op read or write a wrong place; runs before the lowering. */
-  check?(lowering: Lowering, operands: readonly (DeviceArray | number)[], attributes: A): void;
+  check?(context: CheckContext, operands: readonly (DeviceArray | number)[], attributes: A): void;
 }
 
 interface Differentiable<A extends Attributes> {
@@ -83,19 +96,48 @@ interface Differentiable<A extends Attributes> {
   gradient?<V>(rule: GradientRule<V, A>): Gradients<V>;
 }
 
-/** What a lowering may use: the runtime, and scratch memory that it gives back. */
+/**
+ * What a lowering works with: it emits kernel calls, as a compiler's builder emits instructions, and takes scratch memory for
+ * them. Nothing runs meanwhile, so a lowering can't decide by values.
+ */
 export interface Lowering {
-  readonly runtime: Runtime;
   /** The op's name, for labels. */
   readonly op: string;
+  readonly backend: Backend;
+  /** To what GEMMs may round f32 operands. */
+  readonly precision: Settings["precision"];
   /** Step memory that ends with the op. */
   scratch(bytes: number): Storage;
   scratchArray(shape: Shape, dtype: Dtype): DeviceArray;
-  /** A part of an operand's bytes, seen until the op ends. */
+  /** A part of a storage's bytes, seen until the op ends. */
   view(storage: Storage, offset: number, size: number): Storage;
+  /** Appends calls, which run in the order in which they were emitted. */
+  emit(calls: readonly KernelCall[]): void;
+  row(launch: RowLaunch): void;
+  column(launch: ColumnLaunch): void;
+  gemm(problem: GemmProblem<GemmInputDtype>): void;
+  attention(problem: AttentionProblem): void;
+  attentionBackward(problem: AttentionBackwardProblem): void;
+  scan(scan: Scan): void;
+  scatterAdd(scatter: ScatterAdd): void;
+  chunkedReduce(launch: Omit<ChunkedReduceLaunch, "view">): void;
+  /** A kernel of which nothing is known but its parameters. */
+  launch(command: Omit<LaunchCommand, "kind">): void;
+  /** Sets every byte. */
+  fill(target: Storage, byte: number): void;
+  copy(target: Storage, source: Storage): void;
 }
 
-/** An op that computes: `lower` issues the launches that fill its outputs. */
+/** What a check works with: unlike a lowering it may look at values, and so waits for the device. */
+export interface CheckContext extends Lowering {
+  readonly runtime: Runtime;
+  /** Runs what was emitted so far. */
+  submit(): void;
+  /** A storage's bytes, after what was emitted so far. */
+  read(storage: Storage): Uint8Array<ArrayBuffer>;
+}
+
+/** An op that computes: `lower` emits the calls that fill its outputs. */
 export interface KernelOp<A extends Attributes = Attributes> extends Entry<A>, Differentiable<A> {
   readonly kind: "kernel";
   lower(

@@ -4,7 +4,6 @@
  */
 
 import { type Dtype, iterateRows, type RowKernel } from "../ir/index.js";
-import { launchRows } from "../kernels/index.js";
 import { copyArray } from "./copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "./device-array.js";
 import type { Lowering } from "./op.js";
@@ -31,7 +30,6 @@ export function passRows(lowering: Lowering, pass: RowPass): void {
     for (const output of outputs) fillWith(lowering, output, ofNothing);
     return;
   }
-  const { runtime } = lowering;
   const seen = inputs.map((input) =>
     rowsOf(lowering, { ...input, shape, strides: broadcastStrides(input, shape) }, axes),
   );
@@ -42,7 +40,7 @@ export function passRows(lowering: Lowering, pass: RowPass): void {
   );
   const { kept, reduced } = splitAxes({ shape, strides: contiguousStrides(shape) }, axes);
   const operands = [...seen, ...targets.map(({ rows }) => rows)];
-  launchRows(runtime, {
+  lowering.row({
     kernel,
     iteration: iterateRows(
       [...kept.shape, sizeOf(reduced.shape)],
@@ -55,7 +53,7 @@ export function passRows(lowering: Lowering, pass: RowPass): void {
   for (const { finish } of targets) finish?.();
 }
 
-/** Makes something once for each combination of dtypes: a kernel's identity is what its printed code is kept by. */
+/** Makes something once for each combination of dtypes, so that its key is worked out once. */
 export function forDtypes<T>(make: (...dtypes: readonly Dtype[]) => T): (...dtypes: readonly Dtype[]) => T {
   const made = new Map<string, T>();
   return (...dtypes) => {
@@ -89,5 +87,5 @@ function targetFor(lowering: Lowering, output: DeviceArray, axes: readonly numbe
   const whole = [...kept.shape, ...reduced.shape];
   const source = { ...rows, shape: whole, strides: contiguousStrides(whole) };
   const target = { ...output, shape: whole, strides: [...kept.strides, ...reduced.strides] };
-  return { rows, finish: () => copyArray(lowering.runtime, source, target) };
+  return { rows, finish: () => copyArray(lowering, source, target) };
 }

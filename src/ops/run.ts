@@ -2,17 +2,19 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, dtypes } from "../ir/index.js";
+import { backendOf, lowerCalls, submit } from "../kernels/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
-import { copyArray } from "./copy.js";
+import { copyCalls } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
+import { OpCheck, OpLowering } from "./lowering.js";
 import {
   type CachedLowering,
+  cacheableLowering,
   isUsable,
-  LoweringWriter,
-  loweringsOf,
+  loweringCacheOf,
   replayLowering,
 } from "./lowering-cache.js";
-import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
+import type { Apply, Attributes, KernelOp, Op, ValueType, ViewOp } from "./op.js";
 import { asPartOf } from "./op-listener.js";
 import { formatShape, isSameShape } from "./shape.js";
 import { SignatureTable, signCall, signView } from "./signature.js";
@@ -53,13 +55,10 @@ function runKernel<A extends Attributes>(
   const types = cachedLowering?.types ?? lastingTypes(op.infer(operands, attributes));
   const outputs: DeviceArray[] = [];
   try {
-    if (op.check) withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
+    if (op.check) checkOperands(runtime, op, operands, attributes);
     for (const { shape, dtype } of types) outputs.push(allocateArray(runtime, shape, dtype, op.name));
     if (cachedLowering) replayLowering(runtime, op.name, cachedLowering, storagesOf(operands, outputs));
-    else {
-      const written = lowerAndWrite(runtime, op, operands, outputs, attributes)?.finish(types);
-      if (written) keep?.(written);
-    }
+    else lowerAndSubmit(runtime, op, { operands, outputs, attributes, types, keep });
     return outputs;
   } catch (failure) {
     for (const { storage } of outputs) if (storage) runtime.arena.free(storage);
@@ -67,7 +66,7 @@ function runKernel<A extends Attributes>(
   }
 }
 
-/** What is known of a call that lies like this one; else the place where it can be kept. */
+/** The cached lowering of a call whose operands lie like these; else the function that caches one. */
 function lookUp<A extends Attributes>(
   runtime: Runtime,
   op: KernelOp<A>,
@@ -75,14 +74,14 @@ function lookUp<A extends Attributes>(
   attributes: A,
   target?: DeviceArray,
 ): { readonly cachedLowering?: CachedLowering; readonly keep?: (cachedLowering: CachedLowering) => void } {
-  // What is only imagined is lowered each time: a recipe knows its launches, and not the kernels they came of.
+  // A trace keeps kernel calls, and a cached lowering only knows the commands that they were lowered to.
   if (runtime.isTracing) return {};
-  const cachedLowerings = loweringsOf(runtime, op);
+  const cache = loweringCacheOf(runtime);
+  if (!cache.isOn) return {};
+  const table = cache.tableOf(op);
   signCall(operands, attributes, { ...(target && { target }), withAddresses: op.looksAtAddresses ?? false });
-  const cachedLowering = cachedLowerings.find();
-  return cachedLowering && isUsable(runtime, cachedLowering)
-    ? { cachedLowering }
-    : { keep: cachedLowerings.reserve() };
+  const cachedLowering = table.find();
+  return cachedLowering && isUsable(runtime, cachedLowering) ? { cachedLowering } : { keep: table.reserve() };
 }
 
 /** A caller's own list may change; these stay. */
@@ -97,31 +96,59 @@ function storagesOf(operands: readonly Operand[], outputs: readonly DeviceArray[
   return storages;
 }
 
-/** Lowers an op, and writes down what it comes to; nothing where another one is being written. */
-function lowerAndWrite<A extends Attributes>(
+interface LoweredCall<A extends Attributes> {
+  readonly operands: readonly Operand[];
+  readonly outputs: readonly DeviceArray[];
+  readonly attributes: A;
+  readonly types: readonly ValueType[];
+  /** Caches the lowering. */
+  readonly keep: ((cachedLowering: CachedLowering) => void) | undefined;
+}
+
+/** Lowers an op, submits its calls, and caches the commands that they came to. */
+function lowerAndSubmit<A extends Attributes>(
+  runtime: Runtime,
+  op: KernelOp<A>,
+  { operands, outputs, attributes, types, keep }: LoweredCall<A>,
+): void {
+  const lowering = new OpLowering(runtime, op.name);
+  try {
+    if (runtime.isTracing) {
+      asPartOf(runtime, { name: op.name, operands, outputs }, () => {
+        op.lower(lowering, operands, outputs, attributes);
+        submit(runtime, lowering.calls);
+      });
+      return;
+    }
+    op.lower(lowering, operands, outputs, attributes);
+    const commands = runtime.load(lowerCalls(backendOf(runtime), lowering.calls));
+    runtime.submit(commands);
+    if (!keep) return;
+    const { looksAtAddresses = false } = op;
+    const cached = cacheableLowering(
+      types,
+      [...operands, ...outputs],
+      lowering.memory,
+      commands,
+      looksAtAddresses,
+    );
+    if (cached) keep(cached);
+  } finally {
+    lowering.close();
+  }
+}
+
+function checkOperands<A extends Attributes>(
   runtime: Runtime,
   op: KernelOp<A>,
   operands: readonly Operand[],
-  outputs: readonly DeviceArray[],
   attributes: A,
-): LoweringWriter | undefined {
-  const lower = (writer?: LoweringWriter): void =>
-    withLowering(runtime, op, (lowering) => op.lower(lowering, operands, outputs, attributes), writer);
-  if (runtime.isTracing) {
-    asPartOf(runtime, { name: op.name, operands, outputs }, lower);
-    return undefined;
-  }
-  if (runtime.onWork) {
-    lower();
-    return undefined;
-  }
-  const writer = new LoweringWriter(operands, outputs, op.looksAtAddresses ?? false);
-  runtime.onWork = (piece) => writer.noteWork(piece);
+): void {
+  const context = new OpCheck(runtime, op.name);
   try {
-    lower(writer);
-    return writer;
+    op.check?.(context, operands, attributes);
   } finally {
-    runtime.onWork = undefined;
+    context.close();
   }
 }
 
@@ -140,7 +167,7 @@ export function runInto<A extends Attributes>(
   const [type] = op.infer(operands, attributes);
   requireFits(op.name, type, target);
   const [result, ...others] = runOp(runtime, op, operands, attributes);
-  if (result) copyArray(runtime, result, target);
+  if (result) submit(runtime, copyCalls(result, target));
   if (op.kind !== "kernel") return;
   for (const made of [result, ...others]) if (made?.storage) runtime.arena.free(made.storage);
 }
@@ -155,12 +182,9 @@ function runInPlace<A extends Attributes>(
   const { cachedLowering, keep } = lookUp(runtime, op, operands, attributes, target);
   const types = cachedLowering?.types ?? lastingTypes(op.infer(operands, attributes));
   if (!cachedLowering) requireFits(op.name, types[0], target);
-  if (op.check) withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
+  if (op.check) checkOperands(runtime, op, operands, attributes);
   if (cachedLowering) replayLowering(runtime, op.name, cachedLowering, storagesOf(operands, [target]));
-  else {
-    const written = lowerAndWrite(runtime, op, operands, [target], attributes)?.finish(types);
-    if (written) keep?.(written);
-  }
+  else lowerAndSubmit(runtime, op, { operands, outputs: [target], attributes, types, keep });
 }
 
 /** Calls ops on arrays, for gradient rules and composites. */
@@ -192,7 +216,7 @@ function runView<A extends Attributes>(
   const seen = seenThrough(op, array, attributes);
   if (seen) return viewArray(runtime, array, seen, op.name);
   const copy = allocateArray(runtime, array.shape, array.dtype, op.name);
-  copyArray(runtime, array, copy);
+  submit(runtime, copyCalls(array, copy));
   const again = op.view(copy, attributes);
   if (again) return viewArray(runtime, copy, again, op.name);
   throw new HoldfastError("BAD_SHAPE", `${op.name}: ${formatShape(array.shape)} can't be seen so.`);
@@ -218,43 +242,6 @@ function seenThrough<A extends Attributes>(op: ViewOp<A>, array: DeviceArray, at
   const seen = found && { ...found, shape: [...found.shape], strides: [...found.strides] };
   keep({ seen });
   return seen;
-}
-
-/** Scratch memory and views end with the op: what is launched later on the stream may have it. */
-function withLowering<A extends Attributes, T>(
-  runtime: Runtime,
-  op: KernelOp<A>,
-  body: (lowering: Lowering) => T,
-  writer?: LoweringWriter,
-): T {
-  const taken: Storage[] = [];
-  const scratch = (bytes: number): Storage => {
-    const storage = runtime.arena.allocate(bytes, `${op.name} scratch`);
-    taken.push(storage);
-    writer?.noteScratch(storage);
-    return storage;
-  };
-  const scratchArray: Lowering["scratchArray"] = (shape, dtype) => {
-    const array = allocateArray(runtime, shape, dtype, `${op.name} scratch`);
-    if (array.storage) {
-      taken.push(array.storage);
-      writer?.noteScratch(array.storage);
-    }
-    return array;
-  };
-  const views: Storage[] = [];
-  const view: Lowering["view"] = (storage, offset, size) => {
-    const part = runtime.view(storage, offset, size, op.name);
-    if (part.kind === "step") views.push(part);
-    writer?.noteView(part, storage, offset);
-    return part;
-  };
-  try {
-    return body({ runtime, op: op.name, scratch, scratchArray, view });
-  } finally {
-    for (const part of views) runtime.arena.dropView(part);
-    for (const storage of taken) runtime.arena.free(storage);
-  }
 }
 
 /** Rejects a result that can't stand where the target stands. */

@@ -6,6 +6,7 @@ import { requireNumber } from "./numbers.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
 import type { ElementTerms, UpdateRule } from "./update-rule.js";
 
+/** Options of `Adam` and `AdamW`. */
 export interface AdamOptions {
   /** Learning rate. Default: 0.001. */
   readonly lr?: number;

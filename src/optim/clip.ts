@@ -8,6 +8,7 @@ import { gradientNorm } from "./gradient-norm.js";
 import { type Arrived, arrivedGradients, gradientSpans } from "./gradients.js";
 import { requireNumber } from "./numbers.js";
 
+/** Options of `clipGradNorm`. */
 export interface ClipNormOptions {
   /** Default: 2, the Euclidean norm. Infinity is the largest magnitude. */
   readonly normType?: number;

@@ -12,7 +12,7 @@ import {
   type RowKernel,
   term,
 } from "../ir/index.js";
-import { type ChunkedReduceLaunch, chunkCount, launchChunkedReduce, launchRows } from "../kernels/index.js";
+import { type ChunkedReduceLaunch, chunkCount } from "../kernels/index.js";
 import type { DeviceArray, KernelOp } from "../ops/index.js";
 import { wideType } from "./update-rule.js";
 
@@ -44,22 +44,21 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
       some.reduce((sum, { length }) => sum + chunkCount(length), 0);
     const totalChunks = countAll(vectors);
     const partials = lowering.scratch(Math.max(1, totalChunks) * dtypes.f64.bytes); // f64 [totalChunks]
-    if (totalChunks === 0) lowering.runtime.fill(partials, 0);
+    if (totalChunks === 0) lowering.fill(partials, 0);
     let at = 0;
     for (const dtype of new Set(vectors.map((vector) => vector.dtype))) {
       const some = vectors.filter((vector) => vector.dtype === dtype);
       const chunks = countAll(some);
-      launchChunkedReduce(lowering.runtime, {
+      lowering.chunkedReduce({
         kernel: chunkedReduceKernel(normKind(normType), dtype),
         vectors: some,
         results: lowering.view(partials, at * dtypes.f64.bytes, chunks * dtypes.f64.bytes),
         scalars: [normType],
-        view: (storage, offset, size) => lowering.view(storage, offset, size),
       });
       at += chunks;
     }
     const targets = outputs.flatMap(({ storage }) => storage ?? []);
-    launchRows(lowering.runtime, {
+    lowering.row({
       kernel: epilogueKernel(normKind(normType)),
       iteration: iterateRows([Math.max(1, totalChunks)], [[1], ...targets.map(() => [0])], 1),
       operands: [partials, ...targets],

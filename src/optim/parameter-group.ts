@@ -5,7 +5,7 @@
 
 import { noteWrite } from "../autograd/index.js";
 import { iterateElements } from "../ir/index.js";
-import { launchRows } from "../kernels/index.js";
+import { rowCalls, submit } from "../kernels/index.js";
 import { type DeviceArray, inStepPhase } from "../ops/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
@@ -16,6 +16,7 @@ import { flattenSpans, type Lane } from "./spans.js";
 import { type StepCountGroup, StepCountGroups, stepCountMemoryBytes } from "./step-count-groups.js";
 import { stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
 
+/** The settings of a parameter group. */
 export interface GroupSettings {
   readonly lr: number;
   readonly weightDecay: number;
@@ -248,15 +249,18 @@ export class ParameterGroup {
     const { wide, t, numbers } = stepCountGroup;
     const { lr, weightDecay } = this.#cells;
     const cells = [lr, weightDecay, t, ...numbers, t];
-    launchRows(this.#runtime, {
-      kernel: stepKernel(this.rule, wide),
-      iteration: iterateElements(
-        [1],
-        cells.map(() => [0]),
-      ),
-      operands: cells,
-      scalars: this.rule.settings,
-    });
+    submit(
+      this.#runtime,
+      rowCalls({
+        kernel: stepKernel(this.rule, wide),
+        iteration: iterateElements(
+          [1],
+          cells.map(() => [0]),
+        ),
+        operands: cells,
+        scalars: this.rule.settings,
+      }),
+    );
     for (const [values, gradient, ...moments] of spans) {
       if (values && gradient) this.#update(values, gradient, moments, numbers);
     }
@@ -272,16 +276,19 @@ export class ParameterGroup {
     const still = values.shape.map(() => 0);
     const storages = (list: readonly DeviceArray[]): Storage[] =>
       list.flatMap(({ storage }) => (storage ? [storage] : []));
-    launchRows(this.#runtime, {
-      kernel: updateKernel(this.rule, values.dtype),
-      iteration: iterateElements(values.shape, [
-        ...arrays.map(({ strides }) => strides),
-        ...numbers.map(() => still),
-        ...[...moments, values].map(({ strides }) => strides),
-      ]),
-      operands: [...storages(arrays), ...numbers, ...storages([...moments, values])],
-      scalars: this.rule.settings,
-    });
+    submit(
+      this.#runtime,
+      rowCalls({
+        kernel: updateKernel(this.rule, values.dtype),
+        iteration: iterateElements(values.shape, [
+          ...arrays.map(({ strides }) => strides),
+          ...numbers.map(() => still),
+          ...[...moments, values].map(({ strides }) => strides),
+        ]),
+        operands: [...storages(arrays), ...numbers, ...storages([...moments, values])],
+        scalars: this.rule.settings,
+      }),
+    );
   }
 
   #settleLr(): void {

@@ -6,6 +6,7 @@ import { requireNumber } from "./numbers.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
 import type { ElementTerms, UpdateRule } from "./update-rule.js";
 
+/** Options of `SGD`. */
 export interface SGDOptions {
   readonly lr: number;
   /** Momentum factor. Default: 0, which needs no memory. */

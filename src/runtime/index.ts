@@ -4,7 +4,14 @@
 
 export type { CaptureState } from "./capture/capture-state.js";
 export type { ScratchMemory } from "./capture/checksum.js";
-export type { IndexCheck, TraceSink, WorkCommand } from "./capture/trace-sink.js";
+export type {
+  Command,
+  CopyCommand,
+  FillCommand,
+  LaunchCommand,
+  LoadedCommand,
+} from "./capture/command.js";
+export type { IndexCheck, TraceSink } from "./capture/trace-sink.js";
 export type { LaunchRequest, Mark } from "./capture/work.js";
 export { Arena, alignment, poisonByte } from "./memory/arena.js";
 export type { Holder, StepStorage } from "./memory/arena-blocks.js";

@@ -17,7 +17,8 @@ import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import { beat, systemClock } from "../units/index.js";
 import { type CapturedGraph, captureGraph } from "./capture/capture.js";
 import type { ScratchMemory } from "./capture/checksum.js";
-import type { IndexCheck, TraceSink, WorkCommand } from "./capture/trace-sink.js";
+import type { Command, LoadedCommand } from "./capture/command.js";
+import type { IndexCheck, TraceSink } from "./capture/trace-sink.js";
 import type { LaunchRequest, Mark } from "./capture/work.js";
 import type { Arena } from "./memory/arena.js";
 import type { Budget } from "./memory/budget.js";
@@ -31,9 +32,11 @@ import type { Recorder } from "./observe/recorder.js";
 import { type OpenOptions, openComponents, type Parts } from "./open.js";
 import { runAll } from "./run-all.js";
 import type { Settings } from "./settings.js";
+import { sourceKey } from "./source-key.js";
 import { Mailbox } from "./transfer/mailbox.js";
 import type { TransferCount, UploadItem } from "./transfer/transfer.js";
 
+/** Options of `openRuntime`. */
 export interface RuntimeOptions extends OpenOptions {
   /**
    * Where diagnostics and phase lines go. Default: stderr, where a terminal also shows long work as it goes.
@@ -100,11 +103,10 @@ export class Runtime {
   readonly budget: Budget;
   readonly arena: Arena;
   readonly persistent: PersistentMemory;
-  /** Hears of every piece of work behind its issue. */
-  onWork: ((piece: WorkCommand) => void) | undefined;
   readonly #parts: Parts;
   readonly #print: (text: string) => void;
-  readonly #kernels = new Map<KernelSource, Kernel>();
+  /** By the content of their sources. */
+  readonly #kernels = new Map<string, Kernel>();
   readonly #graphs = new Set<Replayable>();
   readonly #readBackListeners = new Set<() => void>();
   #isTellingReadBack = false;
@@ -213,40 +215,48 @@ export class Runtime {
     return mailbox;
   }
 
+  /** Loads the kernels of commands, so that submitting those compiles nothing, also inside a capture. */
+  load(commands: readonly Command[]): readonly LoadedCommand[] {
+    return commands.map((command) => {
+      if (command.kind !== "launch") return command;
+      const { kind, source, ...rest } = command;
+      return { kind, request: { ...rest, kernel: this.kernel(source) } };
+    });
+  }
+
+  /** Issues loaded commands in their order; an open trace records them instead. */
+  submit(commands: readonly LoadedCommand[]): void {
+    for (const command of commands) {
+      if (command.kind === "launch") this.launch(command.request);
+      else if (command.kind === "fill") this.fill(command.target, command.byte);
+      else this.copy(command.target, command.source);
+    }
+  }
+
   /** Issues a kernel: a storage for each of its memory parameters, a number for each scalar. */
   launch(request: LaunchRequest): void {
     this.#requireOpen();
-    if (this.#traceSink) {
-      beat();
-      this.#traceSink.work({ kind: "launch", request });
-      return;
-    }
-    this.#parts.work.launch(request);
-    this.onWork?.({ kind: "launch", request });
+    if (this.#traceSink) this.#record({ kind: "launch", request });
+    else this.#parts.work.launch(request);
   }
 
   /** Sets every byte of a storage. */
   fill(target: Storage, byte: number): void {
     this.#requireOpen();
-    if (this.#traceSink) {
-      beat();
-      this.#traceSink.work({ kind: "fill", target, byte });
-      return;
-    }
-    this.#parts.work.fill(target, byte);
-    this.onWork?.({ kind: "fill", target, byte });
+    if (this.#traceSink) this.#record({ kind: "fill", target, byte });
+    else this.#parts.work.fill(target, byte);
   }
 
   /** Copies a storage's bytes to another of its size, on the device. */
   copy(target: Storage, source: Storage): void {
     this.#requireOpen();
-    if (this.#traceSink) {
-      beat();
-      this.#traceSink.work({ kind: "copy", target, source });
-      return;
-    }
-    this.#parts.work.copy(target, source);
-    this.onWork?.({ kind: "copy", target, source });
+    if (this.#traceSink) this.#record({ kind: "copy", target, source });
+    else this.#parts.work.copy(target, source);
+  }
+
+  #record(command: LoadedCommand): void {
+    beat();
+    this.#traceSink?.record(command);
   }
 
   /** What was noted about the device under a key, now or in an earlier process, where its driver keeps notes. */
@@ -264,15 +274,16 @@ export class Runtime {
     this.#print(`holdfast: ${text}\n`);
   }
 
-  /** Loads a kernel once and keeps it. */
+  /** Loads a kernel; sources of the same content share one. */
   kernel(source: KernelSource): Kernel {
     this.#requireOpen();
-    const known = this.#kernels.get(source);
+    const key = sourceKey(source);
+    const known = this.#kernels.get(key);
     if (known) return known;
     this.#parts.gate.reject("load of a kernel", source.name);
     const { driver, closing } = this.#parts;
     const kernel = driver.loadKernel(source);
-    this.#kernels.set(source, kernel);
+    this.#kernels.set(key, kernel);
     closing.push(() => driver.unloadKernel(kernel));
     return kernel;
   }
@@ -378,7 +389,7 @@ export class Runtime {
     return captured;
   }
 
-  /** Is a captured function at work, or an imagined one? Then nothing may be read back, not even to check it. */
+  /** Is a function being captured or traced? Then nothing may be read back, not even to check it. */
   get isCapturing(): boolean {
     return this.#parts.gate.isInside || this.#traceSink !== undefined;
   }
@@ -388,53 +399,60 @@ export class Runtime {
     return this.#steps + 1;
   }
 
-  /** Is a function's work only imagined now? */
+  /** Is a function being traced? Its work is recorded then, and not submitted. */
   get isTracing(): boolean {
     return this.#traceSink !== undefined;
   }
 
+  /** Receives the work of the function that is being traced; undefined where none is. */
+  get traceSink(): TraceSink | undefined {
+    return this.#traceSink;
+  }
+
   /**
-   * Runs a function without a device: what it makes lies in imagined memory, and what it would send is told to a listener.
-   * Persistent memory is real, and so is what `actually` does.
+   * Traces a function: it runs without the device, on fake step memory, and its work goes to the sink. Persistent memory is
+   * real, and so is what `outsideTrace` runs. Tracing cannot be nested.
    */
   traceWith<T>(traceSink: TraceSink, body: () => T): T {
     this.#requireOpen();
-    this.#parts.gate.rejectInside("imagining", "imagine()");
-    return this.arena.traceWith(this.nextStep, () => this.#listening(traceSink, body));
+    this.#parts.gate.rejectInside("tracing", "traceWith()");
+    if (this.#traceSink) throw new HoldfastError("BAD_ARGUMENT", "Tracing cannot be nested.");
+    return this.arena.traceWith(this.nextStep, () => {
+      this.#traceSink = traceSink;
+      try {
+        return body();
+      } finally {
+        this.#traceSink = undefined;
+      }
+    });
   }
 
-  /** Tells a listener what a function would send, on the memory that is there. */
-  interceptWork<T>(traceSink: TraceSink, body: () => T): T {
-    this.#requireOpen();
-    return this.#listening(traceSink, body);
-  }
-
-  /** Rejects something that imagined work can't do, with the way out; does nothing where work is real. */
+  /** Rejects something that a traced function can't do, with the way out; does nothing outside a trace. */
   reject(what: string, label: string, advice?: string): void {
     this.#traceSink?.reject(what, label, advice);
   }
 
-  /** Tells who imagines this work on what else it depends, so that it is not taken for granted when that has changed. */
+  /** Registers a guard of the open trace: a predicate that must still hold for the traced step to be replayed. */
   assume(holds: () => boolean): void {
     this.#traceSink?.assume(holds);
   }
 
-  /** Lets imagined work change persistent memory, from here on, only if a number (f64) is finite; without one, in any case. */
+  /** From here on a traced step changes persistent memory only if a number (f64) is finite; without a number, always. */
   guard(number: Storage | undefined): void {
     this.#traceSink?.guard(number);
   }
 
-  /** From here on, imagined work changes persistent memory only if `found` (f64) is Infinity: no index is bad. */
+  /** From here on a traced step changes persistent memory only if `found` (f64) is Infinity: no index is bad. */
   checkIndices(found: Storage, check: IndexCheck): void {
     this.#traceSink?.checkIndices(found, check);
   }
 
-  /** Lets imagined work leave anything in memory whose values nobody wants behind it, unless they are written again. */
+  /** Lets a traced step leave anything in this storage: its contents are dead until they are written again. */
   forget(storage: Storage): void {
     this.#traceSink?.forget(storage);
   }
 
-  /** Does something for good in the midst of what is only imagined: what happens once, and not in every step. */
+  /** Runs a function on the device while a trace is open: for what happens once, and not in every step. */
   outsideTrace<T>(body: () => T): T {
     const traceSink = this.#traceSink;
     this.#traceSink = undefined;
@@ -442,17 +460,6 @@ export class Runtime {
       return this.arena.withoutSubArena(body);
     } finally {
       this.#traceSink = traceSink;
-    }
-  }
-
-  #listening<T>(traceSink: TraceSink, body: () => T): T {
-    if (this.#traceSink)
-      throw new HoldfastError("BAD_ARGUMENT", "A function that is imagined can't imagine another.");
-    this.#traceSink = traceSink;
-    try {
-      return body();
-    } finally {
-      this.#traceSink = undefined;
     }
   }
 

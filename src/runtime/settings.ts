@@ -45,6 +45,7 @@ const size: Pick<Setting<Bytes | "auto">, "kind" | "parse" | "unit"> = {
   parse: (text) => (text === "auto" ? "auto" : parseBytes(text)),
 };
 
+/** All settings with their variable, default and meaning. */
 export const settingsTable = {
   memory: {
     variable: "HOLDFAST_MEMORY",

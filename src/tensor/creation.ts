@@ -11,6 +11,7 @@ import { defaultDevice } from "./open-devices.js";
 import { nextDraw } from "./seed.js";
 import type { Tensor } from "./tensor.js";
 
+/** Options for making a tensor. */
 export interface TensorOptions {
   readonly dtype?: Dtype;
   /** Default: the first device that was opened. */

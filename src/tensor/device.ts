@@ -25,8 +25,10 @@ import { noteClosed, noteOpened } from "./open-devices.js";
 import { currentSeed, onNewSeed } from "./seed.js";
 import { type GradientHolder, readArray, Tensor } from "./tensor.js";
 
+/** A kind of device. */
 export type DeviceName = "cpu" | "cuda";
 
+/** Options of `device()`. */
 export interface DeviceOptions extends Omit<RuntimeOptions, "device"> {
   /** Reject the first op, forward or backward, whose result has a NaN. Reads every result back: for debugging. */
   readonly detectNaN?: boolean;

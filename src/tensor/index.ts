@@ -7,7 +7,6 @@ export {
   latestPlanOf,
   listenToNumbers,
   type ReportOptions,
-  type StepPlanReport,
 } from "./compiled/compiled-step.js";
 export { type BadIndices, badIndexError } from "./compiled/step-figures.js";
 export type { StepPlan } from "./compiled/step-plan.js";

@@ -1,7 +1,8 @@
 /** The gradient of a leaf: one array, at a constant address, that gradients are accumulated into. */
 
 import { type GuardedField, noteWrite, stateChanged, tracing } from "../autograd/index.js";
-import { add, copyArray, type DeviceArray, runInto } from "../ops/index.js";
+import { submit } from "../kernels/index.js";
+import { add, copyCalls, type DeviceArray, runInto } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { GradientHolder } from "./tensor.js";
 
@@ -59,7 +60,7 @@ export class LeafGradient implements GradientHolder {
   accumulate(gradient: DeviceArray): void {
     const place = this.takeDestination();
     if (place) {
-      copyArray(this.#runtime, gradient, place);
+      submit(this.#runtime, copyCalls(gradient, place));
       return;
     }
     const own = this.#array;

@@ -6,9 +6,10 @@
 import { type Cut, type Leaf, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, type ElementArray, viewElements } from "../ir/index.js";
+import { submit } from "../kernels/index.js";
 import {
   allocateArray,
-  copyArray,
+  copyCalls,
   type DeviceArray,
   isContiguous,
   type Shape,
@@ -356,7 +357,7 @@ export function readArray(device: Device, array: DeviceArray): ElementArray<"f32
   if (!array.storage) return viewElements(dtype, new Uint8Array(0)) as ElementArray<"f32">;
   if (isPlain) return viewElements(dtype, runtime.read(array.storage)) as ElementArray<"f32">;
   const copy = allocateArray(runtime, array.shape, dtype, "read-back");
-  copyArray(runtime, array, copy);
+  submit(runtime, copyCalls(array, copy));
   if (!copy.storage) return viewElements(dtype, new Uint8Array(0)) as ElementArray<"f32">;
   const bytes = runtime.read(copy.storage);
   runtime.arena.free(copy.storage);

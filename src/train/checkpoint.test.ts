@@ -97,14 +97,14 @@ test("what does not fit is named, and nothing is changed", () => {
   for (const [parts, message] of [
     [
       { model: wide.model },
-      /latest\.safetensors: .*model\.0\.weight is f32 \[2, 1\] in .* f32 \[3, 1\] here/,
+      /latest\.safetensors: .*model\.0\.weight is f32 \[2, 1\] in .* f32 \[3, 1\] in this run/,
     ],
     [{ model, optimizer: wide.optimizer }, /optimizer\.0\.firstMoment is f32 \[2, 1\]/],
-    [{ model: { a: model } }, /model\.0\.weight is in the checkpoint and not here/],
+    [{ model: { a: model } }, /model\.0\.weight is only in the checkpoint/],
     [{ model, optimizer, loader: other.loader }, /loader: .*batchSize was 2 and is 3 here/],
     [{ model, optimizer, loader: ordered.loader }, /rows were shuffled and are not shuffled here/],
-    [{ model, schedule, loader: { train: loader } }, /loader\.train is here and not in the checkpoint/],
-    [{ model, schedule: { a: schedule } }, /schedule is in the checkpoint and not here/],
+    [{ model, schedule, loader: { train: loader } }, /loader\.train is not in the checkpoint/],
+    [{ model, schedule: { a: schedule } }, /schedule is only in the checkpoint/],
     [{ model, optimizer, schedule, loader, earlyStopping: failing }, /earlyStopping: no/],
   ] as const) {
     rejects("BAD_STATE", () => loadCheckpoint(path, parts), message);
@@ -161,12 +161,8 @@ test("a damaged file, another file and wrong arguments are rejected", () => {
   ]) {
     rejects("BAD_ARGUMENT", () => saveCheckpoint(path, wrong as never));
   }
-  rejects("BAD_ARGUMENT", () => saveCheckpoint(undefined as never, parts), /takes a path/);
-  rejects(
-    "BAD_ARGUMENT",
-    () => saveCheckpoint(path, { model, extra: { f: () => 1 } }),
-    /would not come back/,
-  );
+  rejects("BAD_ARGUMENT", () => saveCheckpoint(undefined as never, parts), /needs a path/);
+  rejects("BAD_ARGUMENT", () => saveCheckpoint(path, { model, extra: { f: () => 1 } }), /JSON can.t store/);
   rejects("BAD_ARGUMENT", () => saveCheckpoint(path, { model, schedule: {} as never }), /stateDict\(\)/);
 });
 

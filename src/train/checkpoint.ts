@@ -1,6 +1,6 @@
 /**
- * Exact resume: the parts of a training in one file, and back. A training that goes on from a checkpoint ends with the same
- * bits as one that was never stopped. Nothing is changed unless everything in the file fits.
+ * Exact resume: saves the parts of a training to one file and restores them. A training that resumes from a checkpoint ends with
+ * the same bits as one that was never stopped. Nothing changes if anything in the file does not fit.
  */
 
 import { basename, dirname } from "node:path";
@@ -14,23 +14,24 @@ import {
 } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { StoredElements } from "../nn/index.js";
+import type { JsonRecord } from "../records/index.js";
 import { drawPosition, drawPositionOf, restoreDrawPosition, Tensor, writeElements } from "../tensor/index.js";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors } from "./compatibility.js";
-import { isRecord, type JsonRecord } from "./files/json.js";
-import { kindOf, randomKind, SliceList, type Stateful, type TrainingParts } from "./training-parts.js";
+import { isRecord } from "./files/json.js";
+import { kindOf, PartList, randomKind, type Stateful, type TrainingParts } from "./training-parts.js";
 
-/** What a checkpoint holds. */
+/** The contents of a checkpoint. */
 export interface CheckpointContents extends TrainingParts {
-  /** How many steps were made; default: 0. */
+  /** Completed steps; default: 0. */
   readonly step?: number;
-  /** Plain data of your own: numbers, texts, arrays and records of these. It comes back as it is. */
+  /** Your own plain data: numbers, strings, arrays and records of these. It is restored unchanged. */
   readonly extra?: JsonRecord;
-  /** Tensors of your own; they come back as elements on the host. */
+  /** Your own tensors. They are restored as elements on the host. */
   readonly tensors?: Readonly<Record<string, Tensor | StoredElements>>;
 }
 
-/** What comes back besides the parts that were restored. */
+/** The contents of a checkpoint besides the restored parts. */
 export interface RestoredCheckpoint {
   readonly step: number;
   readonly extra: JsonRecord;
@@ -38,8 +39,8 @@ export interface RestoredCheckpoint {
 }
 
 /**
- * Saves the parts of a training in one file, so that another process can go on from there to the same bits. The file is
- * there whole or not at all. Call it between two steps, after the gradients were used: they are not saved.
+ * Saves the parts of a training to one file. Another process can resume from it and end with the same bits. The write is atomic.
+ * Call it between two steps, after the optimizer's step: gradients are not saved.
  *
  * @example
  * ```ts
@@ -68,18 +69,18 @@ export interface RestoredCheckpoint {
  * ```
  */
 export function saveCheckpoint(path: string, contents: CheckpointContents): void {
-  const pieces = encodeCheckpoint(captureCheckpoint(contents));
+  const chunks = encodeCheckpoint(captureCheckpoint(contents));
   if (typeof path !== "string") {
-    throw new HoldfastError("BAD_ARGUMENT", "saveCheckpoint takes a path and the parts of a training.");
+    throw new HoldfastError("BAD_ARGUMENT", "saveCheckpoint needs a path and the parts of a training.");
   }
   removeLeftovers(dirname(path), basename(path));
-  writeAtomically(path, pieces);
+  writeAtomically(path, chunks);
 }
 
 /**
- * Puts the parts of a training back to where they were saved. Give them as they were made then: other names, shapes, dtypes
- * or data sets are rejected by name, and nothing is changed. Kinds that are not given are left alone, so that a model can be
- * loaded without its optimizer.
+ * Restores the parts of a training. Pass parts with the same names, shapes, dtypes and data sets as the saved ones; otherwise
+ * the error names the difference and nothing changes. Kinds that you do not pass are ignored, so you can load a model without
+ * its optimizer.
  *
  * @example
  * ```ts
@@ -115,7 +116,7 @@ export function loadCheckpoint(path: string, parts: TrainingParts): RestoredChec
 }
 
 /**
- * The same as `saveCheckpoint`, in memory: for a `CheckpointStore`.
+ * Like `saveCheckpoint`, but in memory: for a `CheckpointStore`.
  *
  * @example
  * ```ts
@@ -127,17 +128,17 @@ export function loadCheckpoint(path: string, parts: TrainingParts): RestoredChec
  * ```
  */
 export function captureCheckpoint(contents: CheckpointContents): Checkpoint {
-  const parts = new SliceList(contents);
+  const parts = new PartList(contents);
   const { step = 0, extra = {}, tensors = {} } = contents;
   if (!isRecord(extra)) throw new HoldfastError("BAD_ARGUMENT", "extra must be a plain object.");
   const stored = [
     ...Array.from(parts.tensors(), ([name, tensor]) => storeTensor(name, tensor)),
-    ...Object.entries(tensors).map(([name, one]) => storeAny(tensorPrefixes.extra + name, one)),
+    ...Object.entries(tensors).map(([name, tensor]) => storeAny(tensorPrefixes.extra + name, tensor)),
   ];
   const { seed, draws } = drawPosition();
   return {
     step,
-    tensors: new Map(stored.map((one) => [one.name, one])),
+    tensors: new Map(stored.map((tensor) => [tensor.name, tensor])),
     state: {
       model: parts.models.map(([, module]) => module.constructor.name).join(", "),
       ...(parts.hasRandom && { [randomKind]: { seed: String(seed), draws } }),
@@ -148,7 +149,7 @@ export function captureCheckpoint(contents: CheckpointContents): Checkpoint {
 }
 
 /**
- * The same as `loadCheckpoint`, from memory: for what a `CheckpointStore` has loaded.
+ * Like `loadCheckpoint`, but from memory: for a checkpoint that a `CheckpointStore` loaded.
  *
  * @example
  * ```ts
@@ -161,46 +162,46 @@ export function captureCheckpoint(contents: CheckpointContents): Checkpoint {
  * ```
  */
 export function restoreCheckpoint(checkpoint: Checkpoint, given: TrainingParts): RestoredCheckpoint {
-  const parts = new SliceList(given);
-  const found = subexpressionsOf(checkpoint, parts);
+  const parts = new PartList(given);
+  const wanted = withKinds(checkpoint, parts);
   const model = parts.models.map(([, module]) => module.constructor.name).join(", ") || "training";
   const subject = `The checkpoint of step ${checkpoint.step}`;
   const position = parts.hasRandom
     ? drawPositionOf(subject, checkpoint.state[randomKind], "Load it with random: false.")
     : undefined;
-  requireSameTensors(found, model, parts.tensors());
-  // These are on the host and can be put back, so they come first: any of them may reject its state.
+  requireSameTensors(wanted, model, parts.tensors());
+  // First, because any of them may reject its state, and host state can be undone.
   loadOrUndo(matchStates(subject, checkpoint, parts));
-  for (const [name, module] of parts.models) module.loadStateDict(below(found, name));
-  for (const [name, optimizer] of parts.optimizers) optimizer.loadStateDict(below(found, name));
+  for (const [name, module] of parts.models) module.loadStateDict(tensorsOf(wanted, name));
+  for (const [name, optimizer] of parts.optimizers) optimizer.loadStateDict(tensorsOf(wanted, name));
   if (position) restoreDrawPosition(position);
-  // After the seed, which starts the devices' own random numbers anew.
+  // After the seed, which resets the devices' random state.
   for (const [name, state] of parts.randomStates()) {
-    const saved = found.tensors.get(name);
+    const saved = wanted.tensors.get(name);
     if (saved) writeElements(state, saved);
   }
   const { extra } = checkpoint.state;
-  const own = Object.entries(below(checkpoint, kindOf(tensorPrefixes.extra)));
-  return { step: checkpoint.step, extra: isRecord(extra) ? extra : {}, tensors: new Map(own) };
+  const extras = Object.entries(tensorsOf(checkpoint, kindOf(tensorPrefixes.extra)));
+  return { step: checkpoint.step, extra: isRecord(extra) ? extra : {}, tensors: new Map(extras) };
 }
 
-function storeAny(name: string, one: Tensor | StoredElements): StoredTensor {
-  return one instanceof Tensor ? storeTensor(name, one) : { ...one, name };
+function storeAny(name: string, tensor: Tensor | StoredElements): StoredTensor {
+  return tensor instanceof Tensor ? storeTensor(name, tensor) : { ...tensor, name };
 }
 
-/** The tensors of the kinds that are asked for. */
-function subexpressionsOf(checkpoint: Checkpoint, { kinds, hasRandom }: SliceList): Checkpoint {
-  const isAsked = (kind: string): boolean => kinds.has(kind) || (hasRandom && kind === randomKind);
-  const tensors = [...checkpoint.tensors].filter(([name]) => isAsked(kindOf(name)));
+/** The checkpoint with the tensors of the requested kinds. */
+function withKinds(checkpoint: Checkpoint, { kinds, hasRandom }: PartList): Checkpoint {
+  const isWanted = (kind: string): boolean => kinds.has(kind) || (hasRandom && kind === randomKind);
+  const tensors = [...checkpoint.tensors].filter(([name]) => isWanted(kindOf(name)));
   return { ...checkpoint, tensors: new Map(tensors) };
 }
 
-/** The tensors of one part, by the rest of their names. */
-function below({ tensors }: Checkpoint, part: string): Readonly<Record<string, StoredTensor>> {
+/** The tensors of one part, by name without the prefix. */
+function tensorsOf({ tensors }: Checkpoint, part: string): Readonly<Record<string, StoredTensor>> {
   const prefix = `${part}.`;
-  const own = [...tensors].filter(([name]) => name.startsWith(prefix));
+  const matching = [...tensors].filter(([name]) => name.startsWith(prefix));
   return Object.fromEntries(
-    own.map(([name, tensor]) => {
+    matching.map(([name, tensor]) => {
       const rest = name.slice(prefix.length);
       return [rest, { ...tensor, name: rest }];
     }),
@@ -213,31 +214,29 @@ interface Loading {
   readonly state: unknown;
 }
 
-/** Which state is for which part; rejects where one is on one side only. */
+/** Pairs each part with its saved state. Throws if a part or a state has no partner. */
 function matchStates(
   subject: string,
   { state }: Checkpoint,
-  { stateful, kinds }: SliceList,
+  { stateful, kinds }: PartList,
 ): readonly Loading[] {
   const saved = isRecord(state["parts"]) ? state["parts"] : {};
   const names = new Set(stateful.map(([name]) => name));
   const faults = [
-    ...[...names]
-      .filter((name) => !(name in saved))
-      .map((name) => `${name} is here and not in the checkpoint`),
+    ...[...names].filter((name) => !(name in saved)).map((name) => `${name} is not in the checkpoint`),
     ...Object.keys(saved)
       .filter((name) => kinds.has(kindOf(name)) && !names.has(name))
-      .map((name) => `${name} is in the checkpoint and not here`),
+      .map((name) => `${name} is only in the checkpoint`),
   ];
   if (faults.length === 0) return stateful.map(([name, part]) => ({ name, part, state: saved[name] }));
   throw new HoldfastError(
     "BAD_STATE",
-    `${subject} does not fit this training: ${faults.join("; ")}. Give the parts that it was saved with.`,
+    `${subject} does not fit this training: ${faults.join("; ")}. Pass the parts that it was saved with.`,
     { numbers: { faults: faults.length } },
   );
 }
 
-/** Loads all states; where one is rejected, those before it are put back. */
+/** Loads all states. If one is rejected, the earlier ones are restored. */
 function loadOrUndo(loadings: readonly Loading[]): void {
   const undo: (() => void)[] = [];
   for (const { name, part, state } of loadings) {
@@ -246,7 +245,7 @@ function loadOrUndo(loadings: readonly Loading[]): void {
       part.loadStateDict(state as never);
       undo.push(() => part.loadStateDict(before as never));
     } catch (error) {
-      for (const one of undo) one();
+      for (const restore of undo) restore();
       const why = error instanceof Error ? error.message : String(error);
       const details = error instanceof HoldfastError ? { numbers: error.numbers } : {};
       throw new HoldfastError("BAD_STATE", `${name}: ${why}`, { cause: error, ...details });

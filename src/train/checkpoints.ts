@@ -1,6 +1,6 @@
 /**
- * A folder of checkpoints, the last few of a run. At every moment, through a kill at any other, the ones that were complete
- * are there; one that is damaged is rejected with the reason and never half read.
+ * A folder with the last few checkpoints of a run. A kill at any time leaves the complete ones in place. A damaged checkpoint is
+ * rejected with the reason and never read in part.
  */
 
 import { readdirSync, renameSync, rmSync } from "node:fs";
@@ -17,14 +17,15 @@ import {
 import { HoldfastError } from "../errors/index.js";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-file.js";
 
+/** Options of a `CheckpointStore`. */
 export interface CheckpointStoreOptions {
-  /** How many are kept, the latest ones; default: 3. The best one is kept besides. */
+  /** The number of latest checkpoints to keep; default: 3. The best one is kept in addition. */
   readonly keep?: number;
-  /** How bytes get into a file; the system's way unless given. */
+  /** Writes bytes to a file; default: the system's call. */
   readonly write?: WriteBytes;
 }
 
-/** A checkpoint that lies in the folder. */
+/** A checkpoint in the folder. */
 export interface ListedCheckpoint {
   /** The file's name, `step-000000123.safetensors`. */
   readonly name: string;
@@ -32,11 +33,12 @@ export interface ListedCheckpoint {
   readonly path: string;
 }
 
-/** A checkpoint that was read whole and found sound. */
+/** A checkpoint that was read and verified. */
 export interface LoadedCheckpoint extends Checkpoint {
   readonly name: string;
 }
 
+/** A checkpoint that could not be read, with the reason. */
 export interface RejectedCheckpoint {
   readonly name: string;
   /** One line. */
@@ -69,13 +71,10 @@ export class CheckpointStore {
   readonly keep: number;
   readonly #write: { readonly write?: WriteBytes };
 
-  /** Nothing is touched until the first save. */
+  /** The folder is not touched before the first save. */
   constructor(folder: string, { keep = 3, write }: CheckpointStoreOptions = {}) {
     if (!Number.isSafeInteger(keep) || keep < 1) {
-      throw new HoldfastError(
-        "BAD_ARGUMENT",
-        `keep is ${keep}; give a whole number of checkpoints, 1 or more.`,
-      );
+      throw new HoldfastError("BAD_ARGUMENT", `keep is ${keep}. It must be a whole number from 1.`);
     }
     this.folder = folder;
     this.keep = keep;
@@ -83,7 +82,7 @@ export class CheckpointStore {
   }
 
   /**
-   * Makes the folder, and removes what a save that was cut off has left there.
+   * Makes the folder, and removes the temporary files of an interrupted save.
    *
    * @example
    * ```ts
@@ -102,9 +101,9 @@ export class CheckpointStore {
   }
 
   /**
-   * Saves a checkpoint, and removes those that are one too many only when it is in place. One of the same step is replaced;
-   * where there is a later one it is rejected, because what is saved would not be the latest: `continueFrom` first.
-   * With `isBest` it is saved a second time, as the one that `load("best")` gives whatever comes later.
+   * Saves a checkpoint; then it removes the oldest ones above `keep`. A checkpoint of the same step is replaced. A later one
+   * in the folder is an error; call `continueFrom` first. With `isBest` the checkpoint is also saved as the best one, for
+   * `load("best")`.
    *
    * @example
    * ```ts
@@ -120,7 +119,7 @@ export class CheckpointStore {
    * ```
    */
   save(checkpoint: Checkpoint, { isBest = false }: { readonly isBest?: boolean } = {}): ListedCheckpoint {
-    const pieces = encodeCheckpoint(checkpoint);
+    const chunks = encodeCheckpoint(checkpoint);
     const { step } = checkpoint;
     this.prepare();
     const later = this.list().at(-1);
@@ -132,14 +131,14 @@ export class CheckpointStore {
       );
     }
     const saved = this.#listed(step);
-    writeAtomically(saved.path, pieces, this.#write);
-    if (isBest) writeAtomically(join(this.folder, bestName), pieces, this.#write);
+    writeAtomically(saved.path, chunks, this.#write);
+    if (isBest) writeAtomically(join(this.folder, bestName), chunks, this.#write);
     for (const { path } of this.list().slice(0, -this.keep)) rmSync(path, { force: true });
     return saved;
   }
 
   /**
-   * What lies in the folder, sound or not, by step. The best one and files of other names are left alone.
+   * The checkpoints in the folder by step, damaged ones included. The best one and files of other names are not listed.
    *
    * @example
    * ```ts
@@ -170,7 +169,7 @@ export class CheckpointStore {
   }
 
   /**
-   * Reads the latest checkpoint, the best one, or one by its name; throws BAD_FILE with the reason where it is not sound.
+   * Reads the latest checkpoint, the best one, or one by its name. Throws BAD_FILE with the reason if it is damaged.
    *
    * @example
    * ```ts
@@ -186,20 +185,20 @@ export class CheckpointStore {
   load(which: string): LoadedCheckpoint {
     if (which === "best") return this.#read({ name: bestName, path: join(this.folder, bestName) });
     const listed = this.list();
-    const found = which === "latest" ? listed.at(-1) : listed.find(({ name }) => name === which);
-    if (found) return this.#read(found);
-    const there =
-      listed.length > 0 ? `There are ${listed.map(({ name }) => name).join(", ")}.` : "There is none.";
+    const match = which === "latest" ? listed.at(-1) : listed.find(({ name }) => name === which);
+    if (match) return this.#read(match);
+    const available =
+      listed.length > 0 ? `It has ${listed.map(({ name }) => name).join(", ")}.` : "It has none.";
     const wanted =
-      which === "latest" ? "no checkpoint to go on from" : `no checkpoint ${JSON.stringify(which)}`;
-    throw new HoldfastError("BAD_FILE", `${this.folder} has ${wanted}. ${there}`, {
+      which === "latest" ? "no checkpoint to resume from" : `no checkpoint ${JSON.stringify(which)}`;
+    throw new HoldfastError("BAD_FILE", `${this.folder} has ${wanted}. ${available}`, {
       numbers: { folder: this.folder, which },
     });
   }
 
   /**
-   * Reads the latest checkpoint that is sound; undefined where none is. What it had to pass over on the way stands in
-   * `rejected`, the latest first: tell the user. One that `check` throws a HoldfastError for is passed over too.
+   * Reads the latest valid checkpoint; undefined if there is none. `rejected` lists the skipped ones, the latest first: show them
+   * to the user. A checkpoint is also skipped if `check` throws a HoldfastError.
    *
    * @example
    * ```ts
@@ -234,8 +233,8 @@ export class CheckpointStore {
   }
 
   /**
-   * Says that the run goes on from a step: later checkpoints are no longer its own, and get `.superseded` after their names.
-   * Nothing is removed. Their new names.
+   * Declares that the run resumes from a step. Later checkpoints get the suffix `.superseded`; none is removed. Returns their new
+   * names.
    *
    * @example
    * ```ts
@@ -254,12 +253,12 @@ export class CheckpointStore {
     return later.map(({ name }) => `${name}.superseded`);
   }
 
-  /** Without a step it may be of any. */
+  /** Without `step`, any step is valid. */
   #read({ name, path, step }: Omit<ListedCheckpoint, "step"> & { readonly step?: number }): LoadedCheckpoint {
     try {
       const checkpoint = decodeCheckpoint(readWhole(path));
       if (step === undefined || checkpoint.step === step) return { ...checkpoint, name };
-      throw new HoldfastError("BAD_FILE", `It is of step ${checkpoint.step}: the file was renamed.`);
+      throw new HoldfastError("BAD_FILE", `It contains step ${checkpoint.step}: the file was renamed.`);
     } catch (error) {
       throw fileError(`${path} is rejected`, path, error);
     }

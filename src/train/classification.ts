@@ -1,12 +1,12 @@
-/** How good the answers of a classifier are: loss, accuracy, who is taken for whom, and what the commonest class would get. */
+/** Figures of a classifier: loss, accuracy, confusion matrix, and the accuracy of always predicting the most frequent class. */
 
 import { HoldfastError } from "../errors/index.js";
 
-/** "No label": such a row counts nowhere. */
+/** Rows with this label are ignored. */
 const noLabel = -1;
 
 /**
- * Counts answers against labels, batch by batch, in float64.
+ * Accumulates the figures of predictions against labels, batch by batch, in float64.
  *
  * @example
  * ```ts
@@ -18,7 +18,7 @@ const noLabel = -1;
  */
 export class ClassificationFigures {
   readonly classes: number;
-  /** By label, then by answer. */
+  /** By label, then by prediction. */
   readonly confusion: readonly number[][];
   #lossSum = 0;
 
@@ -28,7 +28,7 @@ export class ClassificationFigures {
   }
 
   /**
-   * Logits [rows, classes], and a label for each row; −1 is no label, and counts nowhere.
+   * Adds logits [rows, classes] and one label per row. Rows with label −1 are ignored.
    *
    * @example
    * ```ts
@@ -43,7 +43,7 @@ export class ClassificationFigures {
     if (logits.length !== labels.length * classes) {
       throw new HoldfastError(
         "BAD_SHAPE",
-        `${logits.length} logits are not ${classes} for each of ${labels.length} labels.`,
+        `There are ${logits.length} logits for ${labels.length} labels; ${classes} per label are needed.`,
       );
     }
     for (let row = 0; row < labels.length; row++) {
@@ -54,7 +54,7 @@ export class ClassificationFigures {
   }
 
   /**
-   * Adds what others have counted.
+   * Adds the counts of other figures.
    *
    * @example
    * ```ts
@@ -67,14 +67,14 @@ export class ClassificationFigures {
    */
   join(other: ClassificationFigures): void {
     for (const [label, counts] of other.confusion.entries()) {
-      const own = this.confusion[label];
-      if (own) for (const [answer, count] of counts.entries()) own[answer] = (own[answer] ?? 0) + count;
+      const sums = this.confusion[label];
+      if (sums) for (const [answer, count] of counts.entries()) sums[answer] = (sums[answer] ?? 0) + count;
     }
     this.#lossSum += other.#lossSum;
   }
 
   /**
-   * How many answers were counted.
+   * The number of counted predictions.
    *
    * @example
    * ```ts
@@ -104,7 +104,7 @@ export class ClassificationFigures {
   }
 
   /**
-   * The share of right answers.
+   * The share of correct predictions.
    *
    * @example
    * ```ts
@@ -119,7 +119,7 @@ export class ClassificationFigures {
   }
 
   /**
-   * What always answering with the commonest class would get.
+   * The accuracy of always predicting the most frequent class.
    *
    * @example
    * ```ts
@@ -138,24 +138,24 @@ export class ClassificationFigures {
     if (!counts) {
       throw new HoldfastError(
         "BAD_INDEX",
-        `There is no class ${label}: they count from 0 to ${this.classes - 1}.`,
+        `Label ${label} is out of range: classes are 0 to ${this.classes - 1}.`,
         {
           numbers: { label, classes: this.classes },
         },
       );
     }
-    let [best, most] = [0, Number.NEGATIVE_INFINITY];
+    let [best, max] = [0, Number.NEGATIVE_INFINITY];
     for (let index = 0; index < this.classes; index++) {
       const logit = logits[first + index] ?? Number.NaN;
-      if (logit > most) [best, most] = [index, logit];
+      if (logit > max) [best, max] = [index, logit];
     }
     let total = 0;
-    for (let index = 0; index < this.classes; index++) total += Math.exp((logits[first + index] ?? 0) - most);
-    this.#lossSum += Math.log(total) + most - (logits[first + label] ?? 0);
+    for (let index = 0; index < this.classes; index++) total += Math.exp((logits[first + index] ?? 0) - max);
+    this.#lossSum += Math.log(total) + max - (logits[first + label] ?? 0);
     counts[best] = (counts[best] ?? 0) + 1;
   }
 }
 
 function sum(numbers: readonly number[]): number {
-  return numbers.reduce((total, one) => total + one, 0);
+  return numbers.reduce((total, number) => total + number, 0);
 }

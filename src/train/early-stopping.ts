@@ -1,19 +1,20 @@
-/** Ends a training when a figure has not become better for some epochs. */
+/** Early stopping: ends a training if a figure has not improved for some epochs. */
 
 import { HoldfastError } from "../errors/index.js";
 
+/** Options of `EarlyStopping`. */
 export interface EarlyStoppingOptions {
-  /** The figure of an epoch that is looked at: `loss`, or one that the evaluation gives. */
+  /** The figure to watch: `loss`, or a figure of the evaluation. */
   readonly figure: string;
-  /** Epochs without anything better before it ends. */
+  /** Max. epochs without an improvement. */
   readonly patience: number;
   /** Which is better; default: "smaller". */
   readonly better?: "smaller" | "larger";
-  /** By how much a figure has to be better to count; default: 0. */
-  readonly least?: number;
+  /** Min. change that counts as an improvement; default: 0. */
+  readonly minDelta?: number;
 }
 
-/** What it goes on from; plain numbers, for JSON. */
+/** The state of early stopping; plain numbers, for JSON. */
 export interface EarlyStoppingState {
   readonly best: number | undefined;
   readonly bestEpoch: number;
@@ -21,7 +22,7 @@ export interface EarlyStoppingState {
 }
 
 /**
- * Says when a figure has not become better for some epochs. `Trainer` has it as an option; a loop of your own asks it.
+ * Detects that a figure has not improved for some epochs. `Trainer` has it as an option; your own loop can call `note`.
  *
  * @example
  * ```ts
@@ -36,19 +37,20 @@ export class EarlyStopping {
   #state: EarlyStoppingState = { best: undefined, bestEpoch: -1, waited: 0 };
 
   constructor(options: EarlyStoppingOptions) {
-    const { patience, least = 0 } = options;
+    const { patience, minDelta = 0 } = options;
     if (!Number.isSafeInteger(patience) || patience < 1) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `patience is ${patience}; give a whole number of epochs, 1 or more.`,
+        `patience is ${patience}. It must be a whole number of epochs from 1.`,
       );
     }
-    if (!(least >= 0)) throw new HoldfastError("BAD_ARGUMENT", `least is ${least}; give a number from 0 on.`);
-    this.#options = { better: "smaller", least: 0, ...options };
+    if (!(minDelta >= 0))
+      throw new HoldfastError("BAD_ARGUMENT", `minDelta is ${minDelta}. It must be at least 0.`);
+    this.#options = { better: "smaller", minDelta: 0, ...options };
   }
 
   /**
-   * All that it goes on from; plain numbers, for JSON.
+   * The state; plain numbers, for JSON.
    *
    * @example
    * ```ts
@@ -63,7 +65,7 @@ export class EarlyStopping {
   }
 
   /**
-   * Goes on from a state.
+   * Restores a state.
    *
    * @example
    * ```ts
@@ -78,7 +80,7 @@ export class EarlyStopping {
   }
 
   /**
-   * Notes an epoch's figures; true where training should end.
+   * Notes an epoch's figures. Returns true if training should end.
    *
    * @example
    * ```ts
@@ -88,18 +90,18 @@ export class EarlyStopping {
    * ```
    */
   note(epoch: number, figures: Readonly<Record<string, number>>): boolean {
-    const { figure, patience, better, least } = this.#options;
+    const { figure, patience, better, minDelta } = this.#options;
     const value = figures[figure];
     if (value === undefined) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `Early stopping looks at "${figure}", and an epoch has ${Object.keys(figures).join(", ")}. Name one of these.`,
+        `Early stopping watches "${figure}", but an epoch has ${Object.keys(figures).join(", ")}. Choose one of these.`,
       );
     }
     const { best, waited } = this.#state;
     const gain = best === undefined ? Infinity : better === "smaller" ? best - value : value - best;
-    // A figure that is no number is never better.
-    const isBetter = best === undefined ? !Number.isNaN(value) : gain > least;
+    // NaN is never better.
+    const isBetter = best === undefined ? !Number.isNaN(value) : gain > minDelta;
     this.#state = isBetter
       ? { best: value, bestEpoch: epoch, waited: 0 }
       : { ...this.#state, waited: waited + 1 };

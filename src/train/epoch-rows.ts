@@ -1,4 +1,4 @@
-/** In which order an epoch goes through the rows of a data set, on the device: a batch is a part of it. */
+/** The order of a data set's rows in an epoch, on the device. A batch is a slice of it. */
 
 import { noteWrite, Value } from "../autograd/index.js";
 import type { Batch, ColumnSource, TensorDataset } from "../data/index.js";
@@ -21,7 +21,7 @@ export class EpochRows<Sources extends readonly ColumnSource[]> {
   readonly #region: Region;
   #epoch: number | undefined;
 
-  /** Without a seed every epoch goes from the first row to the last. */
+  /** Without a seed, every epoch uses the original order. */
   constructor(device: Device, data: TensorDataset<Sources>, batchSize: number, seed: Seed | undefined) {
     this.#device = device;
     this.#rows = data.rows;
@@ -36,9 +36,9 @@ export class EpochRows<Sources extends readonly ColumnSource[]> {
     ]);
   }
 
-  /** The numbers of a batch's rows, [rows], as they lie on the device. */
+  /** The row indices of a batch, [rows], on the device. */
   rowsOf(epoch: number, batch: number): Tensor {
-    this.#begin(epoch);
+    this.#startEpoch(epoch);
     const first = batch * this.#batchSize;
     const count = this.countOf(batch);
     const storage = this.#device.runtime.view(this.#order, first * indexBytes, count * indexBytes);
@@ -49,7 +49,7 @@ export class EpochRows<Sources extends readonly ColumnSource[]> {
     return Math.min(this.#batchSize, this.#rows - batch * this.#batchSize);
   }
 
-  /** The rows themselves, a tensor for each column: gathered on the device, also inside of a compiled step. */
+  /** The rows, one tensor per column. Gathered on the device, in a compiled step too. */
   gather(rows: Tensor): Batch<Sources> {
     return this.#columns.map((column) =>
       this.#device.apply(indexSelect, [column, rows], { axis: 0, isTrusted: true }),
@@ -63,11 +63,11 @@ export class EpochRows<Sources extends readonly ColumnSource[]> {
 
   get #order(): Storage {
     const [order] = this.#region.storages;
-    if (!order) throw new Error("The order of the rows has no place.");
+    if (!order) throw new Error("The row order has no storage.");
     return order;
   }
 
-  #begin(epoch: number): void {
+  #startEpoch(epoch: number): void {
     if (this.#epoch === epoch || (this.#epoch !== undefined && this.#seed === undefined)) return;
     const order =
       this.#seed === undefined

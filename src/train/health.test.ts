@@ -41,16 +41,16 @@ function isTold({ state, reason, exitCode }: RunHealth, expected: string, patter
 
 test("a run that makes steps is alive", () => {
   const { folder, path, at } = begin();
-  isTold(health(path, 1000), "alive", /at step 0; heard of 1s ago/);
+  isTold(health(path, 1000), "alive", /at step 0; last heartbeat 1s ago/);
   at(60_000);
   folder.noteProgress({ step: 7, of: 20 });
-  isTold(health(path, 90_000), "alive", /at step 7 of 20; heard of 30s ago/);
+  isTold(health(path, 90_000), "alive", /at step 7 of 20; last heartbeat 30s ago/);
   folder.close();
 });
 
 test("a run that is silent for longer than the limit is stalled", () => {
   const { folder, path } = begin();
-  isTold(health(path, 30_001), "stalled", /Nothing was heard for 30s, since step 0; the limit is 30s/);
+  isTold(health(path, 30_001), "stalled", /There was no heartbeat for 30s, since step 0; the limit is 30s/);
   folder.close();
 });
 
@@ -69,7 +69,7 @@ test("a phase that can say nothing may be silent for longer, and no longer than 
   const { folder, path, at } = begin();
   at(1000);
   folder.enterPhase("compiling");
-  isTold(health(path, 1000 + silentMs), "alive", /at step 0, compiling; heard of 10m/);
+  isTold(health(path, 1000 + silentMs), "alive", /at step 0, compiling; last heartbeat 10m/);
   isTold(health(path, 1001 + silentMs), "stalled", /since step 0, compiling; the limit is 10m/);
   at(2000);
   folder.noteProgress({ step: 1 });
@@ -124,7 +124,7 @@ test("a run whose process is gone without a word has failed", () => {
   const status = JSON.parse(readFileSync(file, "utf8"));
   const pid = spawnSync(process.execPath, ["-e", ""]).pid;
   writeFileSync(file, JSON.stringify({ ...status, pid }));
-  isTold(health(path, 1), "failed", new RegExp(`Process ${pid} is gone.*Resume the run`));
+  isTold(health(path, 1), "failed", new RegExp(`Process ${pid} ended without a message.*Resume the run`));
   writeFileSync(file, JSON.stringify({ ...status, host: "another.example" }));
   isTold(health(path, 1), "alive", /at step 0/);
 });
@@ -151,10 +151,10 @@ test("an end is told as it was, however long ago", () => {
 });
 
 test("a folder without a status, or with a damaged one, is not healthy", () => {
-  isTold(healthOf("/no/such/run"), "failed", /has no status: no run was begun there/);
+  isTold(healthOf("/no/such/run"), "failed", /has no status: no run was started there/);
   const path = makeFolder();
   writeFileSync(join(path, "status.json"), '{"state":');
-  isTold(healthOf(path), "failed", /status\.json is no JSON/);
+  isTold(healthOf(path), "failed", /status\.json is not JSON/);
   writeFileSync(join(path, "status.json"), '{"state":"sleeping","step":1}');
   isTold(healthOf(path), "failed", /is no status of a run/);
 });

@@ -1,33 +1,33 @@
-/** Whether a run is well, from outside: what a liveness probe asks. Only its folder is looked at, and its process's number. */
+/** The health of a run, for liveness probes. It is read from the run's folder and the state of its process. */
 
+import type { RunStatus } from "../records/index.js";
 import { formatDuration } from "../units/index.js";
 import { stateOfProcess } from "./files/process-identity.js";
 import { readStatus } from "./read-run.js";
 import { limitsIn } from "./run-phases.js";
-import type { RunStatus } from "./run-records.js";
 
 export interface HealthOptions {
-  /** Milliseconds since 1970; the system's clock unless given. */
+  /** Milliseconds since 1970; default: the system's clock. */
   readonly now?: number;
-  /** How long a run may be silent, or at the same step, in milliseconds; two minutes unless given. Some phases may be longer. */
+  /** Max. time without a heartbeat or without progress, in milliseconds; default: two minutes. Some phases have a longer limit. */
   readonly limitMs?: number;
 }
 
 export interface RunHealth {
   /**
-   * "stalled": the process is there and the steps don't go on. "diverged": its loss or its gradients were not finite any more.
-   * "failed": it ended badly, or is gone without a word.
+   * "stalled": the process is alive, but makes no progress. "diverged": its loss or its gradients became not finite. "failed": it
+   * ended with an error, or the process died silently.
    */
   readonly state: "alive" | "stalled" | "finished" | "stopped" | "diverged" | "failed";
   /** One line. */
   readonly reason: string;
-  /** What a probe should end with: 0 where all is well, 1 where not. */
+  /** The probe's exit code: 0 if the run is healthy, else 1. */
   readonly exitCode: 0 | 1;
 }
 
 const defaultLimitMs = 120_000;
 
-/** Looks at a run's folder and says how the run is. */
+/** Reads a run's folder and returns the run's health. */
 export function healthOf(
   path: string,
   { now = Date.now(), limitMs = defaultLimitMs }: HealthOptions = {},
@@ -38,7 +38,7 @@ export function healthOf(
   } catch (error) {
     return unwell("failed", error instanceof Error ? error.message : String(error));
   }
-  if (!status) return unwell("failed", `${path} has no status: no run was begun there.`);
+  if (!status) return unwell("failed", `${path} has no status: no run was started there.`);
   return status.state === "running" ? healthOfRunning(status, now, limitMs) : healthOfEnded(status);
 }
 
@@ -61,7 +61,7 @@ function healthOfRunning(status: RunStatus, nowMs: number, limitMs: number): Run
   if (stateOfProcess(status) === "gone") {
     return unwell(
       "failed",
-      `Process ${pid} is gone, and said nothing of an end; the last it told was ${at}. Resume the run from its last checkpoint.`,
+      `Process ${pid} ended without a message; its last position was ${at}. Resume the run from its last checkpoint.`,
     );
   }
   const silentMs = nowMs - Date.parse(updated);
@@ -69,17 +69,17 @@ function healthOfRunning(status: RunStatus, nowMs: number, limitMs: number): Run
   if (silentMs > limits.silentMs) {
     return unwell(
       "stalled",
-      `Nothing was heard for ${formatDuration(silentMs)}, since ${at}; the limit is ${formatDuration(limits.silentMs)}.`,
+      `There was no heartbeat for ${formatDuration(silentMs)}, since ${at}; the limit is ${formatDuration(limits.silentMs)}.`,
     );
   }
-  const emulatorgMs = nowMs - Date.parse(progressed);
-  if (emulatorgMs > limits.lastingMs) {
+  const stuckMs = nowMs - Date.parse(progressed);
+  if (stuckMs > limits.lastingMs) {
     return unwell(
       "stalled",
-      `It has been at ${at} for ${formatDuration(emulatorgMs)}; the limit is ${formatDuration(limits.lastingMs)}.`,
+      `It has been at ${at} for ${formatDuration(stuckMs)}; the limit is ${formatDuration(limits.lastingMs)}.`,
     );
   }
-  const reason = `It is at ${at}; heard of ${formatDuration(Math.max(0, silentMs))} ago.`;
+  const reason = `It is at ${at}; last heartbeat ${formatDuration(Math.max(0, silentMs))} ago.`;
   return { state: "alive", reason, exitCode: 0 };
 }
 

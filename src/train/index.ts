@@ -24,21 +24,11 @@ export {
   type TensorShapes,
 } from "./compatibility.js";
 export { EarlyStopping, type EarlyStoppingOptions, type EarlyStoppingState } from "./early-stopping.js";
-export type { JsonRecord } from "./files/json.js";
 export * as jsonShapes from "./files/json-shapes.js";
-export type { LogSizes } from "./files/metrics-log.js";
+export type { LogSizes } from "./files/log-file.js";
 export { RecorderLog, type RecorderLogOptions } from "./files/recorder-log.js";
 export { type HealthOptions, healthOf, type RunHealth } from "./health.js";
 export { InspectionReader, type InspectionReading, readInspection } from "./inspection/read-inspection.js";
-export {
-  inspectionFiles,
-  type MemorySample,
-  type PlanRecord,
-  type StepColumn,
-  stepColumns,
-  type TroubleRecord,
-  troubleKinds,
-} from "./inspection/records.js";
 export { type Reporting, RunRecorder, type RunRecorderOptions } from "./inspection/run-recorder.js";
 export {
   countSteps,
@@ -49,20 +39,13 @@ export {
   type StepSeries,
 } from "./inspection/step-log.js";
 export { requireRun } from "./missing-run.js";
+export { packageVersion } from "./package-version.js";
 export type { TrainerPosition } from "./position.js";
 export { type PredictedBatch, Predictor, type PredictorOptions } from "./predict.js";
 export { type RunReading, readRun, readRunRecord, readStatus } from "./read-run.js";
+export { inspectionFiles, legacyIncidentsFile, runFiles } from "./run-files.js";
 export { type NewRun, type OpenedRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
-export { type RunPhase, runPhases } from "./run-phases.js";
-export {
-  packageVersion,
-  type RunFigures,
-  type RunProgress,
-  type RunRecord,
-  type RunState,
-  type RunStatus,
-  runFiles,
-} from "./run-records.js";
+export { runPhases } from "./run-phases.js";
 export { RunServer, type RunServerOptions } from "./run-server.js";
 export { type ConnectionOptions, checkingIntervalOf, limitConnections } from "./serving/connections.js";
 export { hostsIn, hostsOf, isAddress, isLoopback, urlHost } from "./serving/hosts.js";

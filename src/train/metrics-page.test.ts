@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { readExposition } from "../../test/support/exposition-format.js";
 import { makeFolder } from "../../test/support/folders.js";
+import type { RunFigures } from "../records/index.js";
 import { readMetricsPage } from "./metrics-page.js";
 import { RunFolder } from "./run-folder.js";
-import type { RunFigures } from "./run-records.js";
 
 const figures: RunFigures = {
   ...{ loss: 0.987_654_321, samples: 123_456, samplesPerSecond: 12_345.6, skipped: 2 },

@@ -1,14 +1,14 @@
 /**
- * A run as Prometheus reads it: its status as a page in the text exposition format, version 0.0.4. What is not known yet has
- * no line.
+ * A run's status for Prometheus, in the text exposition format, version 0.0.4. Unknown values have no line.
  */
 
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { errorCode } from "../data/index.js";
+import type { RunRecord, RunStatus } from "../records/index.js";
 import { CheckpointStore } from "./checkpoints.js";
 import { readRunRecord, readStatus } from "./read-run.js";
-import { type RunRecord, type RunStatus, runFiles } from "./run-records.js";
+import { runFiles } from "./run-files.js";
 
 export const metricsPageType = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -27,82 +27,82 @@ interface Metric {
   readonly labels?: (run: MeasuredRun) => Readonly<Record<string, string>>;
 }
 
-/** Counters begin with the process, and so do Prometheus's; a run that goes on from a checkpoint takes steps back, so they are none. */
+/** Counters start with the process, as Prometheus expects. Steps are a gauge, because a resumed run sets them back. */
 const metrics: readonly Metric[] = [
   {
     ...{ name: "holdfast_run_info", type: "gauge", value: () => 1 },
-    help: "What the run is, and how it is: running, finished, stopped or failed, and in which phase.",
+    help: "The run's state (running, finished, stopped, diverged or failed), phase, device and versions, as labels.",
     labels: ({ run, status }) => ({
       ...{ state: status.state, phase: status.phase ?? "" },
       ...{ device: run?.device ?? "", holdfast: run?.holdfast ?? "", node: run?.node ?? "" },
     }),
   },
   {
-    ...{ name: "holdfast_step", type: "gauge", help: "Steps that were made." },
+    ...{ name: "holdfast_step", type: "gauge", help: "Completed steps." },
     value: ({ status }) => status.step,
   },
   {
-    ...{ name: "holdfast_steps_planned", type: "gauge", help: "Steps in all." },
+    ...{ name: "holdfast_steps_planned", type: "gauge", help: "Steps in total." },
     value: ({ status }) => status.of,
   },
   {
-    ...{ name: "holdfast_epoch", type: "gauge", help: "The present epoch of the fold, counted from 0." },
+    ...{ name: "holdfast_epoch", type: "gauge", help: "The current epoch of the fold, counted from 0." },
     value: ({ status }) => status.epoch,
   },
   {
-    ...{ name: "holdfast_fold", type: "gauge", help: "The present fold, counted from 0." },
+    ...{ name: "holdfast_fold", type: "gauge", help: "The current fold, counted from 0." },
     value: ({ status }) => status.fold,
   },
   {
-    ...{ name: "holdfast_loss", type: "gauge", help: "The loss that came to the host last." },
+    ...{ name: "holdfast_loss", type: "gauge", help: "The latest loss that the host has read." },
     value: ({ status }) => status.figures?.loss,
   },
   {
     ...{
       name: "holdfast_samples_total",
       type: "counter",
-      help: "Samples trained on since the process began.",
+      help: "Samples trained on since the process started.",
     },
     value: ({ status }) => status.figures?.samples,
   },
   {
-    ...{ name: "holdfast_samples_per_second", type: "gauge", help: "Samples a second while it trains." },
+    ...{ name: "holdfast_samples_per_second", type: "gauge", help: "Samples per second during training." },
     value: ({ status }) => status.figures?.samplesPerSecond,
   },
   {
     ...{ name: "holdfast_skipped_steps_total", type: "counter" },
-    help: "Steps of the run that were skipped because a gradient was not finite; counted when an epoch ends.",
+    help: "Steps that were skipped because a gradient was not finite; updated after each epoch.",
     value: ({ status }) => status.figures?.skipped,
   },
   {
-    ...{ name: "holdfast_memory_committed_bytes", type: "gauge", help: "Memory taken out of the budget." },
+    ...{ name: "holdfast_memory_committed_bytes", type: "gauge", help: "Memory charged to the budget." },
     value: ({ status }) => status.figures?.usedBytes,
   },
   {
-    ...{ name: "holdfast_memory_budget_bytes", type: "gauge", help: "The memory budget on the device." },
+    ...{ name: "holdfast_memory_budget_bytes", type: "gauge", help: "The device's memory budget." },
     value: ({ status }) => status.figures?.budgetBytes,
   },
   {
     ...{
       name: "holdfast_heartbeat_timestamp_seconds",
       type: "gauge",
-      help: "When the run last said something.",
+      help: "Time of the last heartbeat.",
     },
     value: ({ status }) => Date.parse(status.updated) / 1000,
   },
   {
     ...{ name: "holdfast_progress_timestamp_seconds", type: "gauge" },
-    help: "When the step or the phase was last another one.",
+    help: "Time of the last change of step or phase.",
     value: ({ status }) => Date.parse(status.progressed) / 1000,
   },
   {
     ...{ name: "holdfast_checkpoint_timestamp_seconds", type: "gauge" },
-    help: "When the latest checkpoint was written.",
+    help: "Time of the latest checkpoint.",
     value: ({ checkpointMs }) => checkpointMs && checkpointMs / 1000,
   },
 ];
 
-/** The page of the run in a folder; undefined where none was begun there, an error where its status is damaged. */
+/** The page of the run in a folder; undefined without a run. Throws if the status is damaged. */
 export function readMetricsPage(path: string): string | undefined {
   const status = readStatus(path);
   if (!status) return undefined;
@@ -112,9 +112,9 @@ export function readMetricsPage(path: string): string | undefined {
 function metricsPage(run: MeasuredRun): string {
   return metrics
     .flatMap(({ name, type, help, value, labels }) => {
-      const found = value(run);
-      if (found === undefined) return [];
-      const sample = `${name}${labelsText(labels?.(run) ?? {})} ${numberText(found)}`;
+      const current = value(run);
+      if (current === undefined) return [];
+      const sample = `${name}${labelsText(labels?.(run) ?? {})} ${numberText(current)}`;
       return [`# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${sample}\n`];
     })
     .join("");
@@ -139,7 +139,7 @@ function latestCheckpointMs(path: string): number | undefined {
   try {
     return statSync(latest.path).mtimeMs;
   } catch (error) {
-    // It may have given way to a later one since it was listed.
+    // A later checkpoint may have replaced it since it was listed.
     if (errorCode(error) === "ENOENT") return undefined;
     throw error;
   }

@@ -1,51 +1,52 @@
-/** Says that a folder holds no run, and which runs there are near it. */
+/** Reports that a folder holds no run, and suggests runs near it. */
 
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { HoldfastError } from "../errors/index.js";
+import type { RunRecord } from "../records/index.js";
 import { readRunRecord } from "./read-run.js";
-import { type RunRecord, runFiles } from "./run-records.js";
+import { runFiles } from "./run-files.js";
 
-/** Runs that a message names before it only counts them. */
-const namedRuns = 5;
+/** Max. runs in a message; the others are only counted. */
+const maxNamed = 5;
 
-/** What was started in a run's folder; an error where it holds no run. */
+/** The record of a run. Throws if the folder holds no run. */
 export function requireRun(path: string): RunRecord {
   const run = readRunRecord(path);
   if (run) return run;
-  const what = existsSync(path) ? `it has no ${runFiles.run}` : "there is no such folder";
-  throw new HoldfastError("BAD_FILE", `${path} holds no run: ${what}. ${adviceFor(path)}`, {
+  const reason = existsSync(path) ? `it has no ${runFiles.run}` : "the folder does not exist";
+  throw new HoldfastError("BAD_FILE", `${path} holds no run: ${reason}. ${adviceFor(path)}`, {
     numbers: { path },
   });
 }
 
-/** The runs that may have been meant: those in the folder itself, beside it, or in the usual place. */
+/** Suggests runs in the folder, next to it, or in the default folder. */
 function adviceFor(path: string): string {
   for (const folder of [path, dirname(path), "runs"]) {
     const runs = runsIn(folder);
     if (runs.length === 0) continue;
-    const more = runs.length - namedRuns;
+    const more = runs.length - maxNamed;
     const rest = more > 0 ? ` and ${more} more` : "";
-    return `Runs found in ${folder.replace(/\/$/, "")}/: ${runs.slice(0, namedRuns).join(", ")}${rest}.`;
+    return `Runs found in ${folder.replace(/\/$/, "")}/: ${runs.slice(0, maxNamed).join(", ")}${rest}.`;
   }
-  return "Give the folder of a run.";
+  return "Pass the folder of a run.";
 }
 
-/** Folders that hold a run, the latest first. */
+/** The run folders in a folder, the latest first. */
 function runsIn(folder: string): readonly string[] {
   let names: readonly string[];
   try {
     names = readdirSync(folder);
   } catch {
-    // Not there, no folder, or not ours to read: nothing to name.
+    // Missing, not a folder, or not readable: there is nothing to suggest.
     return [];
   }
   return names
     .filter((name) => existsSync(join(folder, name, runFiles.run)))
     .map((name) => ({
       path: join(folder, name),
-      beganMs: statSync(join(folder, name, runFiles.run)).mtimeMs,
+      startedMs: statSync(join(folder, name, runFiles.run)).mtimeMs,
     }))
-    .sort((one, other) => other.beganMs - one.beganMs || (one.path < other.path ? -1 : 1))
+    .sort((one, other) => other.startedMs - one.startedMs || (one.path < other.path ? -1 : 1))
     .map(({ path }) => path);
 }

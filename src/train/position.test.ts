@@ -21,12 +21,12 @@ test("all others are rejected", () => {
     [{ epoch: undefined }, /epoch is undefined/],
     [{ batch: 1.5 }, /batch is 1\.5/],
     [{ step: "5" }, /step is 5/],
-    [{ batch: 6 }, /at batch 6, and an epoch has 5 batches/],
+    [{ batch: 6 }, /at batch 6, but an epoch has 5 batches/],
     [{ batch: 3 }, /batch 3 with accumulate 2/],
     [{ losses: [1] }, /1 losses for 2 steps/],
     [{ losses: [1, "2"] }, /no list of numbers/],
     [{ losses: undefined }, /no list of numbers/],
-    [{ step: 1 }, /step 1, and its epoch has had 2/],
+    [{ step: 1 }, /step 1, but its epoch has 2/],
     [{ skipped: 1, skippedInEpoch: 2 }, /2 skipped steps/],
   ];
   for (const [change, message] of wrong)

@@ -1,62 +1,62 @@
-/** Where a training stands: what another trainer goes on from, and what it rejects to go on from. */
+/** The position of a training: another trainer resumes from it, after checks. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { EarlyStoppingState } from "./early-stopping.js";
 
-/** Where a training stands: what comes next, and what of the present epoch is done. */
+/** The position of a training: its next batch, and the results of the current epoch so far. */
 export interface TrainerPosition {
   /** Counted from 0. A position is always between two steps, never between two batches of one step. */
   readonly epoch: number;
   readonly batch: number;
   /** Steps since the start. */
   readonly step: number;
-  /** The losses of the present epoch's steps so far. */
+  /** The losses of the current epoch's steps so far. */
   readonly losses: readonly number[];
   /** Steps since the start that the device skipped because a gradient was not finite. Default: 0. */
   readonly skipped?: number;
-  /** Those of the present epoch among them. Default: 0. */
+  /** Skipped steps of the current epoch. Default: 0. */
   readonly skippedInEpoch?: number;
   readonly earlyStopping?: EarlyStoppingState;
 }
 
-/** What a position is held to. */
+/** The layout that a position must fit. */
 export interface EpochLayout {
-  /** Batches in an epoch. */
+  /** Batches per epoch. */
   readonly batches: number;
-  /** Batches in a step. */
+  /** Batches per step. */
   readonly accumulate: number;
 }
 
-/** Rejects a position that this training can't have: it comes from other data or settings, or was altered. */
+/** Throws if this training can't have the position: it comes from other data or settings, or was altered. */
 export function requirePosition(position: TrainerPosition, { batches, accumulate }: EpochLayout): void {
   const { epoch, batch, step, losses, skipped = 0, skippedInEpoch = 0 } = position;
   for (const [name, value] of Object.entries({ epoch, batch, step, skipped, skippedInEpoch })) {
     if (Number.isSafeInteger(value) && value >= 0) continue;
-    throw rejection(`${name} is ${String(value)}, and it must be a whole number from 0 on`, {
+    throw rejection(`${name} is ${String(value)}, but must be a whole number from 0`, {
       [name]: value,
     });
   }
   if (batch > batches)
-    throw rejection(`it is at batch ${batch}, and an epoch has ${batches} batches here`, { batch, batches });
-  // The gradients of a step's first batches are gone.
+    throw rejection(`it is at batch ${batch}, but an epoch has ${batches} batches`, { batch, batches });
+  // The gradients of the step's earlier batches are not saved.
   if (batch % accumulate !== 0 && batch !== batches) {
     throw rejection(
-      `it is at batch ${batch} with accumulate ${accumulate}, and steps begin at multiples of ${accumulate}`,
+      `it is at batch ${batch} with accumulate ${accumulate}, but steps start at multiples of ${accumulate}`,
       { batch, accumulate },
     );
   }
   const steps = Math.ceil(batch / accumulate);
   if (!Array.isArray(losses) || losses.some((loss) => typeof loss !== "number"))
-    throw rejection("its losses are no list of numbers", {});
+    throw rejection("its losses are not a list of numbers", {});
   if (losses.length !== steps) {
     throw rejection(`it has ${losses.length} losses for ${steps} steps of its epoch`, {
       losses: losses.length,
       steps,
     });
   }
-  if (step < steps) throw rejection(`it is at step ${step}, and its epoch has had ${steps}`, { step, steps });
+  if (step < steps) throw rejection(`it is at step ${step}, but its epoch has ${steps}`, { step, steps });
   if (skippedInEpoch > skipped || skippedInEpoch > steps)
-    throw rejection(`it counts ${skippedInEpoch} skipped steps for ${steps} of its epoch`, {
+    throw rejection(`it counts ${skippedInEpoch} skipped steps in an epoch of ${steps}`, {
       skippedInEpoch,
     });
 }

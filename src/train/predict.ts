@@ -1,4 +1,4 @@
-/** What a model says of every row of a data set, brought to the host batch by batch. */
+/** Runs a model on every row of a data set and returns the outputs batch by batch. */
 
 import { noGrad } from "../autograd/index.js";
 import { type ColumnSource, TensorDataset } from "../data/index.js";
@@ -6,27 +6,27 @@ import type { Module } from "../nn/index.js";
 import type { CompiledStep, Device, NumberArray, Tensor } from "../tensor/index.js";
 import { EpochRows } from "./epoch-rows.js";
 
+/** Options of a `Predictor`. */
 export interface PredictorOptions {
   readonly device: Device;
   readonly model: Module;
-  /** The rows to predict, as the model takes them. */
+  /** The model's input rows. */
   readonly inputs: ColumnSource;
   readonly batchSize: number;
-  /** One tensor of inputs to one of outputs, [rows, …]. */
+  /** Maps an input tensor to an output tensor, [rows, …]. */
   readonly forward: (inputs: Tensor) => Tensor;
 }
 
-/** What a model says of some rows that follow each other. */
+/** The outputs of consecutive rows. */
 export interface PredictedBatch {
-  /** Row after row. */
+  /** Row-major. */
   readonly outputs: NumberArray;
-  /** The number of the first row. */
+  /** The index of the first row. */
   readonly firstRow: number;
 }
 
 /**
- * Runs a model over rows that lie on the device. It can be run again and again, as after each epoch, and gives the same
- * memory back only when it is closed.
+ * Runs a model on rows in device memory. It can run repeatedly, for example after each epoch. It releases its memory in `close`.
  *
  * @example
  * ```ts
@@ -64,7 +64,7 @@ export class Predictor {
   }
 
   /**
-   * Calls `take` with the outputs of each batch, row after row, and the number of its first row. Dropout is off meanwhile.
+   * Calls `take` with the row-major outputs of each batch and the index of its first row. Dropout is off meanwhile.
    *
    * @example
    * ```ts
@@ -85,7 +85,7 @@ export class Predictor {
   }
 
   /**
-   * The same batch by batch, for programs that do other work between batches, or stop before the last.
+   * Yields the outputs batch by batch, for programs that do other work between batches or stop early.
    *
    * @example
    * ```ts
@@ -119,7 +119,7 @@ export class Predictor {
   }
 
   /**
-   * Gives its memory on the device back.
+   * Releases its device memory.
    *
    * @example
    * ```ts

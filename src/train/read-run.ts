@@ -1,16 +1,17 @@
-/** A run's folder as readers see it: all that is there, also while it is written or after a crash, and what is missing. */
+/** Reads a run's folder, even while it is written or after a crash. Messages name what is missing or damaged. */
 
 import { join } from "node:path";
 import { asFileError, errorCode } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { readRegularFile } from "../files/index.js";
+import { type JsonRecord, type RunRecord, type RunStatus, runStates } from "../records/index.js";
 import { MiB } from "../units/index.js";
 import { CheckpointStore, type ListedCheckpoint } from "./checkpoints.js";
-import { fromJson, type JsonRecord } from "./files/json.js";
-import { readMetrics } from "./files/metrics-log.js";
-import { type RunRecord, type RunStatus, runFiles, runStates } from "./run-records.js";
+import { fromJson } from "./files/json.js";
+import { readJsonLog } from "./files/json-log.js";
+import { runFiles } from "./run-files.js";
 
-/** All that a run's folder tells. */
+/** The contents of a run's folder. */
 export interface RunReading {
   readonly path: string;
   readonly run: RunRecord | undefined;
@@ -18,7 +19,7 @@ export interface RunReading {
   readonly metrics: readonly JsonRecord[];
   readonly results: JsonRecord | undefined;
   readonly checkpoints: readonly ListedCheckpoint[];
-  /** What could not be read, and why. Results and checkpoints that are not there yet are no message. */
+  /** The files that could not be read, with the reasons. Missing results and checkpoints are normal and have no message. */
   readonly messages: readonly string[];
 }
 
@@ -27,7 +28,7 @@ export interface ReadRunOptions {
   readonly metrics?: boolean;
 }
 
-/** Reads a run's folder. Nothing is an error: what can't be read is undefined or left out, with a message. Of long metrics the last are read. */
+/** Reads a run's folder. Never throws: an unreadable item is undefined or omitted, with a message. Only the last lines of long metrics are read. */
 export function readRun(path: string, { metrics: hasMetrics = true }: ReadRunOptions = {}): RunReading {
   const messages: string[] = [];
   const attempt = <Result>(read: () => Result, otherwise: Result): Result => {
@@ -39,9 +40,10 @@ export function readRun(path: string, { metrics: hasMetrics = true }: ReadRunOpt
     }
   };
   const run = attempt(() => readRunRecord(path), undefined);
-  if (!run && messages.length === 0) messages.push(`${path} has no ${runFiles.run}: no run was begun there.`);
+  if (!run && messages.length === 0)
+    messages.push(`${path} has no ${runFiles.run}: no run was started there.`);
   const none = { records: [], messages: [] };
-  const metrics = hasMetrics ? attempt(() => readMetrics(join(path, runFiles.metrics)), none) : none;
+  const metrics = hasMetrics ? attempt(() => readJsonLog(join(path, runFiles.metrics)), none) : none;
   return {
     path,
     run,
@@ -53,30 +55,30 @@ export function readRun(path: string, { metrics: hasMetrics = true }: ReadRunOpt
   };
 }
 
-/** What was started; undefined where nothing was, an error where it is damaged. */
+/** The record of a run; undefined if there is none. Throws if it is damaged. */
 export function readRunRecord(path: string): RunRecord | undefined {
   return readRecord(path, runFiles.run) as RunRecord | undefined;
 }
 
-/** A run's status; undefined where there is none, an error where it is damaged. */
+/** A run's status; undefined if there is none. Throws if it is damaged. */
 export function readStatus(path: string): RunStatus | undefined {
   const record = readRecord(path, runFiles.status);
   if (!record) return undefined;
   const { state, step, updated, progressed, pid, host } = record;
-  const isWhole =
+  const isComplete =
     runStates.some((known) => known === state) &&
     [step, pid].every((value) => typeof value === "number") &&
     typeof host === "string" &&
     [updated, progressed].every((time) => !Number.isNaN(Date.parse(String(time))));
-  if (isWhole) return record as unknown as RunStatus;
+  if (isComplete) return record as unknown as RunStatus;
   throw new HoldfastError(
     "BAD_FILE",
-    `${join(path, runFiles.status)} is no status of a run: it lacks its state, step, times or process.`,
+    `${join(path, runFiles.status)} is not a run's status: its state, step, times or process are missing.`,
     { numbers: { path } },
   );
 }
 
-/** A run's own records have a few KiB. */
+/** A run's records have a few KiB. */
 const maxRecordBytes = 16 * MiB;
 
 function readRecord(folder: string, name: string): JsonRecord | undefined {

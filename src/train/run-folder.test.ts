@@ -195,8 +195,8 @@ test("an empty, a missing and a damaged folder are read as far as they go, each 
     [empty.run, empty.status, empty.metrics, empty.checkpoints],
     [undefined, undefined, [], []],
   );
-  assert.match(empty.messages.join(), /has no run\.json: no run was begun there/);
-  assert.match(readRun("/no/such/run").messages.join(), /no run was begun there/);
+  assert.match(empty.messages.join(), /has no run\.json: no run was started there/);
+  assert.match(readRun("/no/such/run").messages.join(), /no run was started there/);
   const folder = create();
   folder.appendMetrics({ step: 1 });
   folder.close();
@@ -217,7 +217,7 @@ test("an empty, a missing and a damaged folder are read as far as they go, each 
       damaged.messages.some((message) => message.includes(name)),
       name,
     );
-  rejects("BAD_FILE", () => RunFolder.open(folder.path), /run\.json is no JSON/);
+  rejects("BAD_FILE", () => RunFolder.open(folder.path), /run\.json is not JSON/);
   assert.ok(!readdirSync(folder.path).includes(lockName), "the lock was kept");
 });
 
@@ -240,7 +240,7 @@ test("a run whose folder was removed is rejected by its name, and nothing is mad
   for (const write of writes) {
     const folder = create({ heartbeatMs: 0 });
     rmSync(folder.path, { recursive: true });
-    rejects("RUN_LOST", () => write(folder), /first has no run\.json any more: .*removed or moved/);
+    rejects("RUN_LOST", () => write(folder), /first no longer has run\.json: .*removed or moved/);
     assert.equal(existsSync(folder.path), false);
     folder.close();
   }

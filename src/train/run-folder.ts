@@ -1,6 +1,6 @@
 /**
- * A run's folder, as the run itself writes it: what it is, how far it is, its metrics and its results. One process writes; what
- * it has written is whole whenever it is killed.
+ * The writer of a run's folder: settings, progress, metrics and results. Only one process writes. Its files are complete even if
+ * it is killed at any time.
  */
 
 import { statSync } from "node:fs";
@@ -15,47 +15,43 @@ import {
   writeAtomically,
 } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type JsonRecord, toJson } from "./files/json.js";
-import { type LogSizes, MetricsLog } from "./files/metrics-log.js";
+import type { JsonRecord, RunPhase, RunProgress, RunRecord, RunState, RunStatus } from "../records/index.js";
+import { toJson } from "./files/json.js";
+import { JsonLog } from "./files/json-log.js";
+import type { LogSizes } from "./files/log-file.js";
 import { identifyProcess } from "./files/process-identity.js";
 import { RunLock } from "./files/run-lock.js";
 import { requireRun } from "./missing-run.js";
+import { packageVersion } from "./package-version.js";
 import { readRun, readStatus } from "./read-run.js";
-import { limitsIn, type RunPhase } from "./run-phases.js";
-import {
-  packageVersion,
-  type RunProgress,
-  type RunRecord,
-  type RunState,
-  type RunStatus,
-  runFiles,
-} from "./run-records.js";
+import { runFiles } from "./run-files.js";
+import { limitsIn } from "./run-phases.js";
 
 export interface RunFolderOptions {
-  /** Milliseconds since 1970; the system's clock unless given. */
+  /** Milliseconds since 1970; default: the system's clock. */
   readonly now?: () => number;
-  /** At most so often is progress written to status.json, in milliseconds; 1000 unless given. */
+  /** Min. interval between two writes of status.json, in milliseconds; default: 1000. */
   readonly heartbeatMs?: number;
 }
 
 export interface NewRun extends RunFolderOptions {
   readonly settings: JsonRecord;
-  /** The device's name, as it tells it. */
+  /** The device's name, as the driver reports it. */
   readonly device: string;
 }
 
 export interface OpenedRun extends RunFolderOptions {
-  /** Throws where this run can't be resumed. It is called before anything is written. */
+  /** Throws if this run can't be resumed. It is called before the first write. */
   readonly check?: (run: RunRecord) => void;
 }
 
-/** Which metrics a resumed run writes again, beside those of later steps. */
+/** The metrics that a resumed run writes again. */
 export interface DroppedMetrics {
   readonly sizes?: LogSizes | undefined;
   readonly isDropped?: (record: JsonRecord) => boolean;
 }
 
-/** How a run ends. */
+/** The end of a run. */
 export interface RunEnd {
   readonly state: Exclude<RunState, "running">;
   readonly reason?: string;
@@ -66,7 +62,7 @@ export class RunFolder {
   readonly path: string;
   readonly run: RunRecord;
   readonly #lock: RunLock;
-  #metrics: MetricsLog | undefined;
+  #metrics: JsonLog | undefined;
   readonly #now: () => number;
   readonly #heartbeatMs: number;
   #progress: RunProgress = { step: 0 };
@@ -84,7 +80,7 @@ export class RunFolder {
     this.#progressedMs = now();
   }
 
-  /** Begins a run in a new folder, or in one that is there and holds none; what a run has written is never overwritten. */
+  /** Starts a run in a new folder, or in a folder without a run. Never overwrites a run. */
   static create(path: string, { settings, device, ...options }: NewRun): RunFolder {
     const { now = Date.now } = options;
     makeFolder(path);
@@ -94,7 +90,7 @@ export class RunFolder {
       if (isThere(recordPath)) {
         throw new HoldfastError(
           "BAD_ARGUMENT",
-          `${path} holds a run already. Resume it with --resume, or give this one another folder.`,
+          `${path} already holds a run. Resume it with --resume, or use another folder for this run.`,
           { numbers: { path } },
         );
       }
@@ -118,8 +114,8 @@ export class RunFolder {
   }
 
   /**
-   * Resumes a run that is there. A run that is rejected keeps every byte: until the first note, only the lock is written. The
-   * first note also removes what a kill has left half written.
+   * Resumes a run. If it is rejected, its folder stays unchanged: before the first note, only the lock is written. The first note
+   * also removes files that a kill left half written.
    */
   static open(path: string, { check, ...options }: OpenedRun = {}): RunFolder {
     const { now = Date.now } = options;
@@ -133,17 +129,17 @@ export class RunFolder {
     });
   }
 
-  /** Rejects to go on where the folder was removed: to make it again would hide that all before is gone. */
+  /** Throws if the folder was removed. Making it again would hide the loss of all earlier data. */
   requireThere(): void {
     if (isThere(this.pathOf(runFiles.run))) return;
     throw new HoldfastError(
       "RUN_LOST",
-      `${this.path} has no ${runFiles.run} any more: the run's folder was removed or moved while the run wrote to it. Put it back and resume, or run the command again to begin a new run.`,
+      `${this.path} no longer has ${runFiles.run}: the run's folder was removed or moved during the run. Put it back and resume, or run the command again to start a new run.`,
       { numbers: { path: this.path } },
     );
   }
 
-  /** A file or folder of the run. */
+  /** The path of a file or folder of the run. */
   pathOf(name: string): string {
     return join(this.path, name);
   }
@@ -152,12 +148,12 @@ export class RunFolder {
     return this.pathOf(runFiles.checkpoints);
   }
 
-  /** Adds a line to the metrics, as they come; `step` lets a resumed run drop what it will write again. */
+  /** Appends a line to the metrics. A resumed run uses its `step` to drop lines that it writes again. */
   appendMetrics(record: JsonRecord): void {
     this.#openMetrics().append(record);
   }
 
-  /** Makes the metrics so far last through a power cut: before the checkpoint that they belong to. Their size then, by name. */
+  /** Returns after the metrics are safe from a power cut, with their size by name. Call it before the checkpoint. */
   syncMetrics(): LogSizes {
     const metrics = this.#openMetrics();
     metrics.sync();
@@ -165,8 +161,8 @@ export class RunFolder {
   }
 
   /**
-   * Takes out metrics that a run writes again when it goes on from a checkpoint: those that came after the log had its size then.
-   * Where the checkpoint does not tell the size, those of later steps, and others that are named.
+   * Removes the metrics that a resumed run writes again: those after the log's size at the checkpoint. If the checkpoint has no
+   * size, those of later steps and those that `isDropped` selects.
    */
   dropMetricsAfter(step: number, { sizes, isDropped }: DroppedMetrics = {}): void {
     const metrics = this.#openMetrics();
@@ -175,7 +171,7 @@ export class RunFolder {
     else metrics.cutTo(size);
   }
 
-  /** Notes how far the run is, and that it is alive. Call it at every step: the file is written once a second. */
+  /** Notes the progress and the heartbeat. Call it at every step: the file is written once a second. */
   noteProgress(progress: RunProgress): void {
     this.#openMetrics();
     const nowMs = this.#now();
@@ -186,12 +182,12 @@ export class RunFolder {
       this.#writeStatus({ state: "running" }, false);
   }
 
-  /** Says what the run does before its next step, at once: the phase may leave no time to say anything. */
+  /** Notes a phase between steps. The status is written at once, because the phase may block the process. */
   enterPhase(phase: RunPhase): void {
     this.noteProgress({ ...this.#progress, phase });
   }
 
-  /** Says that the run is alive where it was. As with progress, the file is written once a second. */
+  /** Notes a heartbeat without progress. The file is written once a second. */
   beat(): void {
     this.noteProgress(this.#progress);
   }
@@ -202,11 +198,11 @@ export class RunFolder {
     writeAtomically(this.pathOf(runFiles.results), `${toJson("results", results, 2)}\n`);
   }
 
-  /** Says how the run has ended, and gives the folder free. */
+  /** Writes the final state and releases the folder. */
   end(end: RunEnd): void {
     this.#requireOpen();
     try {
-      // A run that is said to have finished is not resumed: its metrics must last first.
+      // A finished run is never resumed, so its metrics must be synced first.
       this.#metrics?.sync();
       this.#writeStatus(end, true);
     } finally {
@@ -214,7 +210,7 @@ export class RunFolder {
     }
   }
 
-  /** Gives the folder free and leaves the status as it is. Harmless when repeated. */
+  /** Releases the folder without a change of the status. Does nothing the second time. */
   close(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
@@ -225,16 +221,16 @@ export class RunFolder {
     }
   }
 
-  /** The metrics, once what a kill has left half written is gone: a part of a line, files that were being written. */
-  #openMetrics(): MetricsLog {
+  /** Opens the metrics and removes what a kill left half written: a cut line, temporary files. */
+  #openMetrics(): JsonLog {
     this.#requireOpen();
     if (this.#metrics) return this.#metrics;
     removeLeftovers(this.path);
-    this.#metrics = new MetricsLog(this.pathOf(runFiles.metrics));
+    this.#metrics = new JsonLog(this.pathOf(runFiles.metrics));
     return this.#metrics;
   }
 
-  /** Until it is told better, a resumed run is where it was. */
+  /** A resumed run starts at its old position. */
   #takeOverProgress(): void {
     const { step = 0, of, epoch, fold } = readRun(this.path).status ?? {};
     this.#progress = { step, of, epoch, fold };
@@ -244,11 +240,11 @@ export class RunFolder {
     this.requireThere();
     const nowMs = this.#now();
     const { phase, ...progress } = this.#progress;
-    const isTold = end.state === "running" || end.state === "failed" || end.state === "diverged";
+    const hasPhase = end.state === "running" || end.state === "failed" || end.state === "diverged";
     const status: RunStatus = {
       ...end,
       ...progress,
-      phase: isTold ? phase : undefined,
+      phase: hasPhase ? phase : undefined,
       updated: new Date(nowMs).toISOString(),
       progressed: new Date(this.#progressedMs).toISOString(),
       ...identifyProcess(),
@@ -261,14 +257,14 @@ export class RunFolder {
     if (this.#isOpen) return;
     throw new HoldfastError(
       "CLOSED",
-      `The run in ${this.path} has ended: open its folder again to write there.`,
+      `The run in ${this.path} has ended. Open its folder again to write to it.`,
     );
   }
 }
 
 /**
- * Says that a run was stopped, for another thread of its own process: the one that has it open does not answer. Does nothing
- * where the run has ended or belongs to another process.
+ * Marks a run as stopped from another thread of its process, because the thread that has it open is blocked. Does nothing if the
+ * run has ended or belongs to another process.
  */
 export function markStopped(path: string, { reason, exitCode }: Omit<RunEnd, "state">): void {
   const status = readStatus(path);
@@ -284,7 +280,7 @@ export function markStopped(path: string, { reason, exitCode }: Omit<RunEnd, "st
   RunLock.releaseOwn(path);
 }
 
-/** Runs a function with the folder's lock, which is given back where it fails. */
+/** Runs a function with the folder's lock. Releases the lock if the function throws. */
 function locked<Result>(path: string, now: () => number, body: (lock: RunLock) => Result): Result {
   const lock = RunLock.take(path, ...silenceOf(path, now));
   try {
@@ -295,16 +291,16 @@ function locked<Result>(path: string, now: () => number, body: (lock: RunLock) =
   }
 }
 
-/** How long the run has been silent, and how long it may be: what a lock of another machine's process is judged by. */
+/** The time since the last heartbeat and its limit, to judge the lock of a process on another machine. */
 function silenceOf(path: string, now: () => number): [() => number, (usualMs: number) => number] {
   return [
-    () => now() - heardOfMs(path),
+    () => now() - lastHeartbeatMs(path),
     (usualMs) => limitsIn(readRun(path).status?.phase, usualMs).silentMs,
   ];
 }
 
-/** When the run was last heard of; long ago where it never was. */
-function heardOfMs(path: string): number {
+/** The time of the last heartbeat; 0 if there was none. */
+function lastHeartbeatMs(path: string): number {
   const status = join(path, runFiles.status);
   try {
     return statSync(status).mtimeMs;

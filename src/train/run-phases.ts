@@ -1,30 +1,30 @@
 /**
- * What a run does where it makes no steps, and how long each may take before a probe calls the run stalled. The watchdog looks
- * closer, at every call of the device; these limits are for probes, which see only the run's folder.
+ * The phases of a run between its steps, with the limits after which a probe reports a stall. These limits are for probes, which
+ * see only the run's folder; the watchdog observes every device call.
  */
+
+import type { RunPhase } from "../records/index.js";
 
 const minute = 60_000;
 
 interface PhaseLimits {
-  /** How long nothing may be heard, in milliseconds; the probe's own limit counts where it is longer. */
+  /** Max. time without a heartbeat, in milliseconds. The probe's own limit applies if it is longer. */
   readonly silentMs: number;
-  /** How long the phase may last. */
+  /** Max. duration of the phase. */
   readonly lastingMs: number;
 }
 
-export const runPhases = {
-  /** The heart beats from chunk to chunk, so the usual silence is long enough. */
+export const runPhases: Readonly<Record<RunPhase, PhaseLimits>> = {
+  /** There is a heartbeat per chunk, so the default limit is enough. */
   "preparing features": { silentMs: 0, lastingMs: 120 * minute },
-  /** One call each: nothing can be told before it has ended. */
+  /** A single call, without a heartbeat. */
   "preparing a fold": { silentMs: 10 * minute, lastingMs: 10 * minute },
   compiling: { silentMs: 10 * minute, lastingMs: 10 * minute },
-  /** The heart beats from batch to batch; the first of them is compiled. */
+  /** There is a heartbeat per batch; the first batch includes a compilation. */
   testing: { silentMs: 10 * minute, lastingMs: 120 * minute },
-} as const satisfies Record<string, PhaseLimits>;
+};
 
-export type RunPhase = keyof typeof runPhases;
-
-/** What a run is allowed while it is in a phase, or makes steps. A phase that is not in the table is allowed nothing more. */
+/** The limits of a phase, or of steps. An unknown phase has the limits of steps. */
 export function limitsIn(phase: string | undefined, limitMs: number): PhaseLimits {
   const isKnown = phase !== undefined && Object.hasOwn(runPhases, phase);
   const { silentMs, lastingMs } = isKnown ? runPhases[phase as RunPhase] : { silentMs: 0, lastingMs: 0 };

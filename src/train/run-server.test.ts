@@ -82,7 +82,7 @@ test("a damaged status is an answer and no crash", async () => {
   writeFileSync(join(path, "status.json"), '{"state":');
   const { status, text } = await ask(`${server.url}/metrics`);
   assert.equal(status, 500);
-  assert.match(text, /status\.json is no JSON/);
+  assert.match(text, /status\.json is not JSON/);
   assert.equal((await ask(`${server.url}/healthz`)).status, 503);
 });
 
@@ -146,7 +146,7 @@ test("a host that is no address is rejected: an empty one would listen everywher
   for (const host of ["", " ", "*", "-x", "127.0.0.1 ", "a/b"]) {
     await assert.rejects(RunServer.listen({ port: 0, host }), {
       code: "BAD_SETTING",
-      message: /^Metrics can't be served at "[^\n]*": it is no address\. Give --metrics-host 127\.0\.0\.1/,
+      message: /^Metrics can't be served on "[^\n]*": it is not an address\. Use --metrics-host 127\.0\.0\.1/,
     });
   }
 });

@@ -1,7 +1,7 @@
 /**
- * A small HTTP server beside a run, for monitoring many runs: `/metrics` for Prometheus and `/healthz` for probes. It reads the run's
- * folder and nothing else, so it can't disturb the training; it never keeps the process alive; and while the training holds the
- * process's one thread, as it does when a step is compiled, it answers late.
+ * A small HTTP server inside a run: `/metrics` for Prometheus and `/healthz` for probes. It only reads the run's folder, so it can't
+ * disturb the training. It never keeps the process alive. While the training blocks the main thread, for example during a
+ * compilation, it answers late.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -14,14 +14,14 @@ import { checkingIntervalOf, limitConnections } from "./serving/connections.js";
 import { hostsIn, hostsOf, isAddress, isLoopback } from "./serving/hosts.js";
 
 export interface RunServerOptions {
-  /** 0 takes any that is free. */
+  /** 0 selects a free port. */
   readonly port: number;
   /**
-   * The address to listen at; default: 127.0.0.1, which other machines can't reach. There a request must name this machine
-   * as its host. At another address any host name is answered, as monitoring uses names of its own.
+   * The address to listen on; default: 127.0.0.1, which other machines can't reach. On a loopback address, a request must name
+   * this machine in its Host header. On other addresses any host name is accepted, because monitoring systems use their own.
    */
   readonly host?: string | undefined;
-  /** How long a request may take to arrive, and a connection may be idle, in milliseconds; 5000 unless given. */
+  /** Max. time for a request to arrive and for a connection to be idle, in milliseconds; default: 5000. */
   readonly timeoutMs?: number;
 }
 
@@ -31,12 +31,12 @@ interface Answer {
   readonly type?: string;
 }
 
-/** A request is a line and a few headers; what is larger is rejected before it is read. */
+/** Max. bytes of a request. */
 const requestBytes = 8192;
 
 export class RunServer {
   readonly #server: Server;
-  /** The hosts that a request may name; undefined where any may be. */
+  /** The accepted Host headers; undefined accepts any. */
   #hosts: ReadonlySet<string> | undefined;
   #path: string | undefined;
 
@@ -53,7 +53,7 @@ export class RunServer {
     this.#server.on("connection", (socket) => socket.unref());
   }
 
-  /** Listens; an address that can't be had is BAD_SETTING. Until a run is shown every page says that there is none. */
+  /** Starts to listen. Throws BAD_SETTING if the address is unavailable. Before `show`, every page answers 503. */
   static async listen({ port, host = "127.0.0.1", timeoutMs = 5000 }: RunServerOptions): Promise<RunServer> {
     if (!isAddress(host)) throw noAddress(host, port);
     const server = new RunServer(timeoutMs);
@@ -61,7 +61,7 @@ export class RunServer {
       server.#server.once("error", (cause) => reject(notServed(host, port, cause)));
       server.#server.listen(port, host, resolve);
     });
-    // What fails from here on is one connection's trouble, and no reason to end a run.
+    // A later error concerns one connection only and must not end the run.
     server.#server.on("error", () => undefined);
     server.#server.unref();
     const bound = (server.#server.address() as AddressInfo).port;
@@ -74,12 +74,12 @@ export class RunServer {
     return `http://${family === "IPv6" ? `[${address}]` : address}:${port}`;
   }
 
-  /** From now on the pages tell of the run in this folder. */
+  /** Sets the run that the pages show. */
   show(path: string): void {
     this.#path = path;
   }
 
-  /** Harmless when repeated. */
+  /** Does nothing the second time. */
   close(): void {
     this.#server.close();
     this.#server.closeAllConnections();
@@ -87,7 +87,7 @@ export class RunServer {
 
   #answer(request: IncomingMessage): Answer {
     const { method, url = "/" } = request;
-    // Simple probes speak HTTP/1.0 and name no host; browsers always do.
+    // Simple probes use HTTP/1.0 without a Host header; browsers always send one.
     const [host, ...others] = hostsIn(request);
     if (others.length > 0) return { status: 400, text: "The request has several Host headers. Send one.\n" };
     if (host !== undefined && this.#hosts?.has(host) === false)
@@ -97,9 +97,9 @@ export class RunServer {
       };
     const [page = "/"] = url.split("?");
     const pageOf = Object.hasOwn(pages, page) ? pages[page as keyof typeof pages] : undefined;
-    if (!pageOf) return { status: 404, text: `There are ${Object.keys(pages).join(" and ")}.\n` };
-    if (method !== "GET") return { status: 405, text: "GET is all there is.\n" };
-    if (this.#path === undefined) return { status: 503, text: "The run has not begun.\n" };
+    if (!pageOf) return { status: 404, text: `Not found. Use ${Object.keys(pages).join(" or ")}.\n` };
+    if (method !== "GET") return { status: 405, text: "Only GET is allowed.\n" };
+    if (this.#path === undefined) return { status: 503, text: "The run has not started.\n" };
     try {
       return pageOf(this.#path);
     } catch (error) {
@@ -112,7 +112,7 @@ const pages = {
   "/metrics": (path: string): Answer => {
     const text = readMetricsPage(path);
     return text === undefined
-      ? { status: 503, text: "The run has not begun.\n" }
+      ? { status: 503, text: "The run has not started.\n" }
       : { status: 200, text, type: metricsPageType };
   },
   "/healthz": (path: string): Answer => {
@@ -121,7 +121,7 @@ const pages = {
   },
 } as const;
 
-/** Each answer ends its connection: scrapes are seconds apart, and what else a client sends is not read. */
+/** Each answer closes its connection: scrapes are seconds apart, and further requests are not read. */
 function send(response: ServerResponse, { status, text, type = "text/plain; charset=utf-8" }: Answer): void {
   response.on("error", () => undefined);
   response.writeHead(status, {
@@ -136,20 +136,20 @@ function send(response: ServerResponse, { status, text, type = "text/plain; char
 function noAddress(host: string, port: number): HoldfastError {
   return new HoldfastError(
     "BAD_SETTING",
-    `Metrics can't be served at "${host}": it is no address. Give --metrics-host 127.0.0.1 for this machine alone, or 0.0.0.0 for all of its addresses.`,
+    `Metrics can't be served on "${host}": it is not an address. Use --metrics-host 127.0.0.1 for this machine only, or 0.0.0.0 for all addresses.`,
     { numbers: { host, port } },
   );
 }
 
 function notServed(host: string, port: number, cause: Error): HoldfastError {
   const reason = errorCode(cause) ?? "";
-  const wayOut =
+  const advice =
     reason === "EADDRINUSE"
-      ? "Another program listens there: give another --metrics-port, or end it."
-      : "Give another --metrics-port or --metrics-host.";
+      ? "Another program uses this port. Use another --metrics-port, or end that program."
+      : "Use another --metrics-port or --metrics-host.";
   return new HoldfastError(
     "BAD_SETTING",
-    `Metrics can't be served on ${host}, port ${port}: ${reason}. ${wayOut}`,
+    `Metrics can't be served on ${host}, port ${port}: ${reason}. ${advice}`,
     { numbers: { host, port }, cause },
   );
 }

@@ -105,10 +105,10 @@ test("a checkpoint of other shapes, of another dtype or with less is rejected, a
     tensors: new Map([...whole.tensors].filter(([own]) => own !== name)),
   });
   for (const [checkpoint, reason] of [
-    [capture(makeSmall(4)), /model\.weight is f32 \[4, 2\] in the checkpoint and f32 \[3, 2\] here/],
+    [capture(makeSmall(4)), /model\.weight is f32 \[4, 2\] in the checkpoint and f32 \[3, 2\] in this run/],
     [capture(makeSmall(3, "bf16")), /model\.weight is bf16/],
-    [without("optimizer.1.secondMoment"), /optimizer\.1\.secondMoment is here and not in the checkpoint/],
-    [without("random.state"), /random\.state is here/],
+    [without("optimizer.1.secondMoment"), /optimizer\.1\.secondMoment is not in the checkpoint/],
+    [without("random.state"), /random\.state is not in the checkpoint/],
     [{ ...whole, state: { random: { seed: "many", draws: 3 } } }, /where the random numbers stood/],
     [{ ...whole, state: {} }, /where the random numbers stood/],
   ] as const) {

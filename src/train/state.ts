@@ -1,12 +1,13 @@
 /**
- * What a training goes on from, as a checkpoint's tensors and plain data, and back to the same bits: weights, an optimizer's
- * moments and counts, and where the random numbers stand, on the device and on the host.
+ * Captures and restores the state of a training, bit for bit: weights, the optimizer's moments and counts, and the positions of
+ * the random generators on the device and on the host.
  */
 
 import { type StoredTensor, storeTensor } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Module } from "../nn/index.js";
 import type { Optimizer } from "../optim/index.js";
+import type { JsonRecord } from "../records/index.js";
 import {
   type Device,
   drawPosition,
@@ -17,20 +18,19 @@ import {
 } from "../tensor/index.js";
 import { type Checkpoint, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors, type TensorShapes } from "./compatibility.js";
-import type { JsonRecord } from "./files/json.js";
 
-/** What a run adds of its own. */
+/** State that a run adds. */
 export interface StateExtras {
   readonly step: number;
-  /** The kind of model; the class's name unless given. */
+  /** The model's name; default: the name of its class. */
   readonly model?: string;
-  /** A normaliser's statistics and the like; they come back under the same names. */
+  /** Such as a normaliser's statistics. They are restored under the same names. */
   readonly tensors?: Iterable<StoredTensor>;
   /** Epoch, cursor, fold, settings, a schedule's state: plain data. */
   readonly state?: JsonRecord;
 }
 
-/** What comes back of a run's own. */
+/** The restored state that a run added. */
 export interface RestoredExtras {
   readonly step: number;
   readonly tensors: ReadonlyMap<string, StoredTensor>;
@@ -39,56 +39,56 @@ export interface RestoredExtras {
 
 const randomName = "random.state";
 
-/** Captures a training between two steps, when the gradients have been used: they are not kept. Waits for the device. */
+/** Captures a training between two steps, after the optimizer's step: gradients are not saved. Waits for the device. */
 export function captureState(
   module: Module,
   optimizer: Optimizer,
   { step, model = module.constructor.name, tensors = [], state = {} }: StateExtras,
 ): Checkpoint {
   const stored = [
-    ...Array.from(ownTensors(module, optimizer), ([name, tensor]) => storeTensor(name, tensor)),
-    ...Array.from(tensors, (one) => ({ ...one, name: tensorPrefixes.extra + one.name })),
+    ...Array.from(capturedTensors(module, optimizer), ([name, tensor]) => storeTensor(name, tensor)),
+    ...Array.from(tensors, (tensor) => ({ ...tensor, name: tensorPrefixes.extra + tensor.name })),
   ];
   const { seed, draws } = drawPosition();
   return {
     step,
-    tensors: new Map(stored.map((one) => [one.name, one])),
+    tensors: new Map(stored.map((tensor) => [tensor.name, tensor])),
     state: { ...state, model, random: { seed: String(seed), draws } },
   };
 }
 
-/** Dtypes and shapes of all that is captured of a model and an optimizer; nothing is read from the device. */
+/** Dtypes and shapes of the captured tensors of a model and an optimizer. Reads nothing from the device. */
 export function describeState(module: Module, optimizer: Optimizer): TensorShapes {
-  return ownTensors(module, optimizer);
+  return capturedTensors(module, optimizer);
 }
 
 /**
- * Puts a training back to where it was captured: model and optimizer are made as they were then, and get its weights, moments
- * and counts; random numbers go on where they were. Nothing is changed unless all fits.
+ * Restores a captured training into a model and an optimizer of the same structure: weights, moments, counts and random
+ * positions. Nothing changes if anything does not fit.
  */
 export function restoreState(checkpoint: Checkpoint, module: Module, optimizer: Optimizer): RestoredExtras {
   requireSameTensors(checkpoint, module.constructor.name, describeState(module, optimizer));
   const position = drawPositionOf(
     `The checkpoint of step ${checkpoint.step}`,
     checkpoint.state["random"],
-    "Its file is damaged, or not one of this version's.",
+    "Its file is damaged, or of another version.",
   );
-  module.loadStateDict(partOf(checkpoint, tensorPrefixes.model));
-  optimizer.loadStateDict(partOf(checkpoint, tensorPrefixes.optimizer));
+  module.loadStateDict(withoutPrefix(checkpoint, tensorPrefixes.model));
+  optimizer.loadStateDict(withoutPrefix(checkpoint, tensorPrefixes.optimizer));
   restoreDrawPosition(position);
-  // Behind the seed, which starts the device's own random numbers anew.
+  // After the seed, which resets the device's random state.
   const onDevice = checkpoint.tensors.get(randomName);
   if (onDevice) writeElements(deviceOf(module).randomState, onDevice);
   return extrasOf(checkpoint);
 }
 
-/** Puts only the weights back, into a model of the same shapes: enough to predict with. */
+/** Restores only the weights, which is enough to predict. */
 export function restoreWeights(checkpoint: Checkpoint, module: Module): RestoredExtras {
-  module.loadStateDict(partOf(checkpoint, tensorPrefixes.model));
+  module.loadStateDict(withoutPrefix(checkpoint, tensorPrefixes.model));
   return extrasOf(checkpoint);
 }
 
-function ownTensors(module: Module, optimizer: Optimizer): ReadonlyMap<string, Tensor> {
+function capturedTensors(module: Module, optimizer: Optimizer): ReadonlyMap<string, Tensor> {
   const named = (prefix: string, entries: Iterable<readonly [string, Tensor]>): [string, Tensor][] =>
     Array.from(entries, ([name, tensor]) => [prefix + name, tensor]);
   return new Map([
@@ -103,22 +103,22 @@ function deviceOf(module: Module): Device {
   if (first) return first.device;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${module.constructor.name} has no parameters: it has no state to keep.`,
+    `${module.constructor.name} has no parameters, so it has no state to save.`,
   );
 }
 
 export function extrasOf(checkpoint: Checkpoint): RestoredExtras {
-  const tensors = new Map(Object.entries(partOf(checkpoint, tensorPrefixes.extra)));
+  const tensors = new Map(Object.entries(withoutPrefix(checkpoint, tensorPrefixes.extra)));
   return { step: checkpoint.step, state: checkpoint.state, tensors };
 }
 
-/** The tensors whose names begin so, by the rest of their names. */
-function partOf({ tensors }: Checkpoint, prefix: string): Readonly<Record<string, StoredTensor>> {
-  const part = [...tensors].filter(([name]) => name.startsWith(prefix));
+/** The tensors with this prefix, by name without it. */
+function withoutPrefix({ tensors }: Checkpoint, prefix: string): Readonly<Record<string, StoredTensor>> {
+  const matching = [...tensors].filter(([name]) => name.startsWith(prefix));
   return Object.fromEntries(
-    part.map(([name, tensor]) => {
-      const own = name.slice(prefix.length);
-      return [own, { ...tensor, name: own }];
+    matching.map(([name, tensor]) => {
+      const rest = name.slice(prefix.length);
+      return [rest, { ...tensor, name: rest }];
     }),
   );
 }

@@ -1,53 +1,53 @@
 /**
- * The losses of steps out of those of their batches. The two compiled functions of a training bring their losses to the host
- * apart, and some calls late; a step's loss is known once those of all its batches are.
+ * Computes the losses of steps from those of their batches. The two compiled functions of a training deliver their losses
+ * separately and some calls late; a step's loss is known after those of all its batches.
  */
 
 export class StepLosses {
-  /** Of each step that was sent and is not known yet: the shares of its batches in its rows. */
-  readonly #waiting: (readonly number[])[] = [];
-  /** Losses that have come and belong to no known step yet: of batches that were only added, and of last batches. */
+  /** Per sent step without a loss: the shares of its batches in its rows. */
+  readonly #pending: (readonly number[])[] = [];
+  /** Delivered losses that are not assigned yet: of accumulating batches, and of the last batches of steps. */
   readonly #added: number[] = [];
   readonly #updates: number[] = [];
   #known: number[] = [];
 
-  /** Notes a step that was sent, with the shares of its batches in its rows. */
+  /** Notes a sent step, with the shares of its batches in its rows. */
   sent(shares: readonly number[]): void {
-    this.#waiting.push(shares);
-    this.#join();
+    this.#pending.push(shares);
+    this.#assign();
   }
 
-  /** Takes losses of batches whose gradients were only added, in the order of their calls. */
+  /** Notes losses of batches that only accumulated gradients, in call order. */
   noteAdded(losses: readonly number[]): void {
     this.#added.push(...losses);
-    this.#join();
+    this.#assign();
   }
 
-  /** Takes losses of the last batches of steps, in the order of their calls. */
+  /** Notes losses of the last batches of steps, in call order. */
   noteUpdates(losses: readonly number[]): void {
     this.#updates.push(...losses);
-    this.#join();
+    this.#assign();
   }
 
-  /** The losses of steps that have become known since the last call: of each, the mean over the rows of its batches. */
+  /** The new losses of steps since the last call. A step's loss is the mean over the rows of its batches. */
   take(): readonly number[] {
     const known = this.#known;
     if (known.length > 0) this.#known = [];
     return known;
   }
 
-  #join(): void {
-    for (let shares = this.#waiting[0]; shares; shares = this.#waiting[0]) {
+  #assign(): void {
+    for (let shares = this.#pending[0]; shares; shares = this.#pending[0]) {
       const others = shares.length - 1;
       if (this.#updates.length === 0 || this.#added.length < others) return;
       const losses = [...this.#added.splice(0, others), ...this.#updates.splice(0, 1)];
       this.#known.push(meanOf(losses, shares));
-      this.#waiting.shift();
+      this.#pending.shift();
     }
   }
 }
 
-/** A single loss as it is, whatever its share was rounded to. */
+/** A single loss is returned unchanged, without rounding by its share. */
 function meanOf(losses: readonly number[], shares: readonly number[]): number {
   const [only] = losses;
   if (losses.length === 1 && only !== undefined) return only;

@@ -1,20 +1,20 @@
 /**
- * Samples a second while a model trains: over the steps of an epoch, without calls that make a plan, tests and checkpoints
- * between epochs. The one figure that the terminal, status.json, the metrics and the inspector show.
+ * Samples per second during training: over the steps of an epoch, without compilation, tests and checkpoints. The terminal,
+ * status.json, the metrics and the inspector all show this figure.
  */
 
-/** A part of an epoch that is shorter than this says more of the clock than of the training, in milliseconds. */
-const shortestPartMs = 1000;
+/** The min. time for a useful measurement, in milliseconds. */
+const minSpanMs = 1000;
 
 export class Throughput {
-  #beganMs = 0;
+  #startMs = 0;
   #samples = 0;
   #excludedMs = 0;
-  /** Of the last epoch that ended. */
-  #ofLastEpoch: number | undefined;
+  /** The rate of the last completed epoch. */
+  #lastEpochRate: number | undefined;
 
   beginEpoch(nowMs: number): void {
-    this.#beganMs = nowMs;
+    this.#startMs = nowMs;
     this.#samples = 0;
     this.#excludedMs = 0;
   }
@@ -24,28 +24,28 @@ export class Throughput {
     this.#samples += samples;
   }
 
-  /** Leaves a time out, whose samples are not counted either: a call that makes a plan takes longer than a step. */
+  /** Excludes a time span, such as a compilation. Its samples must not be added. */
   exclude(ms: number): void {
     this.#excludedMs += ms;
   }
 
-  /** The epoch's figure; undefined where every step made a plan. */
+  /** The epoch's rate; undefined if every step was compiled. */
   endEpoch(nowMs: number): number | undefined {
     const rate = this.#rateOfEpoch(nowMs);
-    this.#ofLastEpoch = rate ?? this.#ofLastEpoch;
+    this.#lastEpochRate = rate ?? this.#lastEpochRate;
     this.#samples = 0;
     return rate;
   }
 
-  /** The present epoch's figure so far, or the last one's until this one has lasted a second. */
+  /** The current epoch's rate so far; in its first second, the last epoch's rate. */
   rate(nowMs: number): number | undefined {
-    const isLong = nowMs - this.#beganMs - this.#excludedMs >= shortestPartMs;
+    const isLong = nowMs - this.#startMs - this.#excludedMs >= minSpanMs;
     const rate = this.#rateOfEpoch(nowMs);
-    return isLong ? (rate ?? this.#ofLastEpoch) : (this.#ofLastEpoch ?? rate);
+    return isLong ? (rate ?? this.#lastEpochRate) : (this.#lastEpochRate ?? rate);
   }
 
   #rateOfEpoch(nowMs: number): number | undefined {
-    const spanMs = nowMs - this.#beganMs - this.#excludedMs;
+    const spanMs = nowMs - this.#startMs - this.#excludedMs;
     return this.#samples > 0 && spanMs > 0 ? (1000 * this.#samples) / spanMs : undefined;
   }
 }

@@ -1,79 +1,68 @@
 /**
- * Trains a module: epochs over data that lies on the device, compiled steps, and figures for each epoch. It knows nothing of
- * what is trained. Its position is a plain record, so that another process can resume from there.
+ * Trains a module: epochs over data on the device, compiled steps, and figures for each epoch. It is independent of the model and
+ * the data. Its position is a plain record, so that another process can resume from there.
  */
 
 import { setImmediate } from "node:timers/promises";
-import type { Batch, ColumnSource, TensorDataset } from "../data/index.js";
+import type { ColumnSource, TensorDataset } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Seed } from "../kernels/index.js";
-import type { Module } from "../nn/index.js";
-import type { Optimizer, Schedule } from "../optim/index.js";
-import { currentSeed, type Device, type Tensor } from "../tensor/index.js";
+
+import type { Schedule } from "../optim/index.js";
+import { currentSeed } from "../tensor/index.js";
 import { divergenceOf } from "./divergence.js";
 import { EarlyStopping, type EarlyStoppingOptions } from "./early-stopping.js";
 import { EpochRows } from "./epoch-rows.js";
 import { requirePosition, type TrainerPosition } from "./position.js";
 import { Throughput } from "./throughput.js";
-import { type TrainingStep, TrainingSteps } from "./training-steps.js";
+import { type StepOptions, type TrainingStep, TrainingSteps } from "./training-steps.js";
 
-/** What is told of an epoch that has ended. */
+/** The figures of a completed epoch. */
 export interface EpochRecord {
   readonly epoch: number;
   readonly steps: number;
-  /** The mean over all rows, of the losses as they were when each batch had its turn. */
+  /** The mean loss over all rows, each taken when its batch was trained. */
   readonly loss: number;
   readonly lr: number;
-  /** While it trained, without the calls that made a plan; undefined where every step made one. */
+  /** Without compilation; undefined if every step was compiled. */
   readonly samplesPerSecond: number | undefined;
   readonly seconds: number;
   /** Steps that the device has skipped since the start because a gradient was not finite. */
   readonly skipped: number;
-  /** What the evaluation gave. */
+  /** The figures of `evaluate`. */
   readonly figures: Readonly<Record<string, number>>;
-  /** Why the training has diverged; undefined where it has not. */
+  /** Why the training has diverged; undefined if it has not. */
   readonly diverged?: string | undefined;
 }
 
-export interface TrainerOptions<Sources extends readonly ColumnSource[]> {
-  readonly device: Device;
-  readonly model: Module;
-  readonly optimizer: Optimizer;
+/** Options of a `Trainer`. */
+export interface TrainerOptions<Sources extends readonly ColumnSource[]> extends StepOptions<Sources> {
   readonly data: TensorDataset<Sources>;
-  /** The loss of a batch: one number. */
-  readonly loss: (...batch: Batch<Sources>) => Tensor;
   readonly batchSize: number;
-  /**
-   * Batches whose gradients are added up before the optimizer moves; default: 1. They count as one batch of all their rows:
-   * clipping, the optimizer, the schedule and `onStep` come once for all of them. The last step of an epoch may have fewer.
-   */
-  readonly accumulate?: number;
   readonly epochs: number;
-  /** What the order of the rows follows from; the seed of everything unless given. */
+  /** The seed of the row order; default: the global seed. */
   readonly seed?: Seed;
-  /** A new order in every epoch; so unless this is false. */
+  /** Shuffle the rows in every epoch; default: true. */
   readonly shuffle?: boolean;
-  /** The largest norm of all gradients together; they are left as they are unless given. */
-  readonly clipNorm?: number;
-  /** Goes on after each step, or after each epoch. */
+
+  /** Advances after each step, or after each epoch. */
   readonly schedule?: { readonly of: Schedule; readonly after: "step" | "epoch" };
-  /** Called when an epoch has ended, the model set to evaluation; what it gives stands in the epoch's record. */
+  /** Called after each epoch, with the model in evaluation mode. Its figures go into the epoch's record. */
   readonly evaluate?: (epoch: number) => Readonly<Record<string, number>>;
   readonly earlyStopping?: EarlyStoppingOptions;
-  /** False runs the step eagerly. */
-  readonly compile?: boolean;
-  /** Where to begin; at the start unless given. */
+
+  /** The position to resume from; default: the start. */
   readonly from?: TrainerPosition;
-  /** After each step was sent; nothing here may wait for the device unless it means to. */
+  /** Called after each step is sent to the device. Waiting for the device here slows down training. */
   readonly onStep?: (trainer: Trainer<Sources>) => void | Promise<void>;
   readonly onEpoch?: (record: EpochRecord, trainer: Trainer<Sources>) => void | Promise<void>;
-  /** Is told of every step, for those who keep a record. */
+  /** Receives every step, for recorders. */
   readonly watcher?: TrainingWatcher;
-  /** Ends the training after the present step. `stopOnSignals` makes one of Ctrl-C, SIGTERM and SIGHUP. */
+  /** Ends the training after the current step. `stopOnSignals` makes a signal for Ctrl-C, SIGTERM and SIGHUP. */
   readonly signal?: AbortSignal;
 }
 
-/** A step as it was sent. */
+/** A step that was sent to the device. */
 export interface SentStep {
   /** Counted from 1. */
   readonly step: number;
@@ -81,35 +70,36 @@ export interface SentStep {
   /** Rows of its batches. */
   readonly samples: number;
   readonly lr: number;
-  /** How long the host was busy with it, in milliseconds. */
+  /** Host time of the step, in milliseconds. */
   readonly hostMs: number;
 }
 
-/** Who is told what a training does, as it does it; it is on the path of every step. */
+/** Receives the events of a training. It runs at every step, so it must be fast. */
 export interface TrainingWatcher {
   sent(step: SentStep): void;
-  /** A loss has come to the host: that of the earliest step that was sent and had none yet. */
+  /** The host has read the loss of the oldest step without one. */
   known(loss: number): void;
-  /** A compiled step has made a plan, or runs one in another way than before. */
+  /** A compiled step has a new plan, or runs a plan in a new way. */
   planned(compiled: TrainingStep): void;
 }
 
+/** The result of `Trainer.run()`. */
 export interface TrainingSummary {
   /**
-   * "stopped": the signal has ended it; "early": nothing had become better for long enough; "diverged": in the last epoch most steps
-   * were skipped, or a loss was not finite, and more training would not help.
+   * "stopped": ended by the signal. "early": ended by early stopping. "diverged": in the last epoch most steps were skipped or a loss
+   * was not finite, so more training would not help.
    */
   readonly state: "finished" | "stopped" | "early" | "diverged";
   readonly steps: number;
-  /** Why it has diverged. */
+  /** Why the training has diverged. */
   readonly reason?: string | undefined;
-  /** Of the epochs that ended in this run. */
+  /** The epochs that this trainer completed. */
   readonly epochs: readonly EpochRecord[];
 }
 
-/** Signals and timers get their turn at least so often, in milliseconds. */
-const longestTurn = 50;
-/** The latest loss is sent for so often, in milliseconds: as often as a person can read it. */
+/** Max. time between two turns of the event loop, in milliseconds. */
+const maxTurnMs = 50;
+/** The interval between two requests for the latest loss, in milliseconds. */
 const lossEveryMs = 100;
 
 /**
@@ -135,28 +125,28 @@ const lossEveryMs = 100;
  */
 export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSource[]> {
   readonly options: TrainerOptions<Sources>;
-  /** Batches in an epoch. */
+  /** Batches per epoch. */
   readonly batches: number;
-  /** Steps in an epoch: as many as batches, or fewer where gradients are accumulated. */
+  /** Steps per epoch: one per batch, or fewer with gradient accumulation. */
   readonly stepsPerEpoch: number;
   readonly #steps: TrainingSteps<Sources>;
   readonly #stopping: EarlyStopping | undefined;
   #epoch: number;
   #batch: number;
   #step: number;
-  /** Of the present epoch's steps, as far as they are known. */
+  /** The known losses of the current epoch's steps. */
   #losses: number[];
   #latestLoss: number | undefined;
-  /** Skipped steps: before this trainer began, and before the present epoch. */
+  /** Skipped steps before this trainer, and before the current epoch. */
   readonly #skippedBefore: number;
   #skippedBeforeEpoch: number;
-  /** Steps, by the sizes of their batches, that plans were made for. */
+  /** The batch sizes that have plans. */
   readonly #planned = new Set<string>();
   readonly #throughput = new Throughput();
-  /** When signals and timers last had their turn. */
+  /** The last turn of the event loop. */
   #turnMs = performance.now();
-  /** When losses were last sent for. */
-  #askedMs = Number.NEGATIVE_INFINITY;
+  /** The last request for losses. */
+  #requestedMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: TrainerOptions<Sources>) {
     const { device, data, batchSize, epochs, seed = currentSeed(), shuffle = true } = options;
@@ -181,7 +171,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * What comes next, for `from` of another trainer. Waits for the device, because the losses so far are a part of it.
+   * The position to resume from, for `from` of another trainer. Waits for the device, because it includes the losses so far.
    *
    * @example
    * ```ts
@@ -211,7 +201,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * Steps since the start, and the epoch and its batch that come next. Waits for nothing.
+   * The completed steps, the current epoch and its next batch. Does not wait for the device.
    *
    * @example
    * ```ts
@@ -233,7 +223,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * The loss that came to the host last; it may be some steps old, and nothing waits for it.
+   * The latest loss that the host has read. It may be some steps old; this does not wait for the device.
    *
    * @example
    * ```ts
@@ -255,8 +245,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * Samples a second of the present epoch so far, measured as the epochs' records are. Until the epoch has lasted a second it is
-   * the last epoch's figure; undefined before anything was measured.
+   * Samples per second of the current epoch so far, measured as in the epochs' records. In the first second of an epoch it is the
+   * last epoch's figure; undefined before the first measurement.
    *
    * @example
    * ```ts
@@ -279,7 +269,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * The compiled step that updates, where there is one: for `explain()` and `memory()`.
+   * The compiled update step if there is one: for `explain()` and `memory()`.
    *
    * @example
    * ```ts
@@ -302,7 +292,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * Trains until the last epoch has ended, or the signal or early stopping ends it before, or an epoch shows that it has diverged.
+   * Trains until the last epoch, the signal, early stopping or divergence ends it.
    *
    * @example
    * ```ts
@@ -341,7 +331,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * Gives its memory on the device back; the model, the optimizer and the data set stay.
+   * Releases its device memory. The model, the optimizer and the data set stay.
    *
    * @example
    * ```ts
@@ -363,7 +353,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.#steps.close();
   }
 
-  /** The rest of the present epoch; nothing where the signal ended it. */
+  /** Runs the rest of the current epoch. Returns undefined if the signal ended it. */
   async #runEpoch(): Promise<EpochRecord | undefined> {
     const { optimizer, schedule, signal, onStep, device, evaluate, model, watcher } = this.options;
     const epoch = this.#epoch;
@@ -378,7 +368,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       const group = this.#steps.groupAt(this.#batch);
       const { lr } = optimizer;
       const { samples } = group;
-      // Batches of other sizes make a plan. What was sent before is no part of that time.
+      // A new batch size needs a new plan. Earlier work must not count as compilation time.
       const sizes = `${group.end - group.first} of ${samples}`;
       if (this.compiled && !this.#planned.has(sizes)) device.runtime.synchronize();
       const [sentMs, plans] = [performance.now(), this.#steps.plans];
@@ -387,10 +377,10 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       watcher?.sent({ step: this.#step + 1, epoch, samples, lr, hostMs: performance.now() - sentMs });
       if (this.#steps.plans === plans) this.#throughput.add(samples);
       else {
-        // A call that makes a plan takes longer than a step does.
+        // A call with a compilation takes longer than a step.
         device.runtime.synchronize();
         this.#planned.add(sizes);
-        this.#tellPlans();
+        this.#reportPlans();
         this.#throughput.exclude(performance.now() - sentMs);
       }
       this.#takeLosses();
@@ -428,23 +418,23 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     return this.#skippedBefore + (this.compiled?.skipped ?? 0);
   }
 
-  /** Lets signals and timers have their turn. Kept over epochs: many are shorter than a turn. */
+  /** Runs the event loop if it is due. The time carries over between epochs, because many are shorter. */
   async #takeTurn(): Promise<void> {
-    if (performance.now() - this.#turnMs <= longestTurn) return;
+    if (performance.now() - this.#turnMs <= maxTurnMs) return;
     await giveTurn();
     this.#turnMs = performance.now();
   }
 
-  /** Sends for losses, as often as a person can read them. */
+  /** Requests the latest losses from the device if it is due. */
   #refresh(): void {
     if (!this.compiled) return;
     const nowMs = performance.now();
-    if (this.latestLoss !== undefined && nowMs - this.#askedMs < lossEveryMs) return;
-    this.#askedMs = nowMs;
+    if (this.latestLoss !== undefined && nowMs - this.#requestedMs < lossEveryMs) return;
+    this.#requestedMs = nowMs;
     this.#steps.refresh();
   }
 
-  /** Those of a loss that is NaN are named with their batch. */
+  /** Throws for bad indices of the epoch. If a loss is NaN, the error names the batch. */
   #rejectBadIndices(): void {
     if (!this.compiled) return;
     const step = this.#losses.findIndex((loss) => Number.isNaN(loss));
@@ -452,7 +442,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.#steps.rejectBadIndices();
   }
 
-  /** Takes losses that have come to the host, and tells the watcher. */
+  /** Moves new losses to the epoch and to the watcher. */
   #takeLosses(): void {
     const { watcher } = this.options;
     for (const loss of this.#steps.takeLosses()) {
@@ -462,7 +452,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     }
   }
 
-  #tellPlans(): void {
+  #reportPlans(): void {
     const { watcher } = this.options;
     for (const compiled of [this.#steps.accumulate, this.#steps.update])
       if (compiled) watcher?.planned(compiled);
@@ -480,15 +470,19 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 }
 
-/** Lets signals and timers run. The first immediate may come before the loop looks at them: the second comes behind. */
+/** Runs signal handlers and timers. The first immediate may run before them; the second runs after. */
 async function giveTurn(): Promise<void> {
   await setImmediate();
   await setImmediate();
 }
 
-function requireCount(name: string, value: number, what: string): void {
+function requireCount(name: string, value: number, unit: string): void {
   if (Number.isSafeInteger(value) && value >= 1) return;
-  throw new HoldfastError("BAD_ARGUMENT", `${name} is ${value}; give a whole number of ${what}, 1 or more.`, {
-    numbers: { value },
-  });
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${name} is ${value}. It must be a whole number of ${unit} from 1.`,
+    {
+      numbers: { value },
+    },
+  );
 }

@@ -1,6 +1,6 @@
 /**
- * The parts of a training that a checkpoint holds, by name: models, optimizers, and what has a state of plain data. Where
- * there is one of a kind its name is the kind, as in `model`; several have names of their own, as in `model.critic`.
+ * The parts of a training in a checkpoint, by name: models, optimizers, and objects with a plain state. A single part of a kind is
+ * named after the kind, such as `model`; several have their own names, such as `model.critic`.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -8,51 +8,51 @@ import { Module } from "../nn/index.js";
 import { Optimizer } from "../optim/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 
-/** Something with a state of plain data: a schedule, a loader, early stopping, or an object of your own. */
+/** An object with a plain state: a schedule, a loader, early stopping, or your own. */
 export interface Stateful {
-  /** Plain data: numbers, texts, arrays and records of these. */
+  /** Plain data: numbers, strings, arrays and records of these. */
   stateDict(): object;
-  /** Goes on from a state; throws, and changes nothing, where it does not fit. */
+  /** Restores a state. If it does not fit, it throws and changes nothing. */
   loadStateDict(state: never): void;
 }
 
 /** One of a kind, or several by name. */
 export type OneOrNamed<Part> = Part | Readonly<Record<string, Part>>;
 
-/** What a training consists of. */
+/** The parts of a training. */
 export interface TrainingParts {
   readonly model?: OneOrNamed<Module>;
   readonly optimizer?: OneOrNamed<Optimizer>;
   readonly schedule?: OneOrNamed<Stateful>;
   readonly loader?: OneOrNamed<Stateful>;
   readonly earlyStopping?: OneOrNamed<Stateful>;
-  /** Where random numbers stand, on the host and on the devices of the models. Default: true if there is an optimizer. */
+  /** Save the positions of the random generators on the host and the models' devices. Default: true if there is an optimizer. */
   readonly random?: boolean;
 }
 
 export type Named<Part> = readonly (readonly [name: string, part: Part])[];
 
 const statefulKinds = ["schedule", "loader", "earlyStopping"] as const;
-const stepPhaseNames = ["model", "optimizer", ...statefulKinds, "random", "step", "extra", "tensors"];
+const partNames = ["model", "optimizer", ...statefulKinds, "random", "step", "extra", "tensors"];
 
 /** The parts by name, checked. */
-export class SliceList {
+export class PartList {
   readonly models: Named<Module>;
   readonly optimizers: Named<Optimizer>;
   readonly stateful: Named<Stateful>;
   readonly hasRandom: boolean;
-  /** The kinds that were given: those of a checkpoint that were not are left alone. */
+  /** The passed kinds. Other kinds in a checkpoint are ignored. */
   readonly kinds: ReadonlySet<string>;
 
   constructor(parts: TrainingParts) {
     if (typeof parts !== "object" || parts === null) {
-      throw new HoldfastError("BAD_ARGUMENT", "Give the parts of a training: { model, optimizer, … }.");
+      throw new HoldfastError("BAD_ARGUMENT", "Pass the parts of a training: { model, optimizer, … }.");
     }
-    const unknown = Object.keys(parts).find((name) => !stepPhaseNames.includes(name));
+    const unknown = Object.keys(parts).find((name) => !partNames.includes(name));
     if (unknown !== undefined) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `A checkpoint has no part "${unknown}". Give ${stepPhaseNames.join(", ")}; data of your own goes into extra.`,
+        `A checkpoint has no part "${unknown}". Use ${partNames.join(", ")}; put your own data into extra.`,
       );
     }
     const isModule = (value: unknown): value is Module => value instanceof Module;
@@ -68,7 +68,7 @@ export class SliceList {
     );
   }
 
-  /** The tensors of models and optimizers by name, and the random states of their devices where they are asked for. */
+  /** The tensors of models and optimizers by name, and the random states of their devices if requested. */
   tensors(): ReadonlyMap<string, Tensor> {
     const entries = [
       ...this.models.flatMap(([name, module]) => prefixed(name, module.namedParameters())),
@@ -80,11 +80,11 @@ export class SliceList {
     return new Map(entries);
   }
 
-  /** By the places of the devices: the first one's is `random.state`. */
+  /** Numbered by device: the first is `random.state`. */
   randomStates(): Named<Tensor> {
     if (!this.hasRandom) return [];
-    return this.#devices().map(({ randomState }, place) => [
-      `${randomKind}.state${place === 0 ? "" : `.${place}`}`,
+    return this.#devices().map(({ randomState }, index) => [
+      `${randomKind}.state${index === 0 ? "" : `.${index}`}`,
       randomState,
     ]);
   }
@@ -100,7 +100,7 @@ export class SliceList {
 
 export const randomKind = "random";
 
-/** What a name of a tensor or of a part begins with. */
+/** The first word of the name of a tensor or a part. */
 export function kindOf(name: string): string {
   return name.split(".", 1)[0] ?? name;
 }
@@ -111,15 +111,15 @@ function prefixed(prefix: string, entries: Iterable<readonly [string, Tensor]>):
 
 function named<Part extends object>(
   kind: string,
-  given: OneOrNamed<Part> | undefined,
+  value: OneOrNamed<Part> | undefined,
   isPart: (value: unknown) => value is Part,
-  what: string,
+  expected: string,
 ): Named<Part> {
-  if (given === undefined) return [];
-  if (isPart(given)) return [[kind, given]];
-  const entries = typeof given === "object" && given !== null ? Object.entries(given) : [];
+  if (value === undefined) return [];
+  if (isPart(value)) return [[kind, value]];
+  const entries = typeof value === "object" && value !== null ? Object.entries(value) : [];
   if (entries.length === 0) {
-    throw new HoldfastError("BAD_ARGUMENT", `${kind} must be ${what}, or an object of them by name.`);
+    throw new HoldfastError("BAD_ARGUMENT", `${kind} must be ${expected}, or an object of them by name.`);
   }
   return entries.map(([key, part]) => {
     if (key === "" || key.includes(".")) {
@@ -129,7 +129,7 @@ function named<Part extends object>(
       );
     }
     if (isPart(part)) return [`${kind}.${key}`, part];
-    throw new HoldfastError("BAD_ARGUMENT", `${kind}.${key} must be ${what}.`);
+    throw new HoldfastError("BAD_ARGUMENT", `${kind}.${key} must be ${expected}.`);
   });
 }
 

@@ -1,13 +1,14 @@
 /**
- * The steps of a training: each goes over one batch, or over several whose gradients are added up before the optimizer
- * moves. Compiled, there are two functions: one that only adds gradients, and one that adds the last ones and updates.
+ * The steps of a training. A step uses one batch, or accumulates the gradients of several batches before the optimizer's update.
+ * There are two compiled functions: one only accumulates gradients, the other accumulates the last ones and updates.
  */
 
 import { noGrad } from "../autograd/index.js";
-import type { ColumnSource } from "../data/index.js";
+import type { Batch, ColumnSource } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { dtypes } from "../ir/index.js";
-import { clipGradNorm } from "../optim/index.js";
+import type { Module } from "../nn/index.js";
+import { clipGradNorm, type Optimizer } from "../optim/index.js";
 import type { Region } from "../runtime/index.js";
 import {
   badIndexError,
@@ -18,32 +19,49 @@ import {
 } from "../tensor/index.js";
 import type { EpochRows } from "./epoch-rows.js";
 import { StepLosses } from "./step-losses.js";
-import type { TrainerOptions } from "./trainer.js";
 
 export type TrainingStep = CompiledStep<[Tensor], { readonly loss: Tensor }>;
+
+/** The options of a single step. */
+export interface StepOptions<Sources extends readonly ColumnSource[]> {
+  readonly device: Device;
+  readonly model: Module;
+  readonly optimizer: Optimizer;
+  /** The loss of a batch: one number. */
+  readonly loss: (...batch: Batch<Sources>) => Tensor;
+  /**
+   * Batches whose gradients are added before the optimizer's update; default: 1. They count as one batch of all their rows:
+   * clipping, the optimizer, the schedule and `onStep` run once for all of them. The last step of an epoch may have fewer.
+   */
+  readonly accumulate?: number;
+  /** Max. norm of all gradients together; default: no clipping. */
+  readonly clipNorm?: number;
+  /** False runs the step eagerly; default: true. */
+  readonly compile?: boolean;
+}
 
 /** The batches of one step. */
 export interface BatchGroup {
   readonly first: number;
   readonly end: number;
-  /** Rows in all of them. */
+  /** The rows of all batches. */
   readonly samples: number;
 }
 
 export class TrainingSteps<Sources extends readonly ColumnSource[]> {
-  /** Batches in an epoch. */
+  /** Batches per epoch. */
   readonly batches: number;
-  /** The function that updates; undefined where steps run eagerly. */
+  /** The function that updates; undefined if steps run eagerly. */
   readonly update: TrainingStep | undefined;
-  /** The function that only adds gradients; undefined where every batch is a step of its own. */
+  /** The function that only accumulates gradients; undefined if every batch is a step. */
   readonly accumulate: TrainingStep | undefined;
-  readonly #options: TrainerOptions<Sources>;
+  readonly #options: StepOptions<Sources>;
   readonly #groupSize: number;
   readonly #rows: EpochRows<Sources>;
   readonly #weight: LossWeight | undefined;
   readonly #losses = new StepLosses();
 
-  constructor(options: TrainerOptions<Sources>, rows: EpochRows<Sources>) {
+  constructor(options: StepOptions<Sources>, rows: EpochRows<Sources>) {
     const { device, accumulate = 1, compile = true } = options;
     this.#options = options;
     this.#groupSize = accumulate;
@@ -51,19 +69,19 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     this.batches = rows.batches;
     this.#weight = accumulate > 1 ? new LossWeight(device) : undefined;
     if (!compile) return;
-    this.update = device.compile((own: Tensor) => this.#addAndUpdate(own), { name: "train" });
+    this.update = device.compile((rows: Tensor) => this.#addAndUpdate(rows), { name: "train" });
     listenToNumbers(this.update, "loss", (losses) => this.#losses.noteUpdates(losses));
     if (accumulate === 1) return;
-    this.accumulate = device.compile((own: Tensor) => this.#addGradients(own), { name: "accumulate" });
+    this.accumulate = device.compile((rows: Tensor) => this.#addGradients(rows), { name: "accumulate" });
     listenToNumbers(this.accumulate, "loss", (losses) => this.#losses.noteAdded(losses));
   }
 
-  /** Steps in an epoch; the last one may have fewer batches. */
+  /** Steps per epoch. The last one may have fewer batches. */
   get perEpoch(): number {
     return Math.ceil(this.batches / this.#groupSize);
   }
 
-  /** The batches of the step that begins with one of them. */
+  /** The batches of the step that starts with batch `first`. */
   groupAt(first: number): BatchGroup {
     const end = Math.min(first + this.#groupSize, this.batches);
     let samples = 0;
@@ -71,22 +89,22 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     return { first, end, samples };
   }
 
-  /** The batches of a step by its place in the epoch. */
+  /** The batches of a step by its index in the epoch. */
   groupOf(step: number): BatchGroup {
     return this.groupAt(step * this.#groupSize);
   }
 
-  /** How many plans the compiled functions have made. */
+  /** The number of plans of the compiled functions. */
   get plans(): number {
     return (this.update?.plans ?? 0) + (this.accumulate?.plans ?? 0);
   }
 
-  /** The losses of steps that have become known since the last call: of each, the mean over all rows of its batches. */
+  /** The new losses of steps since the last call. A step's loss is the mean over the rows of its batches. */
   takeLosses(): readonly number[] {
     return this.#losses.take();
   }
 
-  /** Sends the batches of one step; `between` is called after each but the last. */
+  /** Sends the batches of one step. `between` is called after each batch but the last. */
   async send(
     epoch: number,
     { first, end, samples }: BatchGroup,
@@ -122,8 +140,8 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
   }
 
   /**
-   * A bad index or label makes a compiled step's loss NaN. The batches of such a step are computed again, eagerly, which names
-   * the index. A NaN from elsewhere is the model's affair.
+   * A bad index or label makes a compiled step's loss NaN. Its batches are computed again, eagerly, and the eager error names the
+   * index. A NaN of other origin is ignored here.
    */
   rejectBadLabels(epoch: number, { first, end }: BatchGroup): void {
     const { device, loss: lossOf } = this.#options;
@@ -141,7 +159,7 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     }
   }
 
-  /** Rejects indices that a compiled step was given and could only pass over. */
+  /** Throws for bad indices that a compiled step had to ignore. */
   rejectBadIndices(): void {
     for (const [name, step] of [
       ["accumulate", this.accumulate],
@@ -173,7 +191,7 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
   #addAndUpdate(rows: Tensor): { readonly loss: Tensor } {
     const { model, optimizer, clipNorm } = this.#options;
     const { loss } = this.#addGradients(rows);
-    // With a norm that is not finite a compiled step changes nothing and is counted as skipped; an eager one is rejected.
+    // If the norm is not finite, a compiled step is skipped and counted; an eager step throws.
     if (clipNorm !== undefined) clipGradNorm(model.parameters(), clipNorm);
     optimizer.step();
     optimizer.zeroGrad();
@@ -182,8 +200,8 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
 }
 
 /**
- * The share of a batch in its step, where backward starts from it in place of 1: the gradients of all batches add up to
- * those of one large batch. It lies in persistent memory, so that one plan serves every share.
+ * The share of a batch in its step. Backward starts from it instead of 1, so that the gradients of all batches add up to those of
+ * one large batch. It is in persistent memory, so that one plan serves every share.
  */
 class LossWeight {
   readonly #device: Device;
@@ -204,7 +222,7 @@ class LossWeight {
     this.#value = value;
   }
 
-  /** In the form that backward of a loss takes. */
+  /** With the dtype and shape of the loss, for backward. */
   like({ dtype, shape }: Tensor): Tensor {
     const weight = shape.length === 0 ? this.#cell : this.#cell.reshape(shape);
     return dtype === "f32" ? weight : weight.to(dtype);

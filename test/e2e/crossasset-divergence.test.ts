@@ -43,7 +43,7 @@ test("a learning rate of 1e30 is an outcome of its own", {
   );
   assert.equal(metrics.length, 2);
   assert.ok(
-    readInspection(run).trouble.some(({ message }) => message.startsWith("DIVERGED: Fold 1, epoch 2")),
+    readInspection(run).incidents.some(({ message }) => message.startsWith("DIVERGED: Fold 1, epoch 2")),
   );
   assert.equal(crossasset.stateOfRun(run), "diverged");
 

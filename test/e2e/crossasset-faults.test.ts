@@ -121,7 +121,7 @@ const ofWhatIsGiven: readonly Fault[] = [
   {
     what: "bars that have vanished",
     args: () => ["--bars", "vanished.csv"],
-    says: /^BAD_FILE: vanished\.csv: there is no such file/,
+    says: /^BAD_FILE: vanished\.csv: it does not exist/,
   },
   {
     what: "bars in a folder",
@@ -131,7 +131,7 @@ const ofWhatIsGiven: readonly Fault[] = [
   {
     what: "bars in a file of another kind",
     args: () => ["--bars", file("bars.txt", bars())],
-    says: /^BAD_FILE: bars\.txt: its name ends neither in \.csv nor in \.parquet/,
+    says: /^BAD_FILE: bars\.txt: its extension is neither \.csv nor \.parquet/,
   },
   {
     what: "an empty file",
@@ -334,7 +334,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     // In a folder of its own: the others need their bars.
     const cwd = at("own");
     cpSync(at("stopped"), join(cwd, "run"), { recursive: true });
-    await fails("run", /^BAD_FILE: market\.csv: there is no such file/, { cwd });
+    await fails("run", /^BAD_FILE: market\.csv: it does not exist/, { cwd });
     const others = crossasset.generateBars({ bars: 12_000, seed: 43 });
     await crossasset.writeBars(join(cwd, "market.csv"), others);
     const changed =
@@ -348,7 +348,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     const run = copy("record");
     const record = readFileSync(at(run, "run.json"));
     writeFileSync(at(run, "run.json"), record.subarray(0, 40));
-    await fails(run, /^BAD_FILE: .*run\.json is no JSON/);
+    await fails(run, /^BAD_FILE: .*run\.json is not JSON/);
     writeFileSync(at(run, "run.json"), record);
     await goesOn(run);
   });
@@ -360,7 +360,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     const ended = once(first, "exit");
     await once(first.stdout, "data");
     first.kill("SIGSTOP");
-    await fails(run, /^RUN_LOCKED: .*twice.*is held by process \d+\. Wait for it or stop it/, {
+    await fails(run, /^RUN_LOCKED: .*twice.*is held by process \d+\. Wait for it, stop it/, {
       exit: exitCodes.failed.code,
     });
     first.kill("SIGCONT");

@@ -69,7 +69,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
       assert.deepEqual([code, stderr], [0, ""]);
       assert.equal(
         stdout,
-        "The run in whole had already finished; its results are in whole/results.json. Give another --out to train again.\n",
+        "The run in whole is already finished. Its results are in whole/results.json. To train again, use another --out.\n",
       );
     }
     assert.equal(holdfast(...small, "--out", "whole").stdout, "");
@@ -122,13 +122,13 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
       assert.deepEqual([status, stdout], [4, ""]);
       assert.match(
         stderr,
-        /^holdfast: BAD_FILE: missing holds no run: there is no such folder\. Runs found in \.\/: .*\bwhole\b.*\.\n$/,
+        /^holdfast: BAD_FILE: missing holds no run: the folder does not exist\. Runs found in \.\/: .*\bwhole\b.*\.\n$/,
       );
     }
     const args = [holdfastProgram, "predict", "crossasset", "whole", "--bars", "missing.csv"];
     const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: folder });
     assert.deepEqual([status, stdout], [4, ""]);
-    assert.match(stderr, /^holdfast: BAD_FILE: missing\.csv: there is no such file/);
+    assert.match(stderr, /^holdfast: BAD_FILE: missing\.csv: it does not exist/);
   });
 
   test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {
@@ -145,7 +145,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
     assert.match(rejected.stderr, /^holdfast: BAD_FILE: .*step-000000036.*\n$/);
     const older = holdfast(...small, "--out", "damaged", "--older-checkpoint");
     assert.equal(older.status, 0, older.stderr);
-    assert.match(older.stderr, /passed over step-000000036\.safetensors/);
+    assert.match(older.stderr, /skipped checkpoint step-000000036\.safetensors/);
     assert.equal(measuredIn(join(folder, "damaged")), measuredIn(join(folder, "whole")));
   });
 

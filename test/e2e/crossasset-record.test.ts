@@ -84,8 +84,8 @@ describe("a run's record", { skip }, () => {
     assert.equal(measuredIn(plain), measuredIn(out), "looking on changes nothing");
     assert.equal(tensorsIn(plain), tensorsIn(out), "nor any weight");
 
-    const { plans, memory, trouble, messages } = readInspection(out);
-    assert.deepEqual([trouble, messages], [[], []]);
+    const { plans, memory, incidents, messages } = readInspection(out);
+    assert.deepEqual([incidents, messages], [[], []]);
     assert.ok(plans.length > 0 && memory.length > 0);
     assert.ok(plans.every(({ calls }) => calls.some(({ us }) => us !== undefined && us > 0)));
 
@@ -104,14 +104,14 @@ describe("a run's record", { skip }, () => {
     const child = spawn(process.execPath, [holdfastProgram, ...job, "--out", out, "--memory", "60MiB"]);
     const [code] = (await once(child, "close")) as [number];
     assert.equal(code, 1);
-    const { trouble } = readInspection(out);
-    assert.equal(trouble.length, 1);
-    assert.equal(trouble[0]?.kind, "over budget");
-    assert.match(trouble[0]?.message ?? "", /^OUT_OF_BUDGET/);
-    assert.match(trouble[0]?.details ?? "", /weights/);
+    const { incidents } = readInspection(out);
+    assert.equal(incidents.length, 1);
+    assert.equal(incidents[0]?.kind, "over budget");
+    assert.match(incidents[0]?.message ?? "", /^OUT_OF_BUDGET/);
+    assert.match(incidents[0]?.details ?? "", /weights/);
   });
 
-  test("has stall reports in it, as trouble, and a damaged one as a message", () => {
+  test("has stall reports in it, as incidents, and a damaged one as a message", () => {
     const folder = makeFolder();
     const report = {
       ...{ format: "holdfast stall report 1", time: "2026-01-02T03:04:05.000Z", pid: 9, noticedBy: "thread" },
@@ -125,12 +125,15 @@ describe("a run's record", { skip }, () => {
     };
     writeFileSync(join(folder, "holdfast-stall-9-20260102T030405.000Z.json"), JSON.stringify(report));
     writeFileSync(join(folder, "holdfast-stall-9-20260102T030406.000Z.json"), '{"format":');
-    const { trouble, messages } = readInspection(folder);
+    const { incidents, messages } = readInspection(folder);
     assert.deepEqual(
-      trouble.map(({ kind, step, time, phases }) => [kind, step, new Date(time).toISOString(), phases]),
+      incidents.map(({ kind, step, time, phases }) => [kind, step, new Date(time).toISOString(), phases]),
       [["stall", 7, "2026-01-02T03:04:05.000Z", ["step 7 goes on, for 31s"]]],
     );
-    assert.match(trouble[0]?.message ?? "", /driver call launch \(last op matmul\) has not returned for 31s/);
+    assert.match(
+      incidents[0]?.message ?? "",
+      /driver call launch \(last op matmul\) has not returned for 31s/,
+    );
     assert.equal(messages.length, 1);
     assert.match(messages[0] ?? "", /holdfast-stall-9-20260102T030406\.000Z\.json can't be read/);
   });

@@ -1,5 +1,5 @@
 /**
- * A CrossAsset run that is killed and resumed leaves the files of one that was not: metrics, steps, plans, trouble and results, times
+ * A CrossAsset run that is killed and resumed leaves the files of one that was not: metrics, steps, plans, incidents and results, times
  * aside. A kill leaves what is in the folder at that moment, so a copy of the folder stands for it.
  */
 
@@ -105,7 +105,7 @@ describe("a run that is killed", onDevice, () => {
         if (event.kind === "phase" && event.phase === "compiling") rmSync(removed, { recursive: true });
       },
     });
-    await rejectsLater("RUN_LOST", losing, /removed has no run\.json any more/);
+    await rejectsLater("RUN_LOST", losing, /removed no longer has run\.json/);
     assert.equal(existsSync(removed), false, "nothing is made in its place");
   });
 });
@@ -128,9 +128,9 @@ test("a resumed run counts the steps that were skipped before", {
   const { metrics, status } = readRun(path);
   const last = metrics.findLast((line) => line["epoch"] !== undefined);
   assert.deepEqual([last?.["step"], last?.["skipped"], status?.figures?.skipped], [10, 2, 2]);
-  const { trouble } = recordsIn(path) as { readonly trouble: readonly { readonly message: string }[] };
+  const { incidents } = recordsIn(path) as { readonly incidents: readonly { readonly message: string }[] };
   assert.deepEqual(
-    trouble.map(({ message }) => message),
+    incidents.map(({ message }) => message),
     ["1 step of epoch 2, fold 2, had a gradient that was not finite and changed nothing."],
   );
 });

@@ -181,5 +181,5 @@ test("a port that is none, and a host without a port, are rejected", () => {
   }
   const { status, stderr } = rejection("--metrics-host", "0.0.0.0");
   assert.equal(status, 4);
-  assert.match(stderr, /^holdfast: BAD_ARGUMENT: --metrics-host 0\.0\.0\.0 has no port/);
+  assert.match(stderr, /^holdfast: BAD_ARGUMENT: --metrics-host 0\.0\.0\.0 needs a port/);
 });

@@ -4,18 +4,19 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import test, { after, describe, it } from "node:test";
-import { generatedPages, settingsPage } from "../../scripts/generated-docs.js";
+import { generatedPages, replaceTable, settingsPage } from "../../scripts/generated-docs.js";
 import { compiledFile, compileExamples, typeProblems } from "../support/compile-examples.js";
 import { type Example, markdownExamples, promisedLines, sourceExamples } from "../support/examples.js";
-import { undocumentedExports } from "../support/exported-docs.js";
-import { relativeLinks } from "../support/markdown.js";
+import { exportsWithoutComment, undocumentedExports } from "../support/exported-docs.js";
+import { anchorLinks, headingAnchors, proseLines, relativeLinks } from "../support/markdown.js";
 import { filesBelow, readRepositoryFile, repositoryRoot } from "../support/repository.js";
 import { type ExampleRun, runExamples } from "../support/run-examples.js";
 
 const pages = [
   ...readdirSync(repositoryRoot).filter((name) => name.endsWith(".md")),
   ...filesBelow("docs", ".md"),
-  ...filesBelow("examples", ".md"),
+  ...filesBelow("deploy", ".md"),
+  ...filesBelow("bench/notes", ".md"),
 ];
 
 // What the log of changes shows was true of its own version.
@@ -63,6 +64,17 @@ const injected = {
       "export const shown = () => {};",
       "export namespace inner {",
       "  export function lost() {}",
+      "}",
+    ].join("\n"),
+  ),
+  bareNames: inject(
+    [
+      "export const bare = 1;",
+      "export interface Shape { readonly rows: number }",
+      "/** Has a comment. */",
+      "export type Described = Shape;",
+      "export namespace inner {",
+      "  export const lost = 2;",
       "}",
     ].join("\n"),
   ),
@@ -182,6 +194,20 @@ test("a function, class, method or getter without a summary or an example is fou
   assert.ok(!shown.includes("Described.move has no @example."));
 });
 
+test("every exported name has a doc comment", () => {
+  const types = join(repositoryRoot, "dist/src/index.d.ts");
+  assert.deepEqual(exportsWithoutComment(compiled.program, types), []);
+});
+
+test("an exported name without a doc comment is found, also in a namespace and as a type", () => {
+  assert.deepEqual(exportsWithoutComment(compiled.program, fileOf(injected.bareNames)), [
+    "bare",
+    "Shape",
+    "inner",
+    "inner.lost",
+  ]);
+});
+
 test("the published types need nothing that a user's program lacks", () => {
   const folder = join(repositoryRoot, "dist/src/");
   const files = compiled.program.getSourceFiles().map(({ fileName }) => fileName);
@@ -203,16 +229,59 @@ test("relative links in the pages lead to files", () => {
   assert.deepEqual(broken, []);
 });
 
+test("links to a heading lead to one", () => {
+  const broken = pages.flatMap((page) =>
+    anchorLinks(readRepositoryFile(page))
+      .filter(({ path, anchor }) => {
+        const target = path === "" ? page : join(dirname(page), path);
+        return target.endsWith(".md") && !headingAnchors(readRepositoryFile(target)).includes(anchor);
+      })
+      .map(({ path, anchor }) => `${page} → ${path}#${anchor}`),
+  );
+  assert.deepEqual(broken, []);
+});
+
+test("a heading's anchor is what GitHub makes of it", () => {
+  const markdown = "# `memory()`: bytes, and more\n```sh\n# no heading\n```\n## Exit codes\n## Exit codes\n";
+  assert.deepEqual(headingAnchors(markdown), ["memory-bytes-and-more", "exit-codes", "exit-codes-1"]);
+  assert.deepEqual(anchorLinks("[a](x.md#exit-codes) [b](#here) [c](y.md) `[d](z.md#no)`"), [
+    { path: "x.md", anchor: "exit-codes" },
+    { path: "", anchor: "here" },
+  ]);
+});
+
+const maxProseLine = 400;
+
+/** Lines of prose that are too long to read in an editor; tables can't be wrapped. */
+function longLines(markdown: string): string[] {
+  return proseLines(markdown).filter((line) => line.length > maxProseLine && !line.startsWith("|"));
+}
+
+test(`no line of prose has more than ${maxProseLine} characters`, () => {
+  assert.deepEqual(
+    pages.filter((page) => longLines(readRepositoryFile(page)).length > 0),
+    [],
+  );
+  assert.equal(longLines(`${"word ".repeat(100)}\n| ${"cell ".repeat(100)} |\n`).length, 1);
+});
+
 test("relative links are told from addresses, anchors and code", () => {
   const markdown =
     "[a](docs/a.md#top) ![b](<b.png>) [c](https://example.com) [d](#here) `[e](e.md)`\n[f]: ../f.md\n";
   assert.deepEqual(relativeLinks(markdown), ["docs/a.md", "b.png", "../f.md"]);
 });
 
-describe("a generated page is what its table says; where it isn't, run npm run docs", () => {
-  for (const [path, text] of Object.entries(generatedPages())) {
+describe("a generated page matches the code; if it does not, run npm run docs", () => {
+  for (const [path, text] of Object.entries(generatedPages(readRepositoryFile))) {
     it(path, () => assert.equal(readRepositoryFile(path), text));
   }
+});
+
+test("a generated table replaces the one after its notice, and nothing else", () => {
+  const notice = "<!-- Generated from a.ts by `npm run docs`: change the table, not this page. -->";
+  const page = (table: string): string => `Before.\n\n${notice}\n\n${table}\n\nAfter.\n`;
+  assert.equal(replaceTable(page("| old |"), "a.ts", "| new |"), page("| new |"));
+  assert.throws(() => replaceTable("No table.\n", "a.ts", "| new |"), /no table from a\.ts/);
 });
 
 test("the page of settings tells each one's variable, option, default and example", () => {

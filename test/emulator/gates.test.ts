@@ -172,7 +172,7 @@ const stalls = [
   },
   {
     name: "a cluster's barrier that one thread does not reach",
-    body: "if (blockIdx.x == 1 && threadIdx.x == 9) return;\narriveInCluster();\nawaitCluster(); memory[0] = 1;",
+    body: "if (blockIdx.x == 1 && threadIdx.x == 9) return;\narriveInCluster();\nclusterSync(); memory[0] = 1;",
     told:
       "64 of 64 threads of block 0 wait at the cluster's barrier, to which 127 of 128 have come, in line 5; " +
       "63 of 64 threads of block 1 wait at the cluster's barrier, to which 127 of 128 have come, in line 5",

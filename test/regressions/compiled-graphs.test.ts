@@ -5,10 +5,10 @@ import { type Driver, type Span, strict } from "holdfast/internals";
 import type { PlacedStep } from "../../src/compile/index.js";
 import {
   Arena,
+  type LoadedCommand,
   PersistentMemory,
   poisonByte,
   type Storage,
-  type WorkCommand,
 } from "../../src/runtime/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
 import { keepBatch, nativeGemms, prepareTraining } from "../support/compiled-training.js";
@@ -44,7 +44,7 @@ function trainEagerly(steps: number): State {
 }
 
 /** The storages that a piece was given. */
-function storagesOf(work: WorkCommand): Storage[] {
+function storagesOf(work: LoadedCommand): Storage[] {
   if (work.kind === "fill") return [work.target];
   if (work.kind === "copy") return [work.target, work.source];
   return work.request.arguments.filter((one) => typeof one !== "number");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { type DeviceOptions, nn, optim, type Tensor } from "holdfast";
-import { Order } from "../../src/compile/program/dependency-graph.js";
+import { DependencyGraph } from "../../src/compile/program/dependency-graph.js";
 import { accessesOf, type Call } from "../../src/compile/program/program.js";
 import { verifyPlan } from "../../src/compile/verify/verify.js";
 import { keepBatch } from "../support/compiled-training.js";
@@ -44,7 +44,9 @@ regressionRow<(call: Call) => Call>({
 });
 
 /** Fused kernels stand where their first member stood, also where that is before what another member reads. */
-const placedTooEarly: Partial<Order> = { fusionPosition: (a, b) => Math.min(a.position, b.position) };
+const placedTooEarly: Partial<DependencyGraph> = {
+  fusionPosition: (a, b) => Math.min(a.position, b.position),
+};
 
 regressionRow<DeviceOptions>({
   row: "S4",
@@ -84,7 +86,7 @@ regressionRow<DeviceOptions>({
       const compiled = train((body) => {
         const step = device.compile(body, { name: "training" });
         return (x, y) => {
-          const loss = withMethods(Order.prototype, placedTooEarly, () => step(x, y).item());
+          const loss = withMethods(DependencyGraph.prototype, placedTooEarly, () => step(x, y).item());
           explained = step.explain({ calls: false });
           return loss;
         };
@@ -96,10 +98,10 @@ regressionRow<DeviceOptions>({
       assert.deepEqual(others, []);
       assert.match(
         warnings[0]!,
-        /^holdfast: the verifier rejected a plan of compiled training, .* without the pass "fuse"/,
+        /^holdfast: the verifier rejected a plan of compiled training, .* without the phase "verticalFusion"/,
       );
       assert.ok(warnings[0]!.includes(report), warnings[0]);
-      assert.match(explained, /^fuse +left out: the verifier rejected the plan with it/m);
+      assert.match(explained, /^verticalFusion +left out: the verifier rejected the plan with it/m);
     });
   },
 });

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { type Device, fromTyped, nn, optim } from "holdfast";
-import { add, allocateArray, copyArray, type DeviceArray, runOp } from "../../src/ops/index.js";
+import { submit } from "../../src/kernels/index.js";
+import { add, allocateArray, copyCalls, type DeviceArray, runOp } from "../../src/ops/index.js";
 import type { GradientHolder } from "../../src/tensor/index.js";
 import { withDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
@@ -29,7 +30,7 @@ const rehomed: Prepare = (cpu, model) => {
         if (gradient) [gradient] = runOp(cpu.runtime, add, [gradient, arrived], {});
         else {
           gradient = allocateArray(cpu.runtime, arrived.shape, arrived.dtype, "gradient");
-          copyArray(cpu.runtime, arrived, gradient);
+          submit(cpu.runtime, copyCalls(arrived, gradient));
         }
       },
       takeDestination: () => undefined,

@@ -14,7 +14,7 @@ interface Logs {
   readonly atCheckpoint: (recorder: RunRecorder) => LogSizes | undefined;
 }
 
-/** Steps and trouble from one step on; the trouble of an epoch's end comes after its checkpoint, at the same step. */
+/** Records the steps of a range. The incident of an epoch comes after its checkpoint, at the same step. */
 function makeSteps(recorder: RunRecorder, from: number, to: number): void {
   for (let step = from; step <= to; step++) {
     const times = { time: step, hostMs: 1 };
@@ -23,15 +23,15 @@ function makeSteps(recorder: RunRecorder, from: number, to: number): void {
   }
 }
 
-const tellTrouble = (recorder: RunRecorder): void =>
-  recorder.noteTrouble("steps not finite", "1 step of epoch 1 changed nothing.");
+const noteSkipped = (recorder: RunRecorder): void =>
+  recorder.noteIncident("steps not finite", "1 step of epoch 1 changed nothing.");
 
 function recordsIn(folder: string): unknown {
   const { step, loss } = readSteps(join(folder, "steps.bin"));
   return {
     step: [...step],
     loss: [...loss],
-    trouble: readInspection(folder).trouble.map((one) => one.message),
+    incidents: readInspection(folder).incidents.map((one) => one.message),
   };
 }
 
@@ -54,17 +54,17 @@ regressionRow<Logs>({
     const [whole, killed] = [makeFolder(), makeFolder()];
     const straight = open(whole);
     makeSteps(straight, 1, 3);
-    tellTrouble(straight);
+    noteSkipped(straight);
     makeSteps(straight, 4, 6);
     straight.close();
     // Never closed: it was killed.
     const first = open(killed);
     makeSteps(first, 1, 3);
     const sizes = atCheckpoint(first);
-    tellTrouble(first);
+    noteSkipped(first);
     makeSteps(first, 4, 5);
     const second = open(killed, 3, sizes);
-    tellTrouble(second);
+    noteSkipped(second);
     makeSteps(second, 4, 6);
     second.close();
     assert.deepEqual(recordsIn(killed), recordsIn(whole));

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { Runtime, Storage } from "holdfast/internals";
 import { type Dtype, narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../src/ir/index.js";
-import { attend, attendBackward } from "../../src/kernels/index.js";
+import { attentionBackwardCalls, attentionCalls, submit } from "../../src/kernels/index.js";
 import { arrayOf, type Case, prepare, prepareMask, type Values } from "./attention-cases.js";
 import { type Dense, type Lookup, referenceAttention, referenceGradients } from "./attention-reference.js";
 import { put } from "./kernel-runtime.js";
@@ -55,19 +55,25 @@ export function runCase(on: Runtime, one: Case, resultDtype: Dtype = one.dtype, 
       value: operand("value"),
       probabilities: scores("probabilities"),
     };
-    attend(on, {
-      ...inputs,
-      ...(mask && { mask: { storage: put(on, mask.values, "mask"), ...mask.strides } }),
-      out: operand("out"),
-    });
-    attendBackward(on, {
-      ...inputs,
-      outGradient: operand("outGradient"),
-      queryGradient: operand("queryGradient"),
-      keyGradient: operand("keyGradient"),
-      valueGradient: operand("valueGradient"),
-      scoreGradient: scores("scoreGradient"),
-    });
+    submit(
+      on,
+      attentionCalls({
+        ...inputs,
+        ...(mask && { mask: { storage: put(on, mask.values, "mask"), ...mask.strides } }),
+        out: operand("out"),
+      }),
+    );
+    submit(
+      on,
+      attentionBackwardCalls({
+        ...inputs,
+        outGradient: operand("outGradient"),
+        queryGradient: operand("queryGradient"),
+        keyGradient: operand("keyGradient"),
+        valueGradient: operand("valueGradient"),
+        scoreGradient: scores("scoreGradient"),
+      }),
+    );
     const read = (name: string): Values => new arrayOf[dtype](on.read(buffers.get(name)!).buffer);
     const result = (name: (typeof results)[number]): Values =>
       resultDtype === dtype

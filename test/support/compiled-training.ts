@@ -16,7 +16,7 @@ export interface Training {
 }
 
 /** The library's own choice of products, as eager code has it: another one may round otherwise. */
-export const nativeGemms = { passes: { products: false } } as const;
+export const nativeGemms = { passes: { autotune: false } } as const;
 
 export type Batch = readonly [x: Tensor, y: Tensor];
 

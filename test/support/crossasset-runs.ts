@@ -3,8 +3,9 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { crossasset } from "holdfast";
-import { readMetrics } from "../../src/train/files/metrics-log.js";
-import { inspectionFiles, type JsonRecord, readRun, readSteps } from "../../src/train/index.js";
+import type { JsonRecord } from "../../src/records/index.js";
+import { readJsonLog } from "../../src/train/files/json-log.js";
+import { inspectionFiles, readRun, readSteps } from "../../src/train/index.js";
 import { repositoryRoot } from "./repository.js";
 
 /** The program, as it is installed. */
@@ -34,7 +35,7 @@ export function tensorsIn(run: string): string {
 export function recordsIn(run: string): Readonly<Record<string, unknown>> {
   const { metrics, results } = readRun(run);
   const steps = readSteps(join(run, inspectionFiles.steps));
-  const lines = (name: string) => readMetrics(join(run, name)).records.map(untimed);
+  const lines = (name: string) => readJsonLog(join(run, name)).records.map(untimed);
   return {
     metrics: metrics.map(untimed),
     results: results && untimed(results),
@@ -42,7 +43,7 @@ export function recordsIn(run: string): Readonly<Record<string, unknown>> {
       Object.entries(untimed(steps)).map(([name, values]) => [name, [...(values as Float64Array)]]),
     ),
     plans: distinct(lines(inspectionFiles.plans)),
-    trouble: lines(inspectionFiles.trouble),
+    incidents: lines(inspectionFiles.incidents),
   };
 }
 

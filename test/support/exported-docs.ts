@@ -75,6 +75,39 @@ export function undocumentedExports(
   return problemsOfModule(module, "");
 }
 
+/**
+ * The exported names without a doc comment: functions, classes, constants, types and namespaces, and those that a namespace
+ * exports. A namespace has its comment at the top of its file.
+ */
+export function exportsWithoutComment(program: ts.Program, file: string): string[] {
+  const checker = program.getTypeChecker();
+  const source = program.getSourceFile(file);
+  const module = source && checker.getSymbolAtLocation(source);
+  if (module === undefined) return [`${file} is not a module of the program.`];
+  const seen = new Set<ts.Symbol>();
+
+  function namesIn(namespace: ts.Symbol, prefix: string): string[] {
+    return checker.getExportsOfModule(namespace).flatMap((exported) => {
+      const isAlias = (exported.flags & ts.SymbolFlags.Alias) !== 0;
+      const symbol = isAlias ? checker.getAliasedSymbol(exported) : exported;
+      if (seen.has(symbol)) return [];
+      seen.add(symbol);
+      const name = prefix + exported.name;
+      const isNamespace = (symbol.flags & ts.SymbolFlags.ValueModule) !== 0;
+      return [...(hasComment(symbol) ? [] : [name]), ...(isNamespace ? namesIn(symbol, `${name}.`) : [])];
+    });
+  }
+
+  function hasComment(symbol: ts.Symbol): boolean {
+    return (
+      symbol.getDocumentationComment(checker).length > 0 ||
+      (symbol.declarations ?? []).some((node) => ts.isSourceFile(node) && node.text.startsWith("/**"))
+    );
+  }
+
+  return namesIn(module, "");
+}
+
 /** A method or a getter that completion offers: not hidden, and no symbol's. */
 function isPublicMember(member: ts.Symbol): boolean {
   if (!(member.flags & (ts.SymbolFlags.Method | ts.SymbolFlags.Accessor)) || member.name.startsWith("__@")) {

@@ -29,7 +29,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     injected: ({ straight }) =>
       atEachCall(straight, (calls, place) => calls.filter((_, other) => other !== place)),
   },
-  "a call that stands twice": {
+  "a call that is scheduled twice": {
     rules: ["calls"],
     injected: ({ straight }) => atEachCall(straight, (calls, place) => [...calls, calls[place]!]),
   },
@@ -60,7 +60,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.writes),
   },
 
-  "the places of two buffers exchanged": {
+  "the offsets of two buffers exchanged": {
     rules: ["lifetimes"],
     injected: ({ straight }) =>
       pairsOf([...straight.plan.offsets]).map(([[one, offset], [other, otherOffset]]) =>
@@ -70,22 +70,22 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         ]),
       ),
   },
-  "a place 256 bytes too low": {
+  "an offset 256 bytes too low": {
     rules: ["lifetimes"],
     injected: ({ straight }) =>
       atEachBuffer(straight, (offset) => offset - 256).filter(({ plan }) =>
         [...plan.offsets.values()].every((offset) => offset >= 0),
       ),
   },
-  "a place 256 bytes too high": {
+  "an offset 256 bytes too high": {
     rules: ["lifetimes"],
     injected: ({ straight }) => atEachBuffer(straight, (offset) => offset + 256),
   },
-  "a lifetime one call short": {
+  "a live range one call short": {
     rules: ["lifetimes"],
     injected: ({ straight }) => putOver(straight, (old, young) => old.last === young.first),
   },
-  "a place given away in the middle of a lifetime": {
+  "an offset reused in the middle of a live range": {
     rules: ["lifetimes"],
     injected: ({ straight }) =>
       putOver(straight, (old, young) => old.first < young.first && young.first < old.last),
@@ -103,8 +103,8 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     },
   },
 
-  "a buffer without a place": {
-    rules: ["places"],
+  "a buffer without an offset": {
+    rules: ["bounds"],
     injected: ({ straight }) =>
       [...straight.plan.offsets.keys()].map((buffer) => {
         const offsets = new Map(straight.plan.offsets);
@@ -112,21 +112,21 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         return { ...straight, plan: { ...straight.plan, offsets } };
       }),
   },
-  "a misaligned place": {
-    rules: ["places"],
+  "a misaligned offset": {
+    rules: ["bounds"],
     // Of buffers that then reach into the next place: others do no harm.
     injected: ({ straight }) => atEachBuffer(straight, (offset) => offset + 64, reachesOut),
   },
-  "a place before the block": {
-    rules: ["places"],
+  "an offset before the block": {
+    rules: ["bounds"],
     injected: ({ straight }) => atEachBuffer(straight, () => -256),
   },
-  "a place that is no number": {
-    rules: ["places"],
+  "an offset that is no number": {
+    rules: ["bounds"],
     injected: ({ straight }) => atEachBuffer(straight, () => Number.NaN),
   },
   "a buffer beyond the peak": {
-    rules: ["places"],
+    rules: ["bounds"],
     injected: ({ straight }) =>
       [1, 2, 4, 8].map((units) => ({
         ...straight,
@@ -161,7 +161,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         }),
       ),
   },
-  "a call on another branch than its waits were made for": {
+  "a call on another stream than its waits were made for": {
     rules: ["order", "lifetimes", "streams"],
     injected: ({ streamed }) =>
       atEachCall(streamed, (calls, place) => {
@@ -171,7 +171,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         return calls.with(place, { ...one, stream, after });
       }),
   },
-  "a branch that the main one never waits for": {
+  "a stream that the main one never waits for": {
     rules: ["streams", "order", "lifetimes"],
     injected: ({ streamed }) =>
       [1, 2].map((left) => {
@@ -181,17 +181,17 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         return { ...streamed, schedule: { calls: calls.map((one) => ({ ...one, after: forget(one) })) } };
       }),
   },
-  "a place reused while another branch still works there": {
+  "memory reused while another stream still works there": {
     rules: ["lifetimes"],
     injected: ({ straight, streamed }) => [
       { ...streamed, plan: straight.plan },
       ...putOver(streamed, (old, young) => old.first < young.first),
     ],
   },
-  "a forgotten wait that only a shared place needs": {
+  "a forgotten wait that only shared memory needs": {
     rules: ["lifetimes"],
     injected: ({ streamed }) => {
-      // Each call waits for all before it, so that places are shared as on one branch; then one of them only for what it meets.
+      // Each call waits for all before it, so that memory is shared as on one stream; then one of them only for what it meets.
       const { calls } = streamed.schedule;
       const waiting = calls.map((one, place): ScheduledCall => {
         const after = [...calls.keys()].filter(

@@ -7,8 +7,9 @@ import {
   type GemmDtype,
   type GemmProblem,
   type GemmShape,
-  gemm,
+  gemmCalls,
   gemmScratchBytes,
+  submit,
 } from "../../src/kernels/index.js";
 import { sameBytes } from "./same-bytes.js";
 
@@ -159,10 +160,13 @@ export function runGemm(runtime: Runtime, one: GemmCase) {
       beta,
     };
     const scratchBytes = gemmScratchBytes(runtime, problem);
-    gemm(runtime, {
-      ...problem,
-      ...(scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "scratch") }),
-    });
+    submit(
+      runtime,
+      gemmCalls({
+        ...problem,
+        ...(scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "scratch") }),
+      }),
+    );
     const after = new arrayOf[dtype](runtime.read(c.buffer).buffer);
     return { values, layouts, after };
   });

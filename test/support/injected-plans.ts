@@ -35,9 +35,9 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return { ...step, schedule: { calls: step.schedule.calls.filter(({ call }) => call.op !== "bias") } };
     },
   },
-  "a call that stands twice": {
+  "a call that is scheduled twice": {
     rule: "calls",
-    says: /call 4 \(bias\) stands twice in the schedule, at places 4 and 20/,
+    says: /call 4 \(bias\) is in the schedule twice, at indices 4 and 20/,
     harms: true,
     injected: () => {
       const step = straightStep();
@@ -57,7 +57,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   },
   "a call that is no call of the program": {
     rule: "calls",
-    says: /place 20 of the schedule \(stranger\) is not in the program/,
+    says: /index 20 of the schedule \(stranger\) is not in the program/,
     injected: () => {
       const step = straightStep();
       const stranger = { ...step.program[0]!, op: "stranger" };
@@ -67,9 +67,9 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       };
     },
   },
-  "a program that holds one call twice": {
+  "a program that contains one call twice": {
     rule: "calls",
-    says: /the program holds call 0 \(clearGradients\) again as call 20/,
+    says: /the program contains call 0 \(clearGradients\) again as call 20/,
     injected: () => {
       const step = straightStep();
       return { ...step, program: [...step.program, step.program[0]!] };
@@ -78,35 +78,35 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
 
   "a wait for a later call": {
     rule: "streams",
-    says: /call 10 \(errorBackward\).* waits for place 11, which is not an earlier one/,
+    says: /call 10 \(errorBackward\).* waits for index 11, which is not an earlier call/,
     injected: () => changeWaits(streamedStep(), "errorBackward", (_, place) => [place + 1]),
   },
   "a wait of a call for itself": {
     rule: "streams",
-    says: /call 11 \(weightGradient2\).* waits for place 11/,
+    says: /call 11 \(weightGradient2\).* waits for index 11/,
     injected: () => changeWaits(streamedStep(), "weightGradient2", (after, place) => [...after, place]),
   },
-  "a wait for a place that is not there": {
+  "a wait for an index that does not exist": {
     rule: "streams",
-    says: /waits for place -1/,
+    says: /waits for index -1/,
     injected: () => changeWaits(streamedStep(), "weightGradient2", () => [-1]),
   },
-  "a wait on the call's own branch": {
+  "a wait on the call's own stream": {
     rule: "streams",
-    says: /call 2 \(gelu\).* waits for place 1, which is on the same branch/,
+    says: /call 2 \(gelu\).* waits for index 1, which is on the same stream/,
     injected: () => changeWaits(streamedStep(), "gelu", () => [1]),
   },
-  "a branch that is no whole number": {
+  "a stream that is no whole number": {
     rule: "streams",
-    says: /call 4 \(bias\).* is on branch 0.5/,
+    says: /call 4 \(bias\).* is on stream 0.5/,
     injected: () => onSideStream(streamedStep(), "bias", 0.5),
   },
-  "a branch before the main one": {
+  "a stream before the main one": {
     rule: "streams",
-    says: /call 4 \(bias\).* is on branch -1/,
+    says: /call 4 \(bias\).* is on stream -1/,
     injected: () => onSideStream(streamedStep(), "bias", -1),
   },
-  "more branches than a device runs": {
+  "more streams than a device runs": {
     rule: "streams",
     says: /there may be 64/,
     injected: () => {
@@ -116,28 +116,28 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return { ...step, program: copies, schedule };
     },
   },
-  "a branch that the main one never waits for": {
+  "a stream that the main one never waits for": {
     rule: "streams",
-    says: /no call of the main branch waits for call 9 \(keepErrors\).* the last of branch 2/,
+    says: /no call of the main stream waits for call 9 \(keepErrors\).* the last of stream 2/,
     injected: () => changeWaits(streamedStep(), "update2", () => []),
   },
-  "a step that ends on a side branch": {
+  "a step that ends on a side stream": {
     rule: "streams",
-    says: /the last of branch 3/,
+    says: /the last of stream 3/,
     injected: () => onSideStream(straightStep(), "update2", 3),
   },
-  "a step without a main branch": {
+  "a step without a main stream": {
     rule: "streams",
-    says: /the last of branch 1/,
+    says: /the last of stream 1/,
     injected: () => {
       const step = straightStep();
       return { ...step, schedule: { calls: step.schedule.calls.map((one) => ({ ...one, stream: 1 })) } };
     },
   },
 
-  "a persistent buffer with a place in the plan": {
+  "a persistent buffer with an offset in the plan": {
     rule: "persistent",
-    says: /gives buffer 2 \(w1\) the place 0/,
+    says: /gives buffer 2 \(w1\) the offset 0/,
     injected: () => {
       const step = straightStep();
       const w1 = step.program
@@ -153,9 +153,9 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     injected: () => ({ ...straightStep(), block: span(0x30500, 0x4000) }),
   },
 
-  "a buffer without a place": {
-    rule: "places",
-    says: /buffer \d+ \(norm\) has no place/,
+  "a buffer without an offset": {
+    rule: "bounds",
+    says: /buffer \d+ \(norm\) has no offset/,
     injected: () => {
       const step = straightStep();
       const offsets = new Map(step.plan.offsets);
@@ -163,26 +163,26 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return { ...step, plan: { ...step.plan, offsets } };
     },
   },
-  "a misaligned place": {
-    rule: "places",
+  "a misaligned offset": {
+    rule: "bounds",
     says: /buffer \d+ \(loss\) begins at \d+, which is no multiple of 256/,
     injected: () => {
       const step = straightStep();
       return moveBuffers(step, { loss: offsetOf(step, "loss") + 64 });
     },
   },
-  "a place before the block": {
-    rule: "places",
+  "an offset before the block": {
+    rule: "bounds",
     says: /buffer \d+ \(h\) begins at -256/,
     injected: () => moveBuffers(straightStep(), { h: -256 }),
   },
-  "a place that is no number": {
-    rule: "places",
+  "an offset that is no number": {
+    rule: "bounds",
     says: /buffer \d+ \(h\) begins at NaN/,
     injected: () => moveBuffers(straightStep(), { h: Number.NaN }),
   },
   "a buffer beyond the peak": {
-    rule: "places",
+    rule: "bounds",
     says: /takes bytes \[\d+, \d+\) of a plan of \d+/,
     injected: () => {
       const step = straightStep();
@@ -190,32 +190,32 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     },
   },
   "a plan larger than its block": {
-    rule: "places",
-    says: /takes \d+ bytes and was given 1024/,
+    rule: "bounds",
+    says: /takes \d+ bytes and its block has 1024/,
     injected: () => ({ ...straightStep(), block: span(0x80000, 1024) }),
   },
   "a misaligned block": {
-    rule: "places",
+    rule: "bounds",
     says: /no multiple of 256/,
     injected: () => ({ ...straightStep(), block: span(0x80040, 0x10000) }),
   },
-  "a part that ends behind its buffer": {
-    rule: "places",
-    says: /call 15 \(clearNorm\) touches bytes \[0, 128\) of buffer \d+ \(norm\), which has 64/,
+  "a slice that ends after its buffer": {
+    rule: "bounds",
+    says: /call 15 \(clearNorm\) accesses bytes \[0, 128\) of buffer \d+ \(norm\), which has 64/,
     injected: () => withNormFilled(0, 128),
   },
-  "a part that begins before its buffer": {
-    rule: "places",
-    says: /call 15 \(clearNorm\) touches bytes \[-64, 0\)/,
+  "a slice that begins before its buffer": {
+    rule: "bounds",
+    says: /call 15 \(clearNorm\) accesses bytes \[-64, 0\)/,
     injected: () => withNormFilled(-64, 64),
   },
-  "a part of no bytes": {
-    rule: "places",
-    says: /call 15 \(clearNorm\) touches bytes \[0, 0\)/,
+  "a slice of no bytes": {
+    rule: "bounds",
+    says: /call 15 \(clearNorm\) accesses bytes \[0, 0\)/,
     injected: () => withNormFilled(0, 0),
   },
   "a persistent buffer larger than its memory": {
-    rule: "places",
+    rule: "bounds",
     says: /buffer \d+ \(kept loss\) has 128 bytes/,
     injected: () =>
       rewrite(straightStep(), (call) => {
@@ -228,7 +228,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       }),
   },
   "two records of one buffer": {
-    rule: "places",
+    rule: "bounds",
     says: /buffer (\d+) \(loss\) and buffer \1 \(loss\) are two records/,
     injected: () => {
       const step = rewrite(straightStep(), (call) => {
@@ -261,7 +261,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
 
   "a read before its write": {
     rule: "order",
-    says: /call 2 \(gelu\), at place 1 .* reads .*\(h\); before it in the program call 1 \(matmul1\), at place 2 .* writes/,
+    says: /call 2 \(gelu\), at index 1 .* reads .*\(h\); before it in the program call 1 \(matmul1\), at index 2 .* writes/,
     harms: true,
     injected: () => moveCall(straightStep(), "gelu", "matmul1"),
   },
@@ -308,52 +308,52 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return changeWaits(step, "weightGradient2", () => [placeOf(step, "squaredError")]);
     },
   },
-  "a call on another branch than its waits were made for": {
+  "a call on another stream than its waits were made for": {
     rule: "order",
-    says: /need not have ended by then/,
+    says: /may still be running/,
     harms: true,
     injected: () => onSideStream(streamedStep(), "geluBackward", 1),
   },
 
   "a launch whose second kernel reads what its first one writes": {
-    rule: "members",
-    says: /matmul1 \+ gelu.* runs 2 kernels side by side, of which number 0 meets .*\(h\) and number 1 .*\(h\), and one of them writes/,
+    rule: "races",
+    says: /matmul1 \+ gelu.* launches 2 kernels concurrently; kernels 0 and 1 race on .*\(h\) and .*\(h\) \(at least one writes\)/,
     harms: true,
     injected: () => sideBySideCalls(straightStep(), "matmul1", "gelu"),
   },
   "a launch whose kernels write the same memory under two names": {
-    rule: "members",
-    says: /clip \+ update1.* runs 2 kernels side by side, .*\(gradients\).*\(g1\)/,
+    rule: "races",
+    says: /clip \+ update1.* launches 2 kernels concurrently; .*\(gradients\).*\(g1\)/,
     harms: true,
     injected: () => sideBySideCalls(straightStep(), "clip", "update1"),
   },
 
-  "a fetch of what the call before still writes": {
+  "a prefetch of memory that the preceding launch writes": {
     rule: "pdl",
-    says: /call 2 \(gelu\).* fetches .*\(h\).* while call 1 \(matmul1\).* writes/,
+    says: /call 2 \(gelu\).* prefetches .*\(h\).* while call 1 \(matmul1\).* writes/,
     harms: true,
     injected: () => splitReductions(straightStep(), "gelu", (slice) => slice.buffer.label === "h"),
   },
-  "a fetch of what has another name in the call before": {
+  "a prefetch of memory that the preceding launch writes through another buffer": {
     rule: "pdl",
-    says: /call 18 \(update1\).* fetches .*\(g1\).* while call 17 \(clip\).* writes .*\(gradients\)/,
+    says: /call 18 \(update1\).* prefetches .*\(g1\).* while call 17 \(clip\).* writes .*\(gradients\)/,
     harms: true,
     injected: () => splitReductions(straightStep(), "update1", (slice) => slice.buffer.label === "g1"),
   },
-  "an early begin in spite of a wait for another branch": {
+  "PDL in spite of a wait for another stream": {
     rule: "pdl",
-    says: /call 16 \(sumSquares\).* begins early, and waits for calls of other branches/,
+    says: /call 16 \(sumSquares\).* is marked for programmatic dependent launch but waits for other streams/,
     harms: true,
     injected: () => splitReductions(streamedStep(), "sumSquares", () => true),
   },
-  "an early begin of a branch's first call": {
+  "PDL of a stream's first call": {
     rule: "pdl",
-    says: /call 0 \(clearGradients\).* begins before another has ended, and there is none/,
+    says: /call 0 \(clearGradients\).* is marked for programmatic dependent launch but is first on its stream/,
     injected: () => splitReductions(straightStep(), "clearGradients", () => false),
   },
-  "a fetch of what the call does not read": {
+  "a prefetch of memory that the call does not read": {
     rule: "pdl",
-    says: /call 2 \(gelu\).* fetches .*\(a\).*, which it does not read/,
+    says: /call 2 \(gelu\).* prefetches .*\(a\).*, which it does not read/,
     injected: () => {
       const step = straightStep();
       const [wrong] = accessesOf(step.program[2]!).flatMap(({ slice, writes }) => (writes ? [slice] : []));
@@ -361,16 +361,16 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     },
   },
 
-  "the places of two buffers exchanged": {
+  "the offsets of two buffers exchanged": {
     rule: "lifetimes",
-    says: /buffer \d+ \(\w+\) in bytes .* is in use from call .* on, and buffer \d+ \(\w+\) in bytes .* is until call/,
+    says: /buffer \d+ \(\w+\) in bytes .* is in use from call .* on, and buffer \d+ \(\w+\) in bytes .* until call/,
     harms: true,
     injected: () => {
       const step = straightStep();
       return moveBuffers(step, { e: offsetOf(step, "a"), a: offsetOf(step, "e") });
     },
   },
-  "a place 256 bytes too low": {
+  "an offset 256 bytes too low": {
     rule: "lifetimes",
     says: /\(a\) in bytes .* and buffer \d+ \(h\)/,
     harms: true,
@@ -379,7 +379,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { a: offsetOf(step, "a") - 256 });
     },
   },
-  "a place 256 bytes too high": {
+  "an offset 256 bytes too high": {
     rule: "lifetimes",
     says: /\(h\) in bytes/,
     harms: true,
@@ -388,7 +388,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { h: offsetOf(step, "h") + 256 });
     },
   },
-  "a lifetime one call short": {
+  "a live range one call short": {
     rule: "lifetimes",
     says: /\(da\) in bytes .* from call 12 \(matmulBackward\).*\(dy\) in bytes .* until call 12 \(matmulBackward\)/,
     injected: () => {
@@ -396,7 +396,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { da: offsetOf(step, "dy") });
     },
   },
-  "a place given away in the middle of a lifetime": {
+  "an offset reused in the middle of a live range": {
     rule: "lifetimes",
     says: /\(loss\) in bytes .* from call 6 \(mean\).*\(e\) in bytes .* until call 9 \(keepErrors\)/,
     harms: true,
@@ -414,7 +414,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { dy: offsetOf(step, "h") });
     },
   },
-  "a place reused while another branch still works there": {
+  "memory reused while another stream still works there": {
     rule: "lifetimes",
     says: /\(dy\) in bytes .*\(e\) in bytes .* until call 9 \(keepErrors\)/,
     harms: true,
@@ -423,7 +423,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { dy: offsetOf(step, "e") });
     },
   },
-  "a forgotten wait that only a shared place needs": {
+  "a forgotten wait that only shared memory needs": {
     rule: "lifetimes",
     says: /\(dh\) in bytes .*\(e\) in bytes/,
     harms: true,
@@ -436,12 +436,12 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
 
   "a read of memory that nothing has written": {
     rule: "written",
-    says: /call 15 \(sumSquares\) reads bytes \[0, 64\) of buffer \d+ \(norm\), and nothing has written byte 0/,
+    says: /call 15 \(sumSquares\) reads bytes \[0, 64\) of buffer \d+ \(norm\), and no earlier call writes byte 0/,
     injected: () => rewrite(straightStep(), (call) => (call.op === "clearNorm" ? undefined : call)),
   },
   "a read of memory of which a part is written": {
     rule: "written",
-    says: /call 16 \(sumSquares\) reads .* nothing has written byte 32 of it/,
+    says: /call 16 \(sumSquares\) reads .* no earlier call writes byte 32 of it/,
     injected: () => withNormFilled(0, 32),
   },
 };

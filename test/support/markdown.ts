@@ -52,6 +52,37 @@ export function relativeLinks(markdown: string): string[] {
   return targets;
 }
 
+/** The links with an #anchor, to this page (path "") or to another one. */
+export function anchorLinks(markdown: string): { readonly path: string; readonly anchor: string }[] {
+  return proseLines(markdown).flatMap((line) =>
+    Array.from(
+      line.replace(/`[^`]*`/g, "").matchAll(/\]\((?!\w+:)([^\s)#]*)#([^\s)]+)\)/g),
+      ([, path = "", anchor = ""]) => ({ path, anchor }),
+    ),
+  );
+}
+
+/** The anchors of the headings, as GitHub makes them. */
+export function headingAnchors(markdown: string): string[] {
+  const counts = new Map<string, number>();
+  return proseLines(markdown).flatMap((line) => {
+    const text = /^#+\s+(.*?)\s*$/.exec(line)?.[1];
+    if (text === undefined) return [];
+    const anchor = text
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+      .replaceAll(" ", "-");
+    const count = counts.get(anchor) ?? 0;
+    counts.set(anchor, count + 1);
+    return [count === 0 ? anchor : `${anchor}-${count}`];
+  });
+}
+
+/** The lines outside of fences. */
+export function proseLines(markdown: string): string[] {
+  return Array.from(parts(markdown)).flatMap((part) => (part.kind === "text" ? [part.text] : []));
+}
+
 type Part =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "fence"; readonly language: string; readonly line: number; readonly code: string };

@@ -11,6 +11,7 @@ import { writeCurves } from "../../src/cli/train/tensorboard.js";
 import { normaliserFrom, sampleWidth } from "../../src/crossasset/samples/index.js";
 import { exitCodes, toExitCode } from "../../src/errors/index.js";
 import { exportTensorBoard, openInspector, openInspectorAside, viewAsText } from "../../src/inspect/index.js";
+import { stepColumns } from "../../src/records/index.js";
 import {
   CheckpointStore,
   type EpochRecord,
@@ -20,7 +21,6 @@ import {
   readSteps,
   restoreState,
   runFiles,
-  stepColumns,
   stopOnSignals,
 } from "../../src/train/index.js";
 import { tensorsIn } from "./crossasset-runs.js";

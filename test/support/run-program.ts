@@ -1,13 +1,7 @@
 /** Runs a program as it stands, each buffer in memory of its own, and reads what is in some of them at the end. */
 
 import type { Buffer, BufferSlice, Call, PartialReduceCall } from "../../src/compile/program/program.js";
-import {
-  launchColumnGroup,
-  launchColumns,
-  launchPartials,
-  launchRowCombo,
-  launchRows,
-} from "../../src/kernels/index.js";
+import { backendOf, columnCalls, rowCalls, submit } from "../../src/kernels/index.js";
 import type { Runtime, Storage } from "../../src/runtime/index.js";
 
 /** Call it inside a step of the runtime's. */
@@ -31,28 +25,33 @@ export function runProgram(
   for (const { work } of program) {
     switch (work.kind) {
       case "row":
-        launchRows(runtime, { ...work, operands: work.operands.map(resolve) });
+        submit(runtime, rowCalls({ ...work, operands: work.operands.map(resolve) }));
         break;
       case "combo":
-        launchRowCombo(
+        submit(
           runtime,
-          work.rows.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+          backendOf(runtime).lowerRowCombo(
+            work.rows.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+            "rows",
+          ),
         );
         break;
       case "column":
-        launchColumns(runtime, { ...work, operands: work.operands.map(resolve) });
+        submit(runtime, columnCalls({ ...work, operands: work.operands.map(resolve) }));
         break;
       case "partial-reduce":
-        launchPartials(runtime, begunOn(work));
+        submit(runtime, backendOf(runtime).lowerPartials(begunOn(work), "columns"));
         break;
       case "grouped-reduce":
-        launchColumnGroup(
+        submit(
           runtime,
-          work.columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
-          {
-            scratch: work.scratch && resolve(work.scratch),
-            begun: work.begun && begunOn(work.begun),
-          },
+          backendOf(runtime).lowerColumnGroup(
+            work.columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+            {
+              scratch: work.scratch && resolve(work.scratch),
+              begun: work.partials && begunOn(work.partials),
+            },
+          ),
         );
         break;
       case "fill":

@@ -1,10 +1,10 @@
 /** A plan of a compiled step as a run would leave it: layers forward, back and updated, with memory that lies as a plan's does. */
 
-import type { PlanRecord } from "../../src/train/inspection/records.js";
+import type { PlanRecord } from "../../src/records/index.js";
 
-type CallRecord = PlanRecord["calls"][number];
+type CallReport = PlanRecord["calls"][number];
 type PlannedTensor = PlanRecord["memory"]["tensors"][number];
-type StageRecord = PlanRecord["stages"][number];
+type StageReport = PlanRecord["stages"][number];
 
 export interface SamplePlanOptions {
   readonly name?: string;
@@ -28,7 +28,7 @@ export function samplePlan(options: SamplePlanOptions = {}): PlanRecord {
   );
   const lowerBound = Math.max(0, ...liveAt);
   const inputs = `f32 [${batch}, ${width}], i32 [${batch}]`;
-  const opsOf = (kept: readonly CallRecord[]): StageRecord["calls"] =>
+  const opsOf = (kept: readonly CallReport[]): StageReport["calls"] =>
     kept.map(({ op, kernel }) => ({ op, kernel }));
   return {
     ...{ name, inputs, at: new Date(time).toISOString(), step, mode: "graph", isRejected: false },
@@ -60,11 +60,11 @@ export function samplePlan(options: SamplePlanOptions = {}): PlanRecord {
 }
 
 /** `layers` calls forward, as many back, and one that updates. */
-function callsOf(layers: number, batch: number): CallRecord[] {
+function callsOf(layers: number, batch: number): CallReport[] {
   const bytes = 4 * batch * width;
-  const call = (op: string, part: CallRecord["part"], index: number): CallRecord => ({
-    ...{ op, kernel: `${op}_f32`, kind: op === "adamw" ? "elementwise" : "gemm", part },
-    ...{ shape: `f32 [${batch}, ${width}]`, branch: part === "backward" && index % 2 === 1 ? 1 : 0 },
+  const call = (op: string, phase: CallReport["phase"], index: number): CallReport => ({
+    ...{ op, kernel: `${op}_f32`, kind: op === "adamw" ? "elementwise" : "gemm", phase },
+    ...{ shape: `f32 [${batch}, ${width}]`, stream: phase === "backward" && index % 2 === 1 ? 1 : 0 },
     ...{ readBytes: bytes + weightBytes, writtenBytes: bytes, us: 10 + index },
   });
   return [

@@ -3,12 +3,8 @@
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import {
-  inspectionFiles,
-  type MemorySample,
-  type PlanRecord,
-  type TroubleRecord,
-} from "../../src/train/inspection/records.js";
+import type { IncidentRecord, MemorySample, PlanRecord } from "../../src/records/index.js";
+import { inspectionFiles } from "../../src/train/index.js";
 import { StepLog, type StepRow } from "../../src/train/inspection/step-log.js";
 import { samplePlan } from "./sample-plan.js";
 
@@ -25,7 +21,7 @@ export interface SampleRunOptions {
   readonly startMs?: number;
   readonly stepMs?: number;
   readonly plans?: readonly PlanRecord[];
-  readonly trouble?: readonly TroubleRecord[];
+  readonly incidents?: readonly IncidentRecord[];
   /** Which losses differ from the usual curve, by step. */
   readonly lossAt?: (step: number) => number | undefined;
 }
@@ -53,12 +49,12 @@ export class SampleRun {
         startMs,
         stepMs: 20,
         plans: [samplePlan({ time: startMs })],
-        trouble: [],
+        incidents: [],
         lossAt: () => undefined,
       },
       ...options,
     };
-    const { steps, state, batch, folds, epochs, device, plans, trouble } = this.#options;
+    const { steps, state, batch, folds, epochs, device, plans, incidents } = this.#options;
     mkdirSync(join(path, "checkpoints"), { recursive: true });
     this.#write("run.json", {
       settings: { folds, epochs, batch, seed: 42, lr: 1e-3 },
@@ -71,7 +67,7 @@ export class SampleRun {
     this.appendMemory();
     this.appendSteps(steps);
     this.appendMemory();
-    for (const record of trouble) this.appendTrouble(record);
+    for (const record of incidents) this.appendIncident(record);
     this.appendPhases([`${new Date(startMs).toISOString()}  phase        train step  12ms  step 1`]);
     if (state === "finished") this.writeResults();
     this.writeStatus(state);
@@ -119,8 +115,8 @@ export class SampleRun {
     this.#appendLine(inspectionFiles.plans, plan);
   }
 
-  appendTrouble(record: TroubleRecord): void {
-    this.#appendLine(inspectionFiles.trouble, record);
+  appendIncident(record: IncidentRecord): void {
+    this.#appendLine(inspectionFiles.incidents, record);
   }
 
   appendMemory(sample: MemorySample = this.#memorySample()): void {
@@ -210,8 +206,8 @@ function answers(fold: number): object {
   return { loss: 0.98 - fold / 100, accuracy: 0.55 + fold / 100, majority: 0.38, confusion };
 }
 
-/** Trouble of every kind, one record each. */
-export function sampleTrouble(time = Date.UTC(2026, 0, 5, 12, 1)): TroubleRecord[] {
+/** Incidents of every kind, one record each. */
+export function sampleIncidents(time = Date.UTC(2026, 0, 5, 12, 1)): IncidentRecord[] {
   const kinds = [
     ["stall", "Nothing has moved for 30s in cuStreamSynchronize.", "stack of the call\nstep 12"],
     ["capture rejected", "The step can't be a graph: it looks at a value.", undefined],

@@ -1,4 +1,4 @@
-/** Completion scripts: bash's is run in a bash, and all of them have every command and option that there is. */
+/** Completion scripts: bash runs its script, and all scripts have every command and option. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -26,7 +26,7 @@ const scripts = Object.fromEntries(
 const has = (name: string): boolean => spawnSync(name, ["-c", "true"]).status === 0;
 
 describe("in a bash", { skip: !has("bash") && "there is no bash here" }, () => {
-  /** What is offered for the last word; bash itself gives "=" as a word of its own. */
+  /** The completions of the last word. Bash passes "=" as a separate word. */
   function complete(...words: readonly string[]): readonly string[] {
     const script = `${scripts["bash"]}
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _holdfast; printf '%s\\n' "\${COMPREPLY[@]}"`;
@@ -74,7 +74,7 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _holdfast; printf '%s\\n' "\${COMPREP
 });
 
 for (const shell of shells) {
-  test(`${shell} is told of every command, option and choice`, () => {
+  test(`${shell} has every command, option and choice`, () => {
     const script = scripts[shell] ?? "";
     const { stdout } = holdfast("train", "crossasset", "--help");
     const options = [...stdout.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, name = ""]) => name);
@@ -85,7 +85,7 @@ for (const shell of shells) {
       assert.ok(script.includes(word), word);
   });
 
-  test(`${shell} itself finds no fault in its script`, {
+  test(`${shell} accepts the script's syntax`, {
     skip: !has(shell) && `there is no ${shell} here`,
   }, () => {
     const { status, stderr } = spawnSync(shell, ["-n"], { input: scripts[shell] ?? "", encoding: "utf8" });

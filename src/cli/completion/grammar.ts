@@ -1,15 +1,15 @@
-/** What there is to complete: the commands, options and values of a commander program, as plain data. */
+/** The commands, options and values of a commander program, as plain data for completion scripts. */
 
 import type { Command } from "commander";
 import { errorCodes } from "../../errors/index.js";
 
-/** What a value can be: one of some words, a file, a folder, or something that nobody can guess. */
+/** The values to offer: a list of words, files, folders, or none. */
 export type Values =
   | { readonly kind: "words"; readonly words: readonly string[] }
   | { readonly kind: "file" | "folder" | "other" };
 
 export interface OptionGrammar {
-  /** As "--device", and "-v" where there is a short one. */
+  /** Such as "--device", and the short form if there is one. */
   readonly names: readonly string[];
   readonly description: string;
   /** Undefined for a switch. */
@@ -17,7 +17,7 @@ export interface OptionGrammar {
 }
 
 export interface CommandGrammar {
-  /** The words that lead to it: ["train", "crossasset"]; none for the program itself. */
+  /** The words of the command, such as ["train", "crossasset"]; empty for the program. */
   readonly path: readonly string[];
   readonly description: string;
   readonly commands: readonly string[];
@@ -25,24 +25,24 @@ export interface CommandGrammar {
   readonly arguments: readonly Values[];
 }
 
-/** The program and all commands below it. */
+/** The program and all its commands. */
 export function grammarOf(command: Command, path: readonly string[] = []): readonly CommandGrammar[] {
   const help = command.createHelp();
   const commands = help.visibleCommands(command);
-  const own: CommandGrammar = {
+  const current: CommandGrammar = {
     path,
     description: command.description(),
-    commands: commands.map((one) => one.name()),
+    commands: commands.map((child) => child.name()),
     options: help.visibleOptions(command).map(({ long, short, description, flags, argChoices }) => ({
       names: [long, short].filter((name) => name !== undefined && name !== null),
       description,
       values: /[<[]/.test(flags) ? valuesOf(placeholderIn(flags), argChoices) : undefined,
     })),
-    arguments: command.registeredArguments.map((one) => valuesOf(one.name(), one.argChoices)),
+    arguments: command.registeredArguments.map((argument) => valuesOf(argument.name(), argument.argChoices)),
   };
-  // `help` takes the names of the commands beside it, and leads nowhere else.
-  const below = commands.filter((one) => one.name() !== "help");
-  return [own, ...below.flatMap((one) => grammarOf(one, [...path, one.name()]))];
+  // `help` has no commands or options of its own.
+  const children = commands.filter((child) => child.name() !== "help");
+  return [current, ...children.flatMap((child) => grammarOf(child, [...path, child.name()]))];
 }
 
 /** `--bars <file>` → file */
@@ -50,7 +50,7 @@ function placeholderIn(flags: string): string {
   return /[<[]([^\]>]+)[\]>]/.exec(flags)?.[1] ?? "";
 }
 
-/** By the choices, or by what the placeholder calls the value. */
+/** By the choices, or by the name of the placeholder. */
 function valuesOf(placeholder: string, choices: readonly string[] | undefined): Values {
   if (choices) return { kind: "words", words: choices };
   if (placeholder === "file") return { kind: "file" };

@@ -1,3 +1,3 @@
-/** completion: `holdfast completion bash`, scripts by which shells complete the command, made of the command itself. */
+/** completion: `holdfast completion`, shell completion scripts generated from the commands themselves. */
 
 export { addCompletion } from "./command.js";

@@ -1,6 +1,6 @@
 /**
- * Completion scripts. Each walks the words so far to the command that they name, passing over the values of options, and offers
- * what can come next there. A script is made of tables: the grammar, printed in the shell's own language.
+ * Completion scripts for shells. A script finds the command in the words so far, skips the values of options, and offers the next
+ * words. It consists of tables generated from the grammar.
  */
 
 import type { CommandGrammar, OptionGrammar, Values } from "./grammar.js";
@@ -12,10 +12,10 @@ export function completionScript(shell: Shell, grammar: readonly CommandGrammar[
   return { bash, zsh, fish }[shell](grammar);
 }
 
-/** Words of the path so far, as the scripts keep it: "train crossasset". */
+/** The path as the scripts store it: "train crossasset". */
 const pathOf = ({ path }: CommandGrammar): string => path.join(" ");
 
-/** "train crossasset --device" for each option that takes a value. */
+/** Every option that takes a value, keyed like "train crossasset --device". */
 function valueOptions(grammar: readonly CommandGrammar[]): readonly (readonly [string, OptionGrammar])[] {
   return grammar.flatMap((command) =>
     command.options.flatMap((option) =>
@@ -24,10 +24,10 @@ function valueOptions(grammar: readonly CommandGrammar[]): readonly (readonly [s
   );
 }
 
-/** The lines that find `path`, common to bash and zsh, from `word` after `word`. */
+/** The cases that extend `path` by the next `word`, for bash and zsh. */
 function walkCases(grammar: readonly CommandGrammar[], indent: string): string {
   const commands = grammar.map(pathOf).filter((path) => path !== "");
-  const options = valueOptions(grammar).map(([place]) => place);
+  const options = valueOptions(grammar).map(([key]) => key);
   return [
     `${commands.map(quoted).join("|")}) path="\${path:+$path }$word" ;;`,
     `${options.map(quoted).join("|")}) i=$((i + 1)) ;;`,
@@ -59,7 +59,7 @@ ${walkCases(grammar, "      ")}
   done
   case "\${path:+$path }$before" in
 ${valueOptions(grammar)
-  .map(([place, { values }]) => `    ${quoted(place)}) ${values ? offer(values) : ":"}; return ;;`)
+  .map(([key, { values }]) => `    ${quoted(key)}) ${values ? offer(values) : ":"}; return ;;`)
   .join("\n")}
   esac
   case "$path" in
@@ -103,7 +103,7 @@ ${walkCases(grammar, "      ").replaceAll("|", " | ")}
   done
   case "\${path:+$path }$before" in
 ${valueOptions(grammar)
-  .map(([place, { values }]) => `    ${quoted(place)}) ${values ? offer(values) : ":"}; return ;;`)
+  .map(([key, { values }]) => `    ${quoted(key)}) ${values ? offer(values) : ":"}; return ;;`)
   .join("\n")}
   esac
   case "$path" in
@@ -135,14 +135,14 @@ function fish(grammar: readonly CommandGrammar[]): string {
     return values.kind === "file" ? " -r -F" : " -x -a '(__fish_complete_directories)'";
   };
   const commands = grammar.map(pathOf).filter((path) => path !== "");
-  const options = valueOptions(grammar).map(([place]) => place);
+  const options = valueOptions(grammar).map(([key]) => key);
   const lines = grammar.flatMap((command) => {
     const here = `complete -c holdfast -n ${quoted(`__holdfast_at ${quoted(pathOf(command))}`)}`;
-    const below = command.commands.map((name) => {
+    const children = command.commands.map((name) => {
       const description = grammar.find(({ path }) => path.join(" ") === [...command.path, name].join(" "));
       return `${here} -a ${quoted(name)} -d ${quoted(description?.description ?? "")}`;
     });
-    const own = command.options.map(({ names, description, values }) => {
+    const options = command.options.map(({ names, description, values }) => {
       const flags = names.map((name) =>
         name.startsWith("--") ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`,
       );
@@ -150,8 +150,8 @@ function fish(grammar: readonly CommandGrammar[]): string {
     });
     const [argument] = command.arguments;
     return [
-      ...below,
-      ...own,
+      ...children,
+      ...options,
       ...(argument && argument.kind !== "other" ? [`${here}${offer(argument)}`] : []),
     ];
   });
@@ -178,7 +178,7 @@ ${lines.join("\n")}
 `;
 }
 
-/** In single quotes, as all three shells have them. */
+/** In single quotes, which all three shells understand. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -1,4 +1,4 @@
-/** `holdfast doctor` as a command: its options, and its report as text or as one JSON object. */
+/** `holdfast doctor`: its options, and its report as text or as one JSON object. */
 
 import { type Command, Option } from "commander";
 import { exitCodes } from "../../errors/index.js";
@@ -7,18 +7,18 @@ import { size, wholeNumber } from "../options.js";
 import { type DoctorListener, type DoctorOptions, examine } from "./doctor.js";
 import { TextReport, type TextReportOptions } from "./report-text.js";
 
-/** Options as commander gives them. */
-type GivenOptions = Pick<DoctorOptions, "device" | "index" | "memory" | "precision" | "batch"> & {
+/** Options as commander passes them. */
+type CommandOptions = Pick<DoctorOptions, "device" | "index" | "memory" | "precision" | "batch"> & {
   readonly json?: boolean;
 };
 
-/** Adds the command; `end` is told its exit code. */
+/** Adds the command. Its exit code is passed to `end`. */
 export function addDoctor(program: Command, version: string, end: (code: number) => void): void {
   program
     .command("doctor")
-    .description("check this machine: what it has, and whether a training step works on it")
+    .description("check this machine: print its hardware and run a training step on it")
     .addOption(
-      new Option("--device <device>", "the device to check; auto takes a GPU where there is one")
+      new Option("--device <device>", "the device to check; auto uses a GPU if there is one")
         .choices(["auto", "cpu", "cuda"])
         .default("auto"),
     )
@@ -30,12 +30,12 @@ export function addDoctor(program: Command, version: string, end: (code: number)
       ),
     )
     .addOption(
-      new Option("--batch <samples>", "samples in a step; default: 256 on a GPU, 16 on the CPU").argParser(
+      new Option("--batch <samples>", "samples per step (default: 256 on a GPU, 16 on the CPU)").argParser(
         wholeNumber(1),
       ),
     )
     .addOption(new Option("--json", "print one JSON object and nothing else"))
-    .action(({ json = false, ...options }: GivenOptions) =>
+    .action(({ json = false, ...options }: CommandOptions) =>
       end(runDoctor(options, { version, json, columns: terminalColumns(), write: writeOut })),
     );
 }
@@ -44,7 +44,7 @@ function writeOut(text: string): void {
   process.stdout.write(text);
 }
 
-/** Lines of a readable length, also on a very wide terminal and in a file. */
+/** A readable line length, even on a very wide terminal or in a file. */
 function terminalColumns(): number {
   return Math.min(112, Math.max(72, process.stdout.columns ?? 112));
 }

@@ -1,6 +1,6 @@
 /**
- * The data set of the test: 213,304 rows of [1, 193], each a tensor of its own, the number that once wedged a driver. They
- * go up through staging, in copies that grow with bytes and not with tensors, and are read back and compared.
+ * The data set of the test: 213,304 rows of [1, 193], each a tensor of its own. This number of copies once hung a driver. The
+ * upload goes through staging, so that the number of copies depends on bytes; then every row is read back and compared.
  */
 
 import type { Parameter } from "../../nn/index.js";
@@ -8,7 +8,7 @@ import { alignment, type Region, type Runtime } from "../../runtime/index.js";
 import type { Device, Tensor } from "../../tensor/index.js";
 import { alignUp, MiB } from "../../units/index.js";
 import { check } from "./phase-log.js";
-import { drawWords } from "./random.js";
+import { randomWords } from "./random.js";
 
 export const features = 193;
 export const classes = 3;
@@ -16,33 +16,33 @@ export const classes = 3;
 const elementBytes = 4;
 const rowBytes = features * elementBytes;
 const rowStride = alignUp(rowBytes, alignment);
-/** How much is read back at a time, so that the host need not hold all of it twice. */
-const rowsAPart = Math.floor((64 * MiB) / rowStride);
+/** Rows per read-back, so that the host does not need a second copy of the data set. */
+const rowsPerRead = Math.floor((64 * MiB) / rowStride);
 
-/** The data set as the host has it. */
+/** The data set in host memory. */
 export interface HostRows {
   readonly values: Float32Array<ArrayBuffer>; // [N, 193]
   readonly labels: Int32Array<ArrayBuffer>; // [N]
 }
 
-/** The data set as it lies on the device, for good. */
+/** The data set in persistent device memory. */
 export interface DeviceRows {
   readonly rows: Tensor; // f32 [N, 193]
   readonly labels: Tensor; // i32 [N]
   readonly regions: Readonly<Record<keyof HostRows, Region>>;
 }
 
-/** Values between -1 and 1, none of them special, and labels; the same on every machine. */
-export function drawRows(count: number): HostRows {
-  const draw = drawWords(1);
+/** Values between -1 and 1, and labels; the same on every machine. */
+export function makeRows(count: number): HostRows {
+  const next = randomWords(1);
   const values = new Float32Array(count * features);
-  for (let index = 0; index < values.length; index++) values[index] = draw() / 2 ** 31 - 1;
-  const labels = Int32Array.from({ length: count }, () => Math.floor((draw() / 2 ** 32) * classes));
+  for (let index = 0; index < values.length; index++) values[index] = next() / 2 ** 31 - 1;
+  const labels = Int32Array.from({ length: count }, () => Math.floor((next() / 2 ** 32) * classes));
   return { values, labels };
 }
 
-/** How many of the rows the budget has room for, with this many bytes left for everything else. */
-export function rowsThatFit({ budget }: Runtime, wanted: number, otherBytes: number): number {
+/** The number of rows that fit the budget if `otherBytes` stay free. */
+export function maxRowsIn({ budget }: Runtime, wanted: number, otherBytes: number): number {
   return Math.max(1, Math.min(wanted, Math.floor((budget.left - otherBytes) / rowStride)));
 }
 
@@ -73,13 +73,13 @@ export function requireArrived(
   { regions }: DeviceRows,
   parameters: readonly Parameter[],
 ): void {
-  for (let first = 0; first < labels.length; first += rowsAPart) {
-    const count = Math.min(rowsAPart, labels.length - first);
-    const part = runtime.view(regions.values.whole, first * rowStride, count * rowStride);
-    const found = runtime.read(part);
+  for (let first = 0; first < labels.length; first += rowsPerRead) {
+    const count = Math.min(rowsPerRead, labels.length - first);
+    const chunk = runtime.view(regions.values.whole, first * rowStride, count * rowStride);
+    const bytes = runtime.read(chunk);
     for (let row = 0; row < count; row++) {
-      const own = found.subarray(row * rowStride, row * rowStride + rowBytes);
-      requireSame(`row ${first + row}`, rowOf(values, first + row), own);
+      const actual = bytes.subarray(row * rowStride, row * rowStride + rowBytes);
+      requireSame(`row ${first + row}`, rowOf(values, first + row), actual);
     }
   }
   requireSame("the labels", labels, runtime.read(regions.labels.whole).subarray(0, labels.byteLength));
@@ -94,10 +94,10 @@ function rowOf(values: Float32Array<ArrayBuffer>, row: number): Float32Array<Arr
   return values.subarray(row * features, (row + 1) * features);
 }
 
-function requireSame(name: string, sent: ArrayBufferView<ArrayBuffer>, found: Uint8Array): void {
+function requireSame(name: string, sent: ArrayBufferView<ArrayBuffer>, actual: Uint8Array): void {
   const expected = Buffer.from(sent.buffer, sent.byteOffset, sent.byteLength);
-  check(expected.equals(found), () => {
-    const at = expected.findIndex((byte, index) => byte !== found[index]);
-    return `The upload is damaged: byte ${at} of ${name} went up as ${expected[at]} and was read back as ${found[at]}.`;
+  check(expected.equals(actual), () => {
+    const at = expected.findIndex((byte, index) => byte !== actual[index]);
+    return `The upload is damaged: byte ${at} of ${name} was sent as ${expected[at]} and read back as ${actual[at]}.`;
   });
 }

@@ -1,4 +1,4 @@
-/** How long each phase of the test may take: tens of times what it takes on a machine that is well. */
+/** The deadline of each phase: tens of times its duration on a healthy machine. */
 
 import type { DoctorPhase } from "./phase-log.js";
 
@@ -6,8 +6,8 @@ export type Deadlines = Readonly<Record<DoctorPhase, number>>;
 
 const seconds = 1000;
 
-/** The first runs of a GPU's kernels include their compilation. */
-const ofGpu: Deadlines = {
+/** The first run of a kernel includes its compilation. */
+const gpuDeadlines: Deadlines = {
   open: 20 * seconds,
   upload: 30 * seconds,
   forward: 90 * seconds,
@@ -19,7 +19,7 @@ const ofGpu: Deadlines = {
   close: 20 * seconds,
 };
 
-const ofCpu: Deadlines = {
+const cpuDeadlines: Deadlines = {
   open: 20 * seconds,
   upload: 60 * seconds,
   forward: 30 * seconds,
@@ -31,14 +31,14 @@ const ofCpu: Deadlines = {
   close: 20 * seconds,
 };
 
-export const usualBatch = { cuda: 256, cpu: 16 } as const;
+export const defaultBatch = { cuda: 256, cpu: 16 } as const;
 
-/** A batch beyond the usual one takes longer by as much. */
+/** Deadlines grow with batches above the default. */
 export function deadlinesFor(device: "cpu" | "cuda", batch: number): Deadlines {
-  const factor = Math.max(1, batch / usualBatch[device]);
+  const factor = Math.max(1, batch / defaultBatch[device]);
   const grows: ReadonlySet<string> = new Set(["forward", "backward", "eager", "capture", "replay"]);
-  const usual = device === "cuda" ? ofGpu : ofCpu;
+  const deadlines = device === "cuda" ? gpuDeadlines : cpuDeadlines;
   return Object.fromEntries(
-    Object.entries(usual).map(([phase, ms]) => [phase, grows.has(phase) ? ms * factor : ms]),
+    Object.entries(deadlines).map(([phase, ms]) => [phase, grows.has(phase) ? ms * factor : ms]),
   ) as Deadlines;
 }

@@ -1,11 +1,12 @@
-/** The doctor: looks at the machine, tries training on it, and tells what it found as it goes. */
+/** The doctor: examines the machine, runs training steps on it, and reports its findings as they come. */
 
 import type { Driver } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { capabilitiesOf } from "../../kernels/index.js";
 import { readSettings, type Settings, startWatch } from "../../runtime/index.js";
 import { Device, type DeviceOptions } from "../../tensor/index.js";
 import { type Bytes, type Clock, formatBytes, systemClock } from "../../units/index.js";
-import { deadlinesFor, usualBatch } from "./deadlines.js";
+import { deadlinesFor, defaultBatch } from "./deadlines.js";
 import { type CudaFacts, readCuda } from "./gpus.js";
 import { type Environment, type MachineFacts, readMachine } from "./machine.js";
 import {
@@ -18,25 +19,25 @@ import {
 import { runSmokeTest, type StepFigures } from "./smoke-test.js";
 
 export interface DoctorOptions {
-  /** "auto", unless given: the first GPU that can be used, else the CPU. */
+  /** Default: "auto", the first usable GPU, else the CPU. */
   readonly device?: "auto" | "cpu" | "cuda";
   readonly index?: number;
   readonly memory?: Bytes;
   readonly precision?: Settings["precision"];
-  /** By device unless given. */
+  /** Default: by device. */
   readonly batch?: number;
   readonly environment?: Environment;
-  /** Where `/proc` and `/sys` are looked for. */
+  /** The folder that contains `/proc` and `/sys`. */
   readonly hostRoot?: string;
-  /** A driver in the place of the CPU's own, for tests that plant faults in it. */
+  /** Replaces the CPU driver, for tests that inject faults. */
   readonly driver?: Driver;
-  /** Fewer than the failing size, for tests of the doctor itself. */
+  /** Smaller sizes, for tests of the doctor itself. */
   readonly rows?: number;
   readonly steps?: number;
   readonly clock?: Clock;
 }
 
-/** The device that was tried. */
+/** The device under test. */
 export interface DeviceFacts {
   readonly kind: "cpu" | "cuda";
   readonly name: string;
@@ -45,9 +46,9 @@ export interface DeviceFacts {
   readonly precision: Settings["precision"];
   readonly batch: number;
   readonly budgetBytes: number;
-  /** Where the budget comes from, for people. */
+  /** The origin of the budget, as text. */
   readonly budgetReason: string;
-  /** Why it is the CPU although a GPU would have been taken; null otherwise. */
+  /** Why "auto" fell back to the CPU; otherwise null. */
   readonly insteadOfGpu: string | null;
 }
 
@@ -56,28 +57,28 @@ export interface DoctorReport {
   readonly elapsedMs: number;
   readonly machine: MachineFacts;
   readonly cuda: CudaFacts;
-  /** Null where none could be opened. */
+  /** Null if no device could be opened. */
   readonly device: DeviceFacts | null;
   readonly phases: readonly PhaseResult[];
-  /** Null unless every phase up to the replays was gone through. */
+  /** Null if a phase before the end of the replays failed. */
   readonly step: StepFigures | null;
 }
 
-/** Hears of what is found when it is found. */
+/** Receives findings as they come. */
 export interface DoctorListener extends PhaseListener {
   looked(machine: MachineFacts, cuda: CudaFacts): void;
   opened(device: DeviceFacts): void;
   ended(report: DoctorReport): void;
 }
 
-const failingRows = 213_304;
-const usualSteps = 20;
-const usualStallMs = 30_000;
+const defaultRows = 213_304;
+const defaultSteps = 20;
+const defaultStallMs = 30_000;
 
 export function examine(options: DoctorOptions, listener: DoctorListener): DoctorReport {
   const { environment = process.env, hostRoot, clock = systemClock } = options;
   const startedMs = clock.nowMs();
-  const settings = watchful(readSettings({}, environment));
+  const settings = withWatchdog(readSettings({}, environment));
   const machine = readMachine(environment, hostRoot);
   const watch = startWatch(settings);
   let cuda: CudaFacts;
@@ -95,9 +96,9 @@ export function examine(options: DoctorOptions, listener: DoctorListener): Docto
   return report;
 }
 
-/** A hang must end the run: the doctor does not go without the watchdog, whatever the environment says. */
-export function watchful(settings: Settings): Settings {
-  const stallAfter = settings.stallAfter === "off" ? usualStallMs : settings.stallAfter;
+/** A hang must end the run, so the doctor always runs with the watchdog, whatever the environment says. */
+export function withWatchdog(settings: Settings): Settings {
+  const stallAfter = settings.stallAfter === "off" ? defaultStallMs : settings.stallAfter;
   return { ...settings, stallAfter, onStall: "end" };
 }
 
@@ -106,9 +107,9 @@ function tryTraining(
   settings: Settings,
   listener: DoctorListener,
 ): Pick<DoctorReport, "passed" | "device" | "phases" | "step"> {
-  const { clock = systemClock, rows = failingRows, steps = usualSteps } = options;
+  const { clock = systemClock, rows = defaultRows, steps = defaultSteps } = options;
   let kind: "cpu" | "cuda" = options.device === "cpu" ? "cpu" : "cuda";
-  const batchSize = (): number => options.batch ?? usualBatch[kind];
+  const batchSize = (): number => options.batch ?? defaultBatch[kind];
   const deadlineOf = (name: DoctorPhase): number => deadlinesFor(kind, batchSize())[name];
   const log = new PhaseLog({ clock, deadlineOf, listener });
   let [facts, step]: [DeviceFacts | null, StepFigures | null] = [null, null];
@@ -161,9 +162,9 @@ function open(options: DoctorOptions, settings: Settings): Finding<Opened> {
     const deviceOptions: DeviceOptions = {
       stallAfter,
       onStall,
-      // A capture that is rejected must be told, and not be run directly.
+      // A rejected capture must be an error, not a direct run.
       capture: "on",
-      // What the runtime says of itself at the start stands in the report.
+      // The report already contains the runtime's start message.
       print: (text) => void (isOpen && process.stderr.write(text)),
       ...(index !== undefined && { index }),
       ...(memory !== undefined && { memory }),
@@ -190,7 +191,7 @@ function describeDevice(
     name,
     index,
     memory,
-    precision: kind === "cpu" ? "f32" : runtime.settings.precision,
+    precision: capabilitiesOf(runtime).multipliesHalfFloats ? runtime.settings.precision : "f32",
     batch,
     budgetBytes: runtime.budget.limit,
     budgetReason: budgetReason(device, options),
@@ -198,21 +199,21 @@ function describeDevice(
   };
 }
 
-/** A budget that was asked for here is no setting's. */
+/** A budget from --memory does not come from a setting. */
 function budgetReason({ runtime }: Device, { memory }: DoctorOptions): string {
   return memory === undefined ? runtime.budget.reason : "--memory";
 }
 
 function close(device: Device): Finding<void> {
   device.close();
-  return { value: undefined, detail: "everything given back" };
+  return { value: undefined, detail: "all memory released" };
 }
 
-/** What failed first is what counts; a device in that state may not close either. */
+/** Only the first failure is reported; a device in that state may also fail to close. */
 function closeAfterFailure(device: Device | undefined): void {
   try {
     device?.close();
   } catch {
-    // Told already.
+    // The first failure is already reported.
   }
 }

@@ -28,7 +28,7 @@ describe("on the emulator", { skip: emulatorMissing }, () => {
     return { facts: readCuda(readSettings({}, environment), environment, watch), watched };
   }
 
-  test("a discrete card is told with its libraries, its free memory and the default budget, each look watched", () => {
+  test("a discrete GPU is reported with its libraries, free memory and default budget, and the watchdog guards each query", () => {
     emulator.set("totalMemory", 8 * GiB);
     emulator.set("foreignMemory", 3 * GiB);
     emulator.set("devices", 2);
@@ -53,7 +53,7 @@ describe("on the emulator", { skip: emulatorMissing }, () => {
     assert.equal(emulator.get("usedMemory"), 0);
   });
 
-  test("a unified-memory machine without the virtual memory API is told the host's figure, and that memory is allocated whole", () => {
+  test("a unified-memory machine without the virtual memory API has the host's free memory and plain allocation", () => {
     emulator.set("integrated", 1);
     emulator.set("virtualMemory", 0);
     const [gpu] = look().facts.gpus;
@@ -65,14 +65,14 @@ describe("on the emulator", { skip: emulatorMissing }, () => {
     assert.match(gpu.opened.reason, /^the host's MemAvailable, .*, less [\d.]+ GiB$/);
   });
 
-  test("a card that is too old is shown, with why it can't be used", () => {
+  test("a GPU that is too old is reported with the reason", () => {
     emulator.set("computeMajor", 7);
     const [gpu] = look().facts.gpus;
     assert.ok(gpu && "problem" in gpu.opened);
     assert.match(gpu.opened.problem, /^NO_CUDA: GPU 0, .* has compute capability 7\.0; Holdfast needs 8\.0/);
   });
 
-  test("a driver that shows no GPU, or none that answers, is told as it is", () => {
+  test("a driver without a GPU, or without an answer, is reported", () => {
     emulator.set("devices", 0);
     assert.match(look().facts.problem ?? "", /CUDA_ERROR_NO_DEVICE .* CUDA_VISIBLE_DEVICES may hide them/);
     emulator.reset();

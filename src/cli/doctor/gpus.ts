@@ -1,4 +1,4 @@
-/** What there is of CUDA: the libraries, and every GPU with the memory that it truly has. */
+/** The CUDA libraries and GPUs of this machine, with each GPU's actual free memory. */
 
 import {
   type CudaDeviceInfo,
@@ -14,9 +14,9 @@ import type { Environment } from "./machine.js";
 export interface CudaFacts {
   readonly libraries: readonly CudaLibraryInfo[];
   readonly gpus: readonly GpuFacts[];
-  /** Why there is no GPU to show; null where there is one. */
+  /** Why there is no usable GPU; otherwise null. */
   readonly problem: string | null;
-  /** Where compiled kernels are kept, or "off". */
+  /** The folder of compiled kernels, or "off". */
   readonly kernelCache: string;
 }
 
@@ -27,21 +27,21 @@ export interface GpuFacts {
   readonly memory: "unified" | "discrete";
   readonly multiprocessors: number;
   readonly totalBytes: number;
-  /** What only an opened GPU tells, or why it can't be opened. */
+  /** Facts that need an open GPU, or why it can't be opened. */
   readonly opened: OpenedFacts | { readonly problem: string };
 }
 
 export interface OpenedFacts {
   readonly freeBytes: number;
-  /** What the budget takes of it unless a setting says otherwise. */
+  /** The default budget. */
   readonly budgetBytes: number;
-  /** How that came about, for people. */
+  /** How the default was computed, as text. */
   readonly reason: string;
-  /** Is memory mapped in parts by the virtual memory API, or allocated whole? */
+  /** "virtual": memory is mapped in chunks by the virtual memory API. "plain": it is allocated at once. */
   readonly allocation: "virtual" | "plain";
 }
 
-/** Asks CUDA; each question under the watchdog, for a wedged driver answers none. */
+/** Queries CUDA. The watchdog guards each query, because a hung driver never answers. */
 export function readCuda(settings: Settings, environment: Environment, watch: Watch): CudaFacts {
   const folder = settings.cudaPath === "auto" ? undefined : settings.cudaPath;
   const searched = { ...environment, HOLDFAST_CUDA_PATH: folder };

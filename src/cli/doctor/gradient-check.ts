@@ -1,45 +1,41 @@
 /**
- * Are the gradients those of the loss? Memory that was overwritten between forward and backward leaves a correct loss and
- * gradients of nothing, so it is not enough that they are there: the loss is measured a small way up and down along them.
+ * Checks the gradients against the loss by central differences along them. Memory that is overwritten between forward and
+ * backward leaves a correct loss and wrong gradients, so their mere existence proves nothing.
  */
 
 import { noGrad } from "../../autograd/index.js";
 import { check } from "./phase-log.js";
-import type { TimingCapture } from "./rehearsal.js";
+import type { TrialTraining } from "./trial-training.js";
 
-/** How much of the loss a small way along the gradients should change. */
+/** The target change of the loss along the gradients, as a share of the loss. */
 const shareOfLoss = 0.01;
 
 export interface GradientFigures {
   readonly gradients: number;
-  /** The length of all gradients as one vector. */
+  /** The L2 norm of all gradients. */
   readonly norm: number;
-  /** The slope that was measured, as a share of the one that the gradients tell: 1 where all is well. */
+  /** The measured slope divided by the slope that the gradients predict; ideally 1. */
   readonly slope: number;
 }
 
-/** Rejects gradients that are missing, not finite, all zero, or not those of the loss to within the tolerance. */
-export function checkGradients(
-  timingCapture: TimingCapture,
-  loss: number,
-  tolerance: number,
-): GradientFigures {
-  const parameters = timingCapture.model.parameters();
+/** Throws if a gradient is missing, not finite or all zero, or if the slope differs from 1 by more than the tolerance. */
+export function checkGradients(trial: TrialTraining, loss: number, tolerance: number): GradientFigures {
+  const parameters = trial.model.parameters();
   const squares = parameters.reduce((sum, parameter) => {
     const { name, grad } = parameter;
     const elements = grad?.dataSync();
-    check(elements !== undefined, () => `backward() has left no gradient at "${name}".`);
-    const own = elements ? sumOfSquares(elements) : 0;
-    check(Number.isFinite(own), () => `The gradient of "${name}" is not finite.`);
-    check(own > 0, () => `Every element of the gradient of "${name}" is 0, and the loss is ${loss}.`);
-    return sum + own;
+    check(elements !== undefined, () => `backward() left no gradient for "${name}".`);
+    const square = elements ? sumOfSquares(elements) : 0;
+    check(Number.isFinite(square), () => `The gradient of "${name}" is not finite.`);
+    check(square > 0, () => `Every element of the gradient of "${name}" is 0, and the loss is ${loss}.`);
+    return sum + square;
   }, 0);
-  const slope = measureSlope(timingCapture, loss, squares);
+  const slope = measureSlope(trial, loss, squares);
   check(Math.abs(slope - 1) <= tolerance, () => {
-    const told = Math.sqrt(squares);
+    const norm = Math.sqrt(squares);
     return (
-      `Along its gradients the loss of ${loss} rises by ${(slope * told).toPrecision(4)} for each unit of way, and they say ` +
-      `${told.toPrecision(4)}: they are not the gradients of this loss.`
+      `The gradients are wrong: along them the loss of ${loss} has a measured slope of ${(slope * norm).toPrecision(4)}, ` +
+      `and the gradients predict ${norm.toPrecision(4)}.`
     );
   });
   return { gradients: parameters.length, norm: Math.sqrt(squares), slope };
@@ -51,23 +47,23 @@ function sumOfSquares(elements: ArrayLike<number>): number {
   return sum;
 }
 
-/** Central differences: what the loss does on the way from one side of the weights to the other. */
-function measureSlope(timingCapture: TimingCapture, loss: number, squares: number): number {
-  const { device, model } = timingCapture;
-  const before = timingCapture.save();
-  const reach = (shareOfLoss * loss) / squares;
-  const lossAt = (distance: number): number =>
+/** Central differences of the loss along the gradients. */
+function measureSlope(trial: TrialTraining, loss: number, squares: number): number {
+  const { device, model } = trial;
+  const before = trial.save();
+  const distance = (shareOfLoss * loss) / squares;
+  const lossAt = (offset: number): number =>
     device.step(() =>
       noGrad(() => {
         for (const parameter of model.parameters()) {
-          if (parameter.grad) parameter.add_(parameter.grad.mul(distance));
+          if (parameter.grad) parameter.add_(parameter.grad.mul(offset));
         }
-        return timingCapture.forward().item();
+        return trial.forward().item();
       }),
     );
-  const above = lossAt(reach);
-  timingCapture.restore(before);
-  const below = lossAt(-reach);
-  timingCapture.restore(before);
-  return (above - below) / (2 * reach * squares);
+  const above = lossAt(distance);
+  trial.restore(before);
+  const below = lossAt(-distance);
+  trial.restore(before);
+  return (above - below) / (2 * distance * squares);
 }

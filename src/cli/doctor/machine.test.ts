@@ -6,7 +6,7 @@ import { withHostFiles } from "../../../test/support/fake-host.js";
 import { GiB } from "../../units/index.js";
 import { readMachine } from "./machine.js";
 
-test("the limits of a container are told: its processors, and the threads that follow from them, and its memory", () => {
+test("the limits of a container are reported: processors, threads and memory", () => {
   const files = {
     "proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n",
     "proc/self/cgroup": "0::/\n",

@@ -1,4 +1,4 @@
-/** What the machine is: system, processor, memory as it truly is, and the settings that its environment makes. */
+/** The machine: system, processor, available memory, and the settings in its environment. */
 
 import { arch, cpus, release, type as systemName } from "node:os";
 import { readHostMemory, readHostThreads } from "../../driver/index.js";
@@ -12,17 +12,17 @@ export interface MachineFacts {
   readonly architecture: string;
   readonly node: string;
   readonly processor: string;
-  /** What the CPU driver takes: the system's offer, the control group's limit counted in. */
+  /** Threads that the CPU driver uses, within the control group's limit. */
   readonly threads: number;
   readonly cgroupCpus: number | null;
   readonly memory: {
     readonly totalBytes: number;
-    /** What can be taken without swapping or being killed, the control group's limit counted in. */
+    /** Memory that can be allocated without swapping or an OOM kill, within the control group's limit. */
     readonly availableBytes: number;
     readonly cgroupLimitBytes: number | null;
     readonly cgroupUsedBytes: number | null;
   };
-  /** The variables of Holdfast's that are set. */
+  /** Holdfast's environment variables that are set. */
   readonly settings: Readonly<Record<string, string>>;
 }
 

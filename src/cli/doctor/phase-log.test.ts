@@ -40,18 +40,18 @@ test("a log whose phases all pass in time has passed", () => {
   assert.deepEqual(heard.slice(0, 3), ["open entered", "open passed", "upload entered"]);
 });
 
-test("a phase beyond its deadline fails the log, and gives what it found to the phases behind it", () => {
+test("a phase after its deadline fails the log, and passes its findings to the next phases", () => {
   const { log, runFor } = openLog();
   for (const name of phaseNames) assert.equal(log.run(name, runFor(name === "eager" ? 2001 : 1)) > 0, true);
   assert.equal(log.hasPassed, false);
   const failed = log.results.filter(({ verdict }) => verdict === "failed");
   assert.deepEqual(
     failed.map(({ name, failure, detail }) => [name, failure, detail]),
-    [["eager", "It took 2s, and its deadline is 2s.", "done"]],
+    [["eager", "It took 2s; its deadline is 2s.", "done"]],
   );
 });
 
-test("a phase that throws has failed with its reason, and those behind it are skipped", () => {
+test("a phase that throws fails with its reason, and the next phases are skipped", () => {
   const { log, heard, runFor } = openLog();
   log.run("open", runFor(1));
   const reasons = [

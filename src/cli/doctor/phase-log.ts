@@ -1,4 +1,4 @@
-/** The phases of the test, one after the other: each with its time, its deadline and its verdict. */
+/** The phases of the test in order, each with its time, its deadline and its verdict. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Clock, formatDuration } from "../../units/index.js";
@@ -19,33 +19,33 @@ export type DoctorPhase = (typeof phaseNames)[number];
 
 export interface PhaseResult {
   readonly name: DoctorPhase;
-  /** A phase is skipped where one before it failed: it would stand on nothing. */
+  /** A phase is skipped if an earlier phase failed. */
   readonly verdict: "passed" | "failed" | "skipped";
   readonly elapsedMs: number;
   readonly deadlineMs: number;
-  /** What was found, for people. */
+  /** The findings as text. */
   readonly detail: string;
-  /** The same as numbers. */
+  /** The findings as numbers. */
   readonly figures: Readonly<Record<string, number>>;
-  /** What is wrong; empty unless it failed. */
+  /** The reason of a failure; otherwise empty. */
   readonly failure: string;
 }
 
-/** What a phase has found: for the phases behind it, and for the report. */
+/** The findings of a phase, for later phases and for the report. */
 export interface Finding<T> {
   readonly value: T;
   readonly detail: string;
   readonly figures?: Readonly<Record<string, number>>;
 }
 
-/** A check that did not hold. */
+/** A failed check. */
 export class CheckFailed extends Error {}
 
 export function check(holds: boolean, message: () => string): void {
   if (!holds) throw new CheckFailed(message());
 }
 
-/** Hears of the phases as they come and go, so that a person sees where a run is. */
+/** Receives the start and the end of each phase, so that a user sees the progress. */
 export interface PhaseListener {
   entered(name: DoctorPhase): void;
   left(result: PhaseResult): void;
@@ -72,8 +72,8 @@ export class PhaseLog {
   }
 
   /**
-   * Runs a phase. One that throws has failed, and throws on. One that overruns its deadline has failed too, but what it
-   * found is sound, so the phases behind it go on.
+   * Runs a phase. An error fails the phase and is rethrown. A phase after its deadline has failed too, but its findings are valid,
+   * so later phases still run.
    */
   run<T>(name: DoctorPhase, work: () => Finding<T>): T {
     const { clock, deadlineOf, listener } = this.#options;
@@ -91,7 +91,7 @@ export class PhaseLog {
     }
   }
 
-  /** Counts what was not reached as skipped. */
+  /** Marks the remaining phases as skipped. */
   skipRest(): void {
     for (const name of phaseNames.slice(this.results.length)) this.#note(name, "skipped", 0, {});
   }
@@ -110,10 +110,10 @@ export class PhaseLog {
 }
 
 function overrun(elapsedMs: number, deadlineMs: number): string {
-  return `It took ${formatDuration(elapsedMs)}, and its deadline is ${formatDuration(deadlineMs)}.`;
+  return `It took ${formatDuration(elapsedMs)}; its deadline is ${formatDuration(deadlineMs)}.`;
 }
 
-/** An error that is none of ours is a fault in Holdfast: its place helps whoever reads the report. */
+/** An unexpected error is a bug in Holdfast: its stack helps to find it. */
 function failureText(error: unknown): string {
   if (error instanceof CheckFailed) return error.message;
   if (error instanceof HoldfastError) return `${error.code}: ${error.message}`;

@@ -1,8 +1,8 @@
-/** Numbers that look random and are the same on every machine: what the test is fed with. */
+/** Pseudo-random test input that is the same on every machine. */
 
-/** Words from 0 to 2³² − 1, one after the other (Marsaglia's xorshift); seeds from 1 on start different rows of them. */
-export function drawWords(seed: number): () => number {
-  // Neighbouring seeds would begin alike.
+/** Marsaglia's xorshift: words from 0 to 2³² − 1. Each seed from 1 on gives another sequence. */
+export function randomWords(seed: number): () => number {
+  // Without the multiplication, neighbouring seeds would start with similar words.
   let word = Math.imul(seed, 0x9e3779b1) | 1;
   return () => {
     word ^= word << 13;

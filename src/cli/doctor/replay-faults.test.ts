@@ -7,18 +7,18 @@ import { around, type Driver, type Stream } from "../../driver/index.js";
 import { clipGradNorm } from "../../optim/index.js";
 import { Arena, Runtime, type Storage } from "../../runtime/index.js";
 import type { Span } from "../../units/index.js";
-import { TimingCapture } from "./rehearsal.js";
+import { TrialTraining } from "./trial-training.js";
 
-test("a step that looks at a value is rejected by the capture, by name", () => {
-  const { update } = TimingCapture.prototype;
-  const looking: Partial<TimingCapture> = {
-    update(this: TimingCapture) {
+test("a step that reads a value back is rejected by the capture, by name", () => {
+  const { update } = TrialTraining.prototype;
+  const looking: Partial<TrialTraining> = {
+    update(this: TrialTraining) {
       // Unless it is told otherwise it reads the norm back, to reject one that is not finite.
       clipGradNorm(this.model.parameters(), 1);
       update.call(this);
     },
   };
-  withMethods(TimingCapture.prototype, looking, () =>
+  withMethods(TrialTraining.prototype, looking, () =>
     failsIn(
       "capture",
       /^CAPTURE_REJECTED: read-back of 8 B by gradientNorm inside capture "the doctor's step"/,
@@ -41,12 +41,12 @@ test("a replay that changes the lowest bits of one weight is found", () => {
   };
   failsIn(
     "replay",
-    /^(Replay \d of 3 has the loss|After 3 replays memory differs from 3 eager steps: first in ".*" of CrossAsset at byte 0 of)/,
+    /^(Replay \d of 3 has the loss|After 3 replays the training state differs from 3 eager steps: first in ".*" of CrossAsset at byte 0 of)/,
     drifting,
   );
 });
 
-test("a graph whose memory was handed out again is found by what it does to the new owner", () => {
+test("a graph whose memory has a new owner is found by its writes", () => {
   const { allocate, pin, unpin } = Arena.prototype;
   const { capture } = Runtime.prototype;
   let own: Storage | undefined;
@@ -72,24 +72,21 @@ test("a graph whose memory was handed out again is found by what it does to the 
   };
   withMethods(Arena.prototype, disowning, () =>
     withMethods(Runtime.prototype, lettingGo, () =>
-      failsIn(
-        "replay",
-        /^A replay has written into memory that is not the graph's own, at byte \d+ of it\.$/,
-      ),
+      failsIn("replay", /^A replay wrote to memory outside the graph, at byte \d+ of the guarded block\.$/),
     ),
   );
 });
 
-test("a graph that was given its batch once and for all is found", () => {
-  const { chooseBatch } = TimingCapture.prototype;
+test("a graph with a fixed batch is found", () => {
+  const { chooseBatch } = TrialTraining.prototype;
   let batches = 0;
-  const freezing: Partial<TimingCapture> = {
-    chooseBatch(this: TimingCapture, step) {
+  const freezing: Partial<TrialTraining> = {
+    chooseBatch(this: TrialTraining, step) {
       // One for the first phases and three for the eager steps.
       if (++batches <= 4) chooseBatch.call(this, step);
     },
   };
-  withMethods(TimingCapture.prototype, freezing, () =>
-    failsIn("replay", /^Replay 1 of 3 has the loss [\d.]+, and the same step run eagerly [\d.]+\.$/),
+  withMethods(TrialTraining.prototype, freezing, () =>
+    failsIn("replay", /^Replay 1 of 3 has the loss [\d.]+; the same eager step has [\d.]+\.$/),
   );
 });

@@ -1,4 +1,4 @@
-/** The doctor's report for people: written row by row as things are found, so that a run that hangs shows where. */
+/** The doctor's report as text. It is written row by row, so that a hang shows where it happened. */
 
 import type { CudaLibraryInfo } from "../../driver/index.js";
 import { formatBytes, formatDuration } from "../../units/index.js";
@@ -20,9 +20,9 @@ const libraryNames: Readonly<Record<CudaLibraryInfo["library"], string>> = {
 };
 
 export interface TextReportOptions {
-  /** Holdfast's own. */
+  /** Holdfast's version. */
   readonly version: string;
-  /** Where lines are broken. */
+  /** Max. line length. */
   readonly columns: number;
   readonly write: (text: string) => void;
 }
@@ -37,14 +37,14 @@ export class TextReport implements DoctorListener {
   looked(machine: MachineFacts, cuda: CudaFacts): void {
     this.#options.write(`holdfast ${this.#options.version}\n`);
     this.#heading("machine");
-    this.#tellMachine(machine);
+    this.#writeMachine(machine);
     this.#heading("CUDA");
-    this.#tellCuda(cuda);
+    this.#writeCuda(cuda);
     this.#heading("test");
   }
 
   opened({ insteadOfGpu }: DeviceFacts): void {
-    if (insteadOfGpu !== null) this.#row("", "No GPU can be used here (see above), so this is the CPU.");
+    if (insteadOfGpu !== null) this.#row("", "No GPU is usable (see above), so the test runs on the CPU.");
   }
 
   entered(name: DoctorPhase): void {
@@ -52,21 +52,21 @@ export class TextReport implements DoctorListener {
   }
 
   left({ name, verdict, elapsedMs, deadlineMs, detail, failure }: PhaseResult): void {
-    // The name of a phase was written when it was entered, and none was entered that is skipped.
+    // The name of a started phase is already printed; a skipped phase was never started.
     if (verdict === "skipped") {
       this.#row(name, verdict);
       return;
     }
-    const judged = (verdict === "failed" ? "FAILED" : verdict).padEnd(verdictWidth);
+    const shownVerdict = (verdict === "failed" ? "FAILED" : verdict).padEnd(verdictWidth);
     const elapsed = formatDuration(elapsedMs).padStart(timeWidth);
     const deadline = ` of ${formatDuration(deadlineMs)}`.padEnd(deadlineWidth);
-    const start = judged + elapsed + deadline;
-    const text = [detail, failure].filter((part) => part !== "").join(". ");
+    const start = shownVerdict + elapsed + deadline;
+    const text = [detail, failure].filter((sentence) => sentence !== "").join(". ");
     this.#options.write(`${start}${this.#wrap(text, 2 + nameWidth + start.length)}\n`);
   }
 
   ended({ passed, phases, step, elapsedMs }: DoctorReport): void {
-    if (step) this.#tellStep(step);
+    if (step) this.#writeStep(step);
     const named = (verdict: PhaseResult["verdict"]): string[] =>
       phases.filter((phase) => phase.verdict === verdict).map(({ name }) => name);
     const skipped = named("skipped").length;
@@ -77,7 +77,7 @@ export class TextReport implements DoctorListener {
     );
   }
 
-  #tellMachine(machine: MachineFacts): void {
+  #writeMachine(machine: MachineFacts): void {
     const { system, release, architecture, node, processor, threads, cgroupCpus, memory, settings } = machine;
     const { totalBytes, availableBytes, cgroupLimitBytes, cgroupUsedBytes } = memory;
     const limits = [
@@ -89,26 +89,26 @@ export class TextReport implements DoctorListener {
     const set = Object.entries(settings).map(([name, text]) => `${name}=${text}`);
     this.#row("system", `${system} ${release}, ${architecture}, Node ${node}`);
     this.#row("processor", `${processor}, ${threads} ${threads === 1 ? "thread" : "threads"}`);
-    this.#row("memory", `${formatBytes(totalBytes)}, of which ${formatBytes(availableBytes)} can be had`);
+    this.#row("memory", `${formatBytes(totalBytes)}, ${formatBytes(availableBytes)} available`);
     this.#row("control group", limits.join("; ") || "no limit");
     this.#row("settings", set.join(", ") || "none in the environment");
   }
 
-  #tellCuda({ libraries, gpus, problem, kernelCache }: CudaFacts): void {
+  #writeCuda({ libraries, gpus, problem, kernelCache }: CudaFacts): void {
     for (const library of libraries) {
       const name = libraryNames[library.library];
       if ("problem" in library) this.#row(name, library.summary);
       else if (library.library === "cuda") this.#row(name, `for CUDA ${library.version}, ${library.path}`);
       else this.#row(name, `${library.version}, ${library.path}`);
     }
-    for (const gpu of gpus) this.#tellGpu(gpu);
-    // A library that is missing is told above.
-    if (problem !== null && !libraries.some((one) => "problem" in one && one.problem === problem))
+    for (const gpu of gpus) this.#writeGpu(gpu);
+    // A missing library is already printed.
+    if (problem !== null && !libraries.some((library) => "problem" in library && library.problem === problem))
       this.#row("GPUs", problem);
     this.#row("kernel cache", kernelCache);
   }
 
-  #tellGpu({ index, name, computeCapability, memory, multiprocessors, totalBytes, opened }: GpuFacts): void {
+  #writeGpu({ index, name, computeCapability, memory, multiprocessors, totalBytes, opened }: GpuFacts): void {
     this.#row(
       `GPU ${index}`,
       `${name}, compute capability ${computeCapability}, ${multiprocessors} multiprocessors`,
@@ -120,12 +120,12 @@ export class TextReport implements DoctorListener {
       return;
     }
     const { freeBytes, budgetBytes, reason, allocation } = opened;
-    const how = allocation === "virtual" ? "mapped in parts (virtual memory API)" : "allocated whole";
+    const how = allocation === "virtual" ? "mapped in chunks (virtual memory API)" : "allocated at once";
     this.#row("", `${size}, ${formatBytes(freeBytes)} free, ${how}`);
     this.#row("", `default budget ${formatBytes(budgetBytes)} (${reason})`);
   }
 
-  #tellStep(step: StepFigures): void {
+  #writeStep(step: StepFigures): void {
     const { batch, eagerMs, replayedMs, eagerBytes, replayedBytes } = step;
     const moved = ({ up, down }: StepFigures["eagerBytes"]): string =>
       `${formatBytes(up)} up, ${formatBytes(down)} down`;
@@ -143,7 +143,7 @@ export class TextReport implements DoctorListener {
     this.#options.write(`  ${name.padEnd(nameWidth)}${this.#wrap(text, 2 + nameWidth)}\n`);
   }
 
-  /** Breaks a text between words; its further lines begin where the first one does. */
+  /** Wraps a text between words and aligns its lines. */
   #wrap(text: string, start: number): string {
     const lines = [""];
     for (const word of text.split(/\s+/)) {

@@ -1,4 +1,4 @@
-/** Everything that training goes on from, byte by byte: weights, gradients, moments, step counts, random counters. */
+/** The complete training state as bytes: weights, gradients, moments, step counts, random counters. */
 
 import type { BudgetLabel, Region, Runtime } from "../../runtime/index.js";
 import { check } from "./phase-log.js";
@@ -16,20 +16,20 @@ export function restoreState(runtime: Runtime, state: TrainingState): void {
   runtime.upload([...state].map(([{ whole }, source]) => ({ source, target: whole })));
 }
 
-/** Rejects two states that differ in any bit; names the first tensor that does. */
-export function requireSameState(what: string, expected: TrainingState, found: TrainingState): void {
+/** Throws if two states differ in any bit, and names the first tensor that differs. */
+export function requireSameState(problem: string, expected: TrainingState, actual: TrainingState): void {
   for (const [region, bytes] of expected) {
-    const own = found.get(region);
-    check(own !== undefined && Buffer.compare(bytes, own) === 0, () => {
-      const at = bytes.findIndex((byte, index) => byte !== own?.[index]);
-      return `${what}: first in ${placeOf(region, at)}.`;
+    const current = actual.get(region);
+    check(current !== undefined && Buffer.compare(bytes, current) === 0, () => {
+      const at = bytes.findIndex((byte, index) => byte !== current?.[index]);
+      return `${problem}: first in ${describeOffset(region, at)}.`;
     });
   }
 }
 
-function placeOf({ name, span, storages }: Region, offset: number): string {
+function describeOffset({ name, span, storages }: Region, offset: number): string {
   const address = span.address + offset;
-  const storage = storages.findLast((one) => one.span.address <= address);
+  const storage = storages.findLast((candidate) => candidate.span.address <= address);
   if (!storage) return `"${name}" at byte ${offset}`;
   return `"${storage.label}" of ${name} at byte ${address - storage.span.address} of ${storage.span.size}`;
 }

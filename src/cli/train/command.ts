@@ -1,4 +1,4 @@
-/** `holdfast train crossasset` as a command: its options, how it is told, and how it ends. */
+/** `holdfast train crossasset`: its options, its output and its exit codes. */
 
 import { join } from "node:path";
 import { type Command, Option } from "commander";
@@ -25,13 +25,13 @@ import { type Bytes, systemClock } from "../../units/index.js";
 import { hasDesktop, openBrowser } from "../desktop.js";
 import { endOnStall } from "../end-on-stall.js";
 import { duration, realNumber, size, wholeNumber } from "../options.js";
-import { goOnWithoutOutput, print } from "../output.js";
+import { continueWithoutOutput, print } from "../output.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
 import { summaryText } from "./summary.js";
 import { type TensorBoardCurves, writeCurves } from "./tensorboard.js";
 
-/** Options as commander gives them. */
-interface GivenOptions
+/** Options as commander passes them. */
+interface CommandOptions
   extends Pick<JobSettings, "folds" | "epochs" | "batch" | "stride" | "seed" | "lr" | "dropout"> {
   readonly device: "auto" | "cpu" | "cuda";
   readonly bars?: string;
@@ -57,41 +57,37 @@ interface GivenOptions
   readonly quiet?: boolean;
 }
 
-/** As many bars as the job makes for itself where it is given none: some 3,800 samples. */
-const usualBars = 236_000;
+/** The number of generated bars: about 3,800 samples. */
+const defaultBars = 236_000;
 
-/** Adds the command; `end` is told its exit code. */
+/** Adds the command. Its exit code is passed to `end`. */
 export function addTrain(program: Command, end: (code: number) => void): void {
-  const train = program.command("train").description("train one of the models that come with Holdfast");
+  const train = program.command("train").description("train a model that comes with Holdfast");
   const { folds, epochs, batch, stride, seed, lr, dropout } = defaultSettings;
   train
     .command("crossasset")
-    .description("train CrossAsset on bars of a market: walk-forward folds, each tested on the time after it")
+    .description("train CrossAsset on bars, in walk-forward folds; each fold is tested on later bars")
     .addOption(
-      new Option("--device <device>", "the device to train on; auto takes a GPU where there is one")
+      new Option("--device <device>", "the device to train on; auto uses a GPU if there is one")
         .choices(["auto", "cpu", "cuda"])
         .default("auto"),
     )
-    .option("--bars <file>", "the bars to train on, .csv or .parquet (default: a generated market)")
+    .option("--bars <file>", "the bars to train on, .csv or .parquet (default: generated bars)")
     .addOption(
-      new Option("--generate <bars>", "how many bars to generate where --bars is not given")
+      new Option("--generate <bars>", "number of bars to generate if --bars is absent")
         .argParser(wholeNumber(1))
-        .default(usualBars),
+        .default(defaultBars),
     )
     .addOption(
       new Option("--folds <number>", "number of walk-forward folds").argParser(wholeNumber(1)).default(folds),
     )
+    .addOption(new Option("--epochs <number>", "epochs per fold").argParser(wholeNumber(1)).default(epochs))
+    .addOption(new Option("--batch <samples>", "samples per step").argParser(wholeNumber(1)).default(batch))
     .addOption(
-      new Option("--epochs <number>", "epochs in each fold").argParser(wholeNumber(1)).default(epochs),
-    )
-    .addOption(new Option("--batch <samples>", "samples in a step").argParser(wholeNumber(1)).default(batch))
-    .addOption(
-      new Option("--stride <bars>", "bars from one sample to the next")
-        .argParser(wholeNumber(1))
-        .default(stride),
+      new Option("--stride <bars>", "bars between two samples").argParser(wholeNumber(1)).default(stride),
     )
     .addOption(
-      new Option("--seed <number>", "the seed of everything random; the same seed gives the same weights")
+      new Option("--seed <number>", "the random seed; the same seed gives the same weights")
         .argParser(wholeNumber(0))
         .default(seed),
     )
@@ -101,15 +97,12 @@ export function addTrain(program: Command, end: (code: number) => void): void {
         .default(lr),
     )
     .addOption(
-      new Option("--dropout <share>", "the share of values that dropout drops in training, from 0 to below 1")
+      new Option("--dropout <share>", "the dropout probability in training, from 0 to below 1")
         .argParser(realNumber((value) => value >= 0 && value < 1, "a number from 0 to below 1"))
         .default(dropout),
     )
-    .option("--qk-norm", "normalise queries and keys to length 1")
-    .option(
-      "--shuffle-labels",
-      "train on the labels of other samples, as a check: the model must not learn then",
-    )
+    .option("--qk-norm", "normalise queries and keys to length 1 (QK norm)")
+    .option("--shuffle-labels", "train on shuffled labels, as a check: the model must then learn nothing")
     .addOption(
       new Option(
         "--precision <precision>",
@@ -125,27 +118,24 @@ export function addTrain(program: Command, end: (code: number) => void): void {
     .addOption(
       new Option(
         "--memory <size>",
-        "the memory budget, such as 64GiB (default: what is free, less a margin)",
+        "the memory budget, such as 64GiB (default: free memory minus a margin)",
       ).argParser(size),
     )
     .option(
       "--stall-after <time>",
-      "how long a phase, device call or file access may show no progress before the watchdog ends the run, such as 30s",
+      "max. time without progress in a phase, device call or file access, such as 30s; then the watchdog ends the run",
     )
     .addOption(
-      new Option(
-        "--stop-within <time>",
-        "how long the process may take to end after Ctrl-C, SIGTERM or SIGHUP",
-      )
+      new Option("--stop-within <time>", "max. time to end the process after Ctrl-C, SIGTERM or SIGHUP")
         .argParser(duration)
         .default(5000, "5s"),
     )
-    .option("--cache <folder>", 'the folder that keeps features between runs, or "off"', "off")
+    .option("--cache <folder>", 'the folder to cache features in, or "off"', "off")
     .option(
       "--out <folder>",
       "the run's folder; if it holds an unfinished run, that run is resumed (default: runs/crossasset-TIME)",
     )
-    .option("--resume", "fail unless --out holds a run; without it, a run is resumed or begun")
+    .option("--resume", "fail if --out holds no run (default: resume a run or start a new one)")
     .option("--older-checkpoint", "resume from an earlier checkpoint if the latest is damaged")
     .addOption(
       new Option(
@@ -153,21 +143,21 @@ export function addTrain(program: Command, end: (code: number) => void): void {
         "serve /metrics for Prometheus, and /healthz, while the run trains",
       ).argParser(wholeNumber(1, 65_535)),
     )
-    .option("--metrics-host <address>", "the address to serve metrics at (default: 127.0.0.1)")
-    .option("--test-epochs", "also test after every epoch, for a curve; the weights stay the same")
-    .option("--profile", "after each fold, measure the time of each call of a step, for `holdfast inspect`")
+    .option("--metrics-host <address>", "the address to serve metrics on (default: 127.0.0.1)")
+    .option("--test-epochs", "also test after every epoch, for a curve; this does not change the weights")
+    .option("--profile", "after each fold, measure the time of every call in a step, for `holdfast inspect`")
     .option("--ui", "serve the page of `holdfast inspect` while the run trains")
     .option("--tensorboard <folder>", "write the run's curves to this folder for TensorBoard")
-    .option("--json", "print one JSON object a line and nothing else")
+    .option("--json", "print one JSON object per line and nothing else")
     .option("--quiet", "print nothing but errors")
-    .action(async (options: GivenOptions) => end(await trainCrossAsset(options)));
+    .action(async (options: CommandOptions) => end(await trainCrossAsset(options)));
 }
 
-async function trainCrossAsset(given: GivenOptions): Promise<number> {
+async function trainCrossAsset(given: CommandOptions): Promise<number> {
   const { bars: file, generate, seed, json = false, quiet = false, cache } = given;
   const name: ReporterName = quiet ? "quiet" : json ? "json" : process.stdout.isTTY ? "live" : "plain";
   // A closed pipe or a full disk ends the display, not the training.
-  goOnWithoutOutput();
+  continueWithoutOutput();
   const write = print;
   const reporter = makeReporter(name, { write, clock: systemClock, columns: process.stdout.columns ?? 120 });
   const {
@@ -184,22 +174,22 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     ...{ folds, epochs, batch, stride, seed, lr, dropout, qkNorm, shuffledLabels },
   };
   const out = given.out ?? newRunPath();
-  const asked = {
+  const requested = {
     ...settings,
     ...(file === undefined ? { generate } : { bars: file }),
-    // The variable counts as the option does.
+    // The environment variable has the same effect as the option.
     precision: readSettings({ ...(given.precision && { precision: given.precision }) }).precision,
   };
-  // Before anything is read or begun, so that a mistake is told at once.
-  requireRunSettings(out, asked);
-  const found = stateOfRun(out);
-  if (found === "finished") {
+  // First, so that a mistake is reported at once.
+  requireRunSettings(out, requested);
+  const state = stateOfRun(out);
+  if (state === "finished") {
     if (name === "json") write(`${JSON.stringify({ kind: "finished before", run: out })}\n`);
     else if (name !== "quiet") write(finishedText(out));
     return exitCodes.ok.code;
   }
-  if (found === "diverged") throw divergedBefore(out);
-  if (given.resume && found === "none") throw nothingToResume(out);
+  if (state === "diverged") throw divergedBefore(out);
+  if (given.resume && state === "none") throw nothingToResume(out);
   if (cache !== "off") makeFolder(cache);
   const server = await openServer(given);
   if (server && (name === "live" || name === "plain")) write(`metrics  ${server.url}/metrics\n`);
@@ -214,7 +204,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     const checksum = file === undefined ? undefined : checksumOfBars(bars).slice(0, 16);
     run = openJobRun({
       path: out,
-      settings: { ...asked, ...(checksum !== undefined && { checksum }) },
+      settings: { ...requested, ...(checksum !== undefined && { checksum }) },
       device: device.runtime.device.name,
       ...{ allowOlder: given.olderCheckpoint === true, runtime: device.runtime },
     });
@@ -231,8 +221,8 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
       curves?.listen(event);
       reporter.listen(event);
     };
-    for (const { name: passed, reason } of run.resumed?.rejected ?? [])
-      console.error(`holdfast: passed over ${passed}: ${reason}`);
+    for (const { name: skipped, reason } of run.resumed?.rejected ?? [])
+      console.error(`holdfast: skipped checkpoint ${skipped}: ${reason}`);
     const results = await runJob({
       ...{ device, settings, bars, source: file ?? `the generator, seed ${seed}`, run },
       ...{ cacheFolder: cache, listen, signal: stop.signal },
@@ -258,7 +248,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
   }
 }
 
-/** In the present folder, by the time. */
+/** Below the current folder, named by the time. */
 function newRunPath(): string {
   return join(
     "runs",
@@ -267,15 +257,15 @@ function newRunPath(): string {
 }
 
 function finalText(out: string): string {
-  return `The run is in ${out}. To look at it: holdfast inspect ${out}\n`;
+  return `The run is in ${out}. To inspect it: holdfast inspect ${out}\n`;
 }
 
 function stoppedText(out: string): string {
-  return `Stopped. The run is in ${out}; run the same command with --out ${out} to resume it.\n`;
+  return `Stopped. The run is in ${out}. To resume it, run the same command with --out ${out}.\n`;
 }
 
 function finishedText(out: string): string {
-  return `The run in ${out} had already finished; its results are in ${join(out, runFiles.results)}. Give another --out to train again.\n`;
+  return `The run in ${out} is already finished. Its results are in ${join(out, runFiles.results)}. To train again, use another --out.\n`;
 }
 
 function divergedBefore(out: string): HoldfastError {
@@ -288,29 +278,26 @@ function divergedBefore(out: string): HoldfastError {
 function nothingToResume(out: string): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `${out} holds no run to resume. Leave --resume out to begin one there.`,
+    `${out} holds no run to resume. Omit --resume to start a run there.`,
   );
 }
 
-/** Before anything else is begun, so that a port that is taken is told at once. */
+/** Opened first, so that an occupied port is reported at once. */
 async function openServer({
   metricsPort: port,
   metricsHost: host,
-}: GivenOptions): Promise<RunServer | undefined> {
+}: CommandOptions): Promise<RunServer | undefined> {
   if (port !== undefined) return RunServer.listen({ port, host });
   if (host === undefined) return undefined;
-  throw new HoldfastError(
-    "BAD_ARGUMENT",
-    `--metrics-host ${host} has no port to go with. Give --metrics-port too.`,
-  );
+  throw new HoldfastError("BAD_ARGUMENT", `--metrics-host ${host} needs a port. Add --metrics-port.`);
 }
 
 function deviceOptions(
-  { precision, capture, memory, stallAfter, quiet }: GivenOptions,
+  { precision, capture, memory, stallAfter, quiet }: CommandOptions,
   out: string,
 ): DeviceOptions {
   return {
-    // A stall is told where the run is kept, unless another place is asked for.
+    // Stall reports go to the run's folder; the environment variable takes precedence.
     ...(process.env[settingsTable.reports.variable] === undefined && { reports: out }),
     ...(precision && { precision }),
     ...(capture && { capture }),

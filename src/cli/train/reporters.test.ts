@@ -34,7 +34,7 @@ function tell(name: ReporterName, events: readonly JobEvent[], columns = 200, be
   return text;
 }
 
-test("a terminal has one line that lives, which gives way to lines that stay", () => {
+test("a terminal has one updated line, which gives way to permanent lines", () => {
   const text = tell("live", [stepOf(1), stepOf(2), stepOf(3), epoch]);
   const lines = text.split("\r").filter((line) => line.includes("100  loss"));
   assert.equal(lines.length, 2, "a step every 100 ms");
@@ -47,21 +47,21 @@ test("a terminal has one line that lives, which gives way to lines that stay", (
   assert.ok(text.endsWith("\n"));
 });
 
-test("on a terminal the living line tells a phase that takes its time, and elsewhere only machines are told", () => {
+test("a phase is shown on a terminal and in JSON, but not in plain output", () => {
   const phase: JobEvent = { kind: "phase", phase: "compiling" };
   assert.equal(tell("live", [phase]), "\rcompiling …\u001b[K\r\u001b[K");
   assert.equal(tell("plain", [phase]), "");
   assert.equal(tell("json", [phase]), '{"kind":"phase","phase":"compiling"}\n');
 });
 
-test("a line is never longer than the terminal, which would break it", () => {
+test("a line is never longer than the terminal", () => {
   const [line = ""] = tell("live", [stepOf(50)], 40)
     .split("\u001b")
     .slice(0, 1);
   assert.equal(line.replace("\r", "").length, 39);
 });
 
-test("a file has whole lines, a step now and then and every epoch", () => {
+test("plain output has complete lines, some steps and every epoch", () => {
   const text = tell("plain", [stepOf(1), stepOf(2), stepOf(100), epoch]);
   assert.equal(text.includes("\r") || text.includes("\u001b"), false);
   assert.deepEqual(
@@ -73,7 +73,7 @@ test("a file has whole lines, a step now and then and every epoch", () => {
   );
 });
 
-test("a line that stays waits for the first loss, or for the epoch's last step", () => {
+test("a plain line waits for the first loss, or for the epoch's last step", () => {
   const early = (batch: number): JobEvent => ({ ...(stepOf(batch) as object), loss: undefined }) as JobEvent;
   assert.deepEqual(
     tell("plain", [early(1), early(2), stepOf(3), early(100)]).match(/\d+\/100 {2}loss \S+/g),
@@ -82,7 +82,7 @@ test("a line that stays waits for the first loss, or for the epoch's last step",
   assert.match(tell("live", [early(1), stepOf(3)], 200, 100), /1\/100 {2}loss ….*3\/100 {2}loss 0\.9877/s);
 });
 
-test("a speed that is not measured yet is not told as 0", () => {
+test("a speed that is not measured yet is not shown as 0", () => {
   const unmeasured = (event: JobEvent, record?: object): JobEvent =>
     ({ ...event, samplesPerSecond: undefined, ...(record && { record }) }) as JobEvent;
   const { record } = epoch as Extract<JobEvent, { kind: "epoch" }>;
@@ -93,7 +93,7 @@ test("a speed that is not measured yet is not told as 0", () => {
   assert.equal(text.match(/ {2}… samples\/s {2}/g)?.length, 2, text);
 });
 
-test("a machine has a JSON object a line, and somebody who wants nothing has nothing", () => {
+test("JSON output has one object per line, and quiet output is empty", () => {
   const lines = tell("json", [stepOf(1), stepOf(2), epoch])
     .trimEnd()
     .split("\n");
@@ -104,7 +104,7 @@ test("a machine has a JSON object a line, and somebody who wants nothing has not
   assert.equal(tell("quiet", [stepOf(1), epoch]), "");
 });
 
-test("the summary has every fold, their mean, every scale and who was taken for whom", () => {
+test("the summary has every fold, their mean, every scale and the confusion matrix", () => {
   const figures = {
     loss: 1.05,
     accuracy: 0.5,

@@ -1,4 +1,4 @@
-/** How a training is told: one line that lives on a terminal, plain lines elsewhere, JSON for machines, or nothing. */
+/** Progress output: one updated line on a terminal, plain lines elsewhere, JSON for programs, or nothing. */
 
 import type { JobEvent, JobListener } from "../../crossasset/index.js";
 import { type Clock, formatBytes, formatDuration } from "../../units/index.js";
@@ -12,31 +12,31 @@ export interface ReporterOptions {
 
 export type ReporterName = "live" | "plain" | "json" | "quiet";
 
-/** A listener to a job, and what to do before anything else is printed. */
+/** Prints the events of a job. */
 export interface Reporter {
   readonly listen: JobListener;
-  /** Leaves the cursor at the start of an empty line. */
+  /** Clears the updated line, before other output. */
   end(): void;
 }
 
-/** How often a step is told, in milliseconds: a person reads slower than a GPU steps. */
+/** The min. interval between two printed steps, in milliseconds. */
 const every = { live: 100, plain: 10_000, json: 1000 } as const;
 
 export function makeReporter(name: ReporterName, options: ReporterOptions): Reporter {
   const { write, clock, columns } = options;
   if (name === "quiet") return { listen: () => undefined, end: () => undefined };
   if (name === "json") {
-    const isDue = pacer(clock, every.json);
+    const isDue = makePacer(clock, every.json);
     const listen = (event: JobEvent): void => {
       if (event.kind !== "step" || isDue(event)) write(`${JSON.stringify(event)}\n`);
     };
     return { listen, end: () => undefined };
   }
   const isLive = name === "live";
-  // A line that stays waits for the first loss; a line that lives gets it when it is there.
+  // A plain line waits for the first loss; an updated line adds it later.
   const hasAll = ({ loss, batch, batches }: Extract<JobEvent, { kind: "step" }>): boolean =>
     isLive || loss !== undefined || batch === batches;
-  const isDue = pacer(clock, every[name]);
+  const isDue = makePacer(clock, every[name]);
   let hasLine = false;
   const clear = (): void => {
     if (hasLine) write("\r\u001b[K");
@@ -65,8 +65,8 @@ export function makeReporter(name: ReporterName, options: ReporterOptions): Repo
   return { listen, end: clear };
 }
 
-/** Is it time to tell of a step? Of an epoch's last one always. */
-function pacer(
+/** Returns a function that says whether to print a step. The last step of an epoch is always printed. */
+function makePacer(
   clock: Clock,
   minMs: number,
 ): (event: { readonly batch: number; readonly batches: number }) => boolean {
@@ -93,7 +93,7 @@ function stepText(event: Extract<JobEvent, { kind: "step" }>): string {
   ].join("  ");
 }
 
-/** "…" until it is measured, as for the loss. */
+/** "…" until it is measured. */
 function paceText(samplesPerSecond: number | undefined): string {
   const figure = samplesPerSecond === undefined ? "…" : Math.round(samplesPerSecond).toLocaleString("en");
   return `${figure} samples/s`;
@@ -106,18 +106,18 @@ function bar(share: number): string {
   return "━".repeat(full) + "─".repeat(barWidth - full);
 }
 
-/** Nothing for what only machines want to know. */
+/** Undefined for events that only the JSON output shows. */
 function eventText(event: Exclude<JobEvent, { kind: "step" }>): string | undefined {
   switch (event.kind) {
     case "device":
       return `device   ${event.name}, budget ${formatBytes(event.budgetBytes)}`;
     case "data": {
       const { source, bars, samples, isCached, seconds } = event;
-      const made = isCached ? "features from the cache" : `features in ${formatDuration(1000 * seconds)}`;
-      return `data     ${bars.toLocaleString("en")} bars from ${source}, ${samples.toLocaleString("en")} samples, ${made}`;
+      const features = isCached ? "features from the cache" : `features in ${formatDuration(1000 * seconds)}`;
+      return `data     ${bars.toLocaleString("en")} bars from ${source}, ${samples.toLocaleString("en")} samples, ${features}`;
     }
     case "fold":
-      return `fold ${event.fold + 1}/${event.folds} trains on ${event.trainSamples.toLocaleString("en")} samples, tests on ${event.testSamples.toLocaleString("en")}`;
+      return `fold ${event.fold + 1}/${event.folds}  ${event.trainSamples.toLocaleString("en")} training samples, ${event.testSamples.toLocaleString("en")} test samples`;
     case "epoch": {
       const { fold, folds, epoch, epochs, record } = event;
       const { accuracy, loss: testLoss } = record.figures;

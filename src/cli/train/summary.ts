@@ -1,9 +1,9 @@
-/** The figures of a job as tables that a person can read. */
+/** The results of a job as text tables. */
 
 import { classNames, type EvaluatedModel, type FoldResult, type JobResults } from "../../crossasset/index.js";
 import { percent } from "./reporters.js";
 
-/** The folds with their mean, accuracy by scale, and who was taken for whom over all folds. */
+/** The folds with their mean, accuracy by scale, and the confusion matrix over all folds. */
 export function summaryText({ folds, wf_mean: mean, majority_mean: majority }: JobResults): string {
   const count = (value: number): string => value.toLocaleString("en");
   const head = ["", "train", "test", "loss", "accuracy", "majority"];
@@ -15,15 +15,15 @@ export function summaryText({ folds, wf_mean: mean, majority_mean: majority }: J
     percent(test.accuracy),
     percent(test.majority),
   ]);
-  const parts = [
+  const sections = [
     table([head, ...rows, ["mean", "", "", "", percent(mean), percent(majority)]]),
     `accuracy by scale, in minutes\n${table(scaleRows(folds))}`,
-    `answers by label, all folds\n${table(confusionRows(folds))}`,
+    `predictions by label, all folds\n${table(confusionRows(folds))}`,
   ];
-  return `${parts.join("\n\n")}\n`;
+  return `${sections.join("\n\n")}\n`;
 }
 
-/** The same of one model and one set of bars. */
+/** The results of one model on one file of bars. */
 export function evaluationText({ samples, overall, perScale }: EvaluatedModel): string {
   const { loss, accuracy, majority } = overall;
   return [
@@ -33,7 +33,7 @@ export function evaluationText({ samples, overall, perScale }: EvaluatedModel): 
     ]),
     `accuracy by scale, in minutes\n${table([
       ["", ...perScale.map(({ minutes }) => String(minutes))],
-      ["%", ...perScale.map((one) => (100 * one.accuracy).toFixed(1))],
+      ["%", ...perScale.map((scale) => (100 * scale.accuracy).toFixed(1))],
     ])}`,
   ].join("\n\n");
 }
@@ -51,7 +51,7 @@ function confusionRows(folds: readonly FoldResult[]): string[][] {
   const sumAt = (label: number, answer: number): number =>
     folds.reduce((sum, { test }) => sum + (test.confusion[label]?.[answer] ?? 0), 0);
   return [
-    ["", ...classNames.map((name) => `said ${name}`)],
+    ["", ...classNames.map((name) => `predicted ${name}`)],
     ...classNames.map((name, label) => [
       name,
       ...classNames.map((_, answer) => sumAt(label, answer).toLocaleString("en")),
@@ -59,7 +59,7 @@ function confusionRows(folds: readonly FoldResult[]): string[][] {
   ];
 }
 
-/** The first column to the left, the others to the right. */
+/** The first column is left-aligned, the others right-aligned. */
 function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   return rows

@@ -1,4 +1,4 @@
-/** Writes a job's curves for TensorBoard while it goes on, under the names that a finished run's export has. */
+/** Writes a job's curves for TensorBoard during training, with the tags of a finished run's export. */
 
 import { basename, join, resolve } from "node:path";
 import type { JobEvent, JobListener } from "../../crossasset/index.js";
@@ -9,10 +9,10 @@ export interface TensorBoardCurves {
   close(): void;
 }
 
-/** A step is written so often, in milliseconds: TensorBoard reads on every few seconds. */
+/** The min. interval between two written steps, in milliseconds: TensorBoard reads every few seconds. */
 const everyMs = 250;
 
-/** In a folder of the run's name, so that runs stand beside each other. */
+/** Writes to a sub-folder with the run's name, so that TensorBoard shows several runs together. */
 export function writeCurves(folder: string, run: string, now: () => number = Date.now): TensorBoardCurves {
   const writer = new EventFileWriter(join(folder, basename(resolve(run))), { beginMs: now() });
   let writtenMs = Number.NEGATIVE_INFINITY;

@@ -3,7 +3,7 @@
 import { gemmScratchBytes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { Buffer, GemmCall } from "../program/program.js";
-import { describeGemm } from "./gemm-times.js";
+import { describeGemm } from "./gemm-desc.js";
 
 /** The same product with as much scratch memory as it needs as it is now. */
 export function withScratch(

@@ -4,7 +4,7 @@
  */
 
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";
-import { type GemmDesc, gemmCandidates, gemmScratchBytes } from "../../kernels/index.js";
+import { gemmCandidates, gemmScratchBytes } from "../../kernels/index.js";
 import {
   alignment,
   type LaunchRequest,
@@ -12,9 +12,10 @@ import {
   type Runtime,
   type Storage,
 } from "../../runtime/index.js";
-import { alignUp, type Clock, span } from "../../units/index.js";
+import { alignUp, type Clock } from "../../units/index.js";
 import { emitCalls } from "../execute/emit.js";
 import type { BufferSlice, GemmCall } from "../program/program.js";
+import { addressOf, describeGemm } from "./gemm-desc.js";
 
 type Problem = GemmCall["problem"];
 
@@ -35,17 +36,6 @@ const shortages: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET"
 
 /** As each byte of an operand, a small number in every dtype. */
 const smallNumber = 0x3c;
-
-/** A product as its library sees it, before there is a plan: step memory begins on the alignment that a plan keeps to. */
-export function describeGemm({ a, b, c, bias, scratch: _, ...rest }: Problem): GemmDesc {
-  const placeOf = (slice: BufferSlice) => ({ span: span(addressOf(slice), slice.size) });
-  const lying = ({ slice, ...layout }: Problem["a"]) => ({ ...layout, storage: placeOf(slice) });
-  return { ...rest, a: lying(a), b: lying(b), c: lying(c), ...(bias && { bias: placeOf(bias) }) };
-}
-
-function addressOf({ buffer, offset }: BufferSlice): number {
-  return (buffer.storage?.span.address ?? 0) + offset;
-}
 
 export interface TimingOptions {
   /** No algorithm is begun with behind this; the first is timed in any case. */

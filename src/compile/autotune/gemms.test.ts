@@ -12,7 +12,7 @@ import { testEnvironment } from "../../../test/support/test-device.js";
 import { timed } from "../../../test/support/timed-driver.js";
 import { around, type DeviceInfo, type KernelSource, strict } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { gemm } from "../../kernels/index.js";
+import { gemmCalls, submit } from "../../kernels/index.js";
 import {
   openRuntime,
   type Region,
@@ -178,7 +178,7 @@ describe("a product", { skip }, () => {
       const ids = [first, second].map((one) => one?.scratch?.buffer.id);
       assert.deepEqual(ids, [101, 102], "numbers of their own, which no other buffer has");
       const { elapsedMs, beforeUs, afterUs, ...counts } = report;
-      assert.deepEqual(counts, { products: 2, changed: 2, measured: 1 });
+      assert.deepEqual(counts, { gemms: 2, changed: 2, measured: 1 });
       assert.deepEqual([Math.round(beforeUs), Math.round(afterUs)], [1000, 400]);
       assert.ok(elapsedMs > 0);
     });
@@ -220,9 +220,12 @@ describe("a product", { skip }, () => {
           const scratch = runtime.arena.allocate(4096, "scratch");
           const b = runtime.view(region.whole, 16, 4 * k * n);
           const lying = (storage: Storage, rowStride: number) => ({ storage, rowStride });
-          gemm(runtime, {
-            ...{ dtype: "f32", m, n, k, a: lying(a, k), b: lying(b, n), c: lying(c, n), scratch, choice },
-          });
+          submit(
+            runtime,
+            gemmCalls({
+              ...{ dtype: "f32", m, n, k, a: lying(a, k), b: lying(b, n), c: lying(c, n), scratch, choice },
+            }),
+          );
           return runtime.read(c);
         };
         const c = runtime.arena.allocate(4 * m * n, "c");

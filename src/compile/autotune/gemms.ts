@@ -7,15 +7,17 @@
 import { cublasLtKey, firstNativeAlgorithm } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { beat, type Clock, systemClock } from "../../units/index.js";
+import { pdlCreditUs, timingTolerance } from "../cost-model.js";
 import type { Call, GemmCall } from "../program/program.js";
 import { bufferMaker } from "../program/uses.js";
+import { describeGemm } from "./gemm-desc.js";
 import { withScratch } from "./gemm-scratch.js";
-import { describeGemm, timeCandidates } from "./gemm-times.js";
+import { timeCandidates } from "./gemm-times.js";
 
 /** What the choice of products has brought, for explain(). */
 export interface GemmReport {
   /** The step's products, and how many of them don't run the library's first algorithm. */
-  readonly products: number;
+  readonly gemms: number;
   readonly changed: number;
   /** Kinds of products that were measured now; the others were known, or there was no time or memory left for them. */
   readonly measured: number;
@@ -46,15 +48,6 @@ export interface ChoosingOptions {
 const maxGemmMs = 100;
 const limitOfAllMs = 4000;
 
-/**
- * What a kernel of our own saves a step beside what a trial of it alone shows: it begins while the launch before it ends, and lets
- * the next one begin so, which the library's don't. By steps in bf16 with the one and with the other.
- */
-const savedByPdlUs = 1.2;
-
-/** Times this close are one and the same to a measurement; then the library's preference decides. */
-const closeEnough = 1.02;
-
 export function autotuneGemms(
   runtime: Runtime,
   calls: readonly Call[],
@@ -83,7 +76,7 @@ export function autotuneGemms(
   const elapsedMs = clock.nowMs() - startMs;
   return {
     calls: chosen,
-    report: { products: work.length, changed, measured, beforeUs, afterUs, elapsedMs },
+    report: { gemms: work.length, changed, measured, beforeUs, afterUs, elapsedMs },
   };
 }
 
@@ -154,10 +147,10 @@ export function fastestOf(
   times: ReadonlyMap<number, number>,
 ): Choice | undefined {
   const costOf = (choice: number, ownUs: number): number =>
-    device.supportsPdl && choice <= firstNativeAlgorithm ? Math.max(0, ownUs - savedByPdlUs) : ownUs;
+    device.supportsPdl && choice <= firstNativeAlgorithm ? Math.max(0, ownUs - pdlCreditUs) : ownUs;
   const minUs = Math.min(...Array.from(times, ([choice, ownUs]) => costOf(choice, ownUs)));
   for (const [choice, tunedUs] of times) {
-    if (costOf(choice, tunedUs) <= minUs * closeEnough)
+    if (costOf(choice, tunedUs) <= minUs * timingTolerance)
       return { choice, firstUs: times.get(0) ?? tunedUs, tunedUs };
   }
   return undefined;

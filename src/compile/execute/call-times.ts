@@ -5,6 +5,7 @@
  * What the step leaves behind is as before: all that it writes of persistent memory is kept aside meanwhile.
  */
 
+import { capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Clock, systemClock } from "../../units/index.js";
 import { type Piece, submitCommands } from "./emit.js";
@@ -21,10 +22,9 @@ export function timeCalls(
 ): readonly number[] {
   const kept = placed.written.map((target) => ({ target, source: runtime.read(target) }));
   try {
-    const ofPieces =
-      runtime.device.kind === "cuda"
-        ? timeGrowing(runtime, placed.pieces, clock)
-        : placed.pieces.map((piece) => timeUs(runtime, clock, () => submitCommands(runtime, [piece])));
+    const ofPieces = capabilitiesOf(runtime).timesLaunchesInGraphs
+      ? timeGrowing(runtime, placed.pieces, clock)
+      : placed.pieces.map((piece) => timeUs(runtime, clock, () => submitCommands(runtime, [piece])));
     const times: number[] = [];
     for (const [index, { call }] of placed.pieces.entries())
       times[call] = (times[call] ?? 0) + (ofPieces[index] ?? 0);

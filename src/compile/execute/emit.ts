@@ -1,43 +1,43 @@
-/** From calls to launches: kernels are printed and loaded, parts become storages, and what is sent is written down once. */
+/** From a program's calls to commands: slices become storages, the backend lowers the calls, and the kernels are loaded once. */
 
 import {
+  type Backend,
+  backendOf,
   type ColumnLaunch,
+  columnCalls,
   type GemmInputDtype,
   type GemmProblem,
-  gemm,
-  gemmWithEpilogue,
-  groupedGemm,
-  launchColumnGroup,
-  launchColumns,
-  launchPartials,
-  launchRowCombo,
-  launchRows,
+  gemmCalls,
+  lowerCalls,
   type RowLaunch,
+  rowCalls,
 } from "../../kernels/index.js";
-import type { Runtime, Storage, WorkCommand } from "../../runtime/index.js";
+import type { Command, LoadedCommand, Runtime, Storage } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
-import { runAttention } from "../program/attention-call.js";
+import { attentionOn } from "../program/kinds/attention.js";
 import type {
   BufferSlice,
   Call,
   ColumnCall,
   GemmCall,
+  LaunchCall,
   PartialReduceCall,
   RowCall,
   ScheduledCall,
+  Work,
 } from "../program/program.js";
 
-/** A launch, a fill or a copy of the program, ready to be sent. */
+/** A command of a program's call, with its kernel loaded. */
 export interface Piece {
-  /** Which call it comes of. */
+  /** The index of the call. */
   readonly call: number;
   readonly op: string;
-  readonly work: WorkCommand;
+  readonly work: LoadedCommand;
 }
 
 /**
- * What the calls send, one after the other, on storages that `resolve` finds for parts. Where they are scheduled, those begin early
- * that may and that have a launch before them.
+ * The commands of the calls, in order, on the storages that `resolve` finds for slices. With a schedule, a call that may start
+ * early does so if the call before it on its stream ends with a launch.
  */
 export function emitCalls(
   runtime: Runtime,
@@ -45,115 +45,106 @@ export function emitCalls(
   resolve: (slice: BufferSlice) => Storage,
   schedule: readonly Pick<ScheduledCall, "stream" | "prefetches">[] = [],
 ): readonly Piece[] {
+  const backend = backendOf(runtime);
   const pieces: Piece[] = [];
-  /** By branch: what its latest call has sent last. */
+  /** By stream: the last command of its latest call. */
   const latest = new Map<number, Piece | undefined>();
   for (const [index, call] of calls.entries()) {
     beat("kernels", index, calls.length);
-    const first = pieces.length;
-    const traceSink = {
-      work: (work: WorkCommand) => void pieces.push({ call: index, op: call.op, work }),
-      upload: () => undefined,
-      assume: () => undefined,
-      guard: () => undefined,
-      checkIndices: () => undefined,
-      forget: () => undefined,
-      reject(what: string, label: string): never {
-        throw new Error(`A call of "${call.op}" asks for ${what} of "${label}", which no call does.`);
-      },
-    };
-    const { stream = 0, prefetches: early } = schedule[index] ?? {};
-    const mayBegin = latest.get(stream)?.work.kind === "launch" ? early : undefined;
-    runtime.interceptWork(traceSink, () => emitCall(runtime, call, resolve, mayBegin));
-    const own = pieces[first];
-    if (own && mayBegin) pieces[first] = withPrefetch(own, { isPdl: true });
-    latest.set(stream, own && pieces.at(-1));
+    const { stream = 0, prefetches } = schedule[index] ?? {};
+    const early = latest.get(stream)?.work.kind === "launch" ? prefetches : undefined;
+    const { op, work } = call;
+    const commands =
+      work.kind === "launch"
+        ? [launchOn(op, work, resolve)]
+        : runtime.load(lowerWork(backend, op, work, resolve, early));
+    const ofCall = commands.map((command): Piece => ({ call: index, op, work: command }));
+    const [first, ...rest] = ofCall;
+    if (first && early) pieces.push(withPrefetch(first, { isPdl: true }), ...rest);
+    else pieces.push(...ofCall);
+    latest.set(stream, ofCall.at(-1));
   }
   return pieces;
 }
 
-/** The same, which begins early or not if it is a launch. */
+/** The same with or without programmatic dependent launch, if it is a launch. */
 export function withPrefetch(piece: Piece, { isPdl }: { readonly isPdl: boolean }): Piece {
   const { work } = piece;
   if (work.kind !== "launch") return piece;
   return { ...piece, work: { ...work, request: { ...work.request, isPdl } } };
 }
 
-function emitCall(
-  runtime: Runtime,
-  { op, work }: Call,
+/** `early`: with programmatic dependent launch, the slices that it may read before the launch before it has ended. */
+function lowerWork(
+  backend: Backend,
+  op: string,
+  work: Exclude<Work, LaunchCall>,
   resolve: (slice: BufferSlice) => Storage,
   early: readonly BufferSlice[] | undefined,
-): void {
+): readonly Command[] {
   const isPdl = (slice: BufferSlice): boolean => early?.includes(slice) === true;
   const prefetchesOf = (slices: readonly BufferSlice[]): readonly boolean[] | undefined =>
     early && slices.map(isPdl);
   switch (work.kind) {
     case "row":
-      launchRows(runtime, { ...rowsOn(work, resolve), early: prefetchesOf(work.operands) });
-      return;
+      return lowerCalls(backend, rowCalls({ ...rowsOn(work, resolve), early: prefetchesOf(work.operands) }));
     case "combo": {
       const launches = work.rows.map((one) => ({
         ...rowsOn(one, resolve),
         early: prefetchesOf(one.operands),
       }));
-      launchRowCombo(runtime, launches, { op });
-      return;
+      return backend.lowerRowCombo(launches, op);
     }
     case "column":
-      launchColumns(runtime, columnsOn(work, resolve));
-      return;
+      return lowerCalls(backend, columnCalls(columnsOn(work, resolve)));
     case "grouped-reduce": {
       const launches = work.columns.map((one) => columnsOn(one, resolve));
       const scratch = work.scratch && resolve(work.scratch);
-      launchColumnGroup(runtime, launches, {
-        scratch,
-        begun: work.begun && begunOn(work.begun, resolve),
-        op,
-      });
-      return;
+      const begun = work.partials && begunOn(work.partials, resolve);
+      return backend.lowerColumnGroup(launches, { scratch, begun, op });
     }
     case "partial-reduce":
-      launchPartials(runtime, begunOn(work, resolve), op);
-      return;
+      return backend.lowerPartials(begunOn(work, resolve), op);
     case "gemm":
-      gemm(runtime, { ...problemOn(work.problem, resolve), prefetchesB: isPdl(work.problem.b.slice) }, op);
-      return;
+      return lowerCalls(
+        backend,
+        gemmCalls({ ...problemOn(work.problem, resolve), prefetchesB: isPdl(work.problem.b.slice) }, op),
+      );
     case "grouped-gemm": {
       const problems = work.problems.map((problem) => problemOn(problem, resolve));
-      groupedGemm(runtime, problems, op);
-      return;
+      return backend.lowerGroupedGemm(problems, op);
     }
     case "gemm-epilogue": {
-      const { problem, finish, operands, scalars } = work;
+      const { problem, epilogue: finish, operands, scalars } = work;
       const { c, ...rest } = problem;
       const on = {
         ...operandsOn(rest, resolve),
         ...(finish.storesC && { c: lyingOn(c, resolve) }),
         prefetchesB: isPdl(problem.b.slice),
       };
-      // Of a result that is not kept there is no memory to resolve.
+      // A C that is not stored has no memory to resolve.
       const storages = operands.map((slice, index) =>
         index === finish.product ? undefined : resolve(slice),
       );
-      gemmWithEpilogue(runtime, on, { ...finish, operands: storages, scalars }, op);
-      return;
+      return backend.lowerGemmEpilogue(on, { ...finish, operands: storages, scalars }, op);
     }
     case "attention":
-      runAttention(runtime, work, resolve, op);
-      return;
-    case "launch": {
-      const values = work.arguments.map((one) => (typeof one === "number" ? one : resolve(one)));
-      runtime.launch({ op, kernel: work.kernel, blocks: work.blocks, arguments: values });
-      return;
-    }
+      return lowerCalls(backend, attentionOn(work, resolve, op));
     case "fill":
-      runtime.fill(resolve(work.target), work.byte);
-      return;
+      return [{ kind: "fill", target: resolve(work.target), byte: work.byte }];
     case "copy":
-      runtime.copy(resolve(work.target), resolve(work.source));
-      return;
+      return [{ kind: "copy", target: resolve(work.target), source: resolve(work.source) }];
   }
+}
+
+/** Its kernel was loaded when the step was traced. */
+function launchOn(
+  op: string,
+  { kernel, blocks, arguments: slices }: LaunchCall,
+  resolve: (slice: BufferSlice) => Storage,
+): LoadedCommand {
+  const values = slices.map((slice) => (typeof slice === "number" ? slice : resolve(slice)));
+  return { kind: "launch", request: { op, kernel, blocks, arguments: values } };
 }
 
 function rowsOn(
@@ -200,11 +191,6 @@ function lyingOn<L extends { readonly slice: BufferSlice }>(
   return { ...layout, storage: resolve(slice) };
 }
 
-/** Sends pieces as they were written down. */
 export function submitCommands(runtime: Runtime, pieces: readonly Piece[]): void {
-  for (const { work } of pieces) {
-    if (work.kind === "launch") runtime.launch(work.request);
-    else if (work.kind === "fill") runtime.fill(work.target, work.byte);
-    else runtime.copy(work.target, work.source);
-  }
+  runtime.submit(pieces.map(({ work }) => work));
 }

@@ -2,7 +2,7 @@
 
 import type { Runtime, ScratchMemory, Storage } from "../../runtime/index.js";
 import { type Span, span } from "../../units/index.js";
-import type { PlannedStep } from "../compile.js";
+import type { PlannedStep } from "../planned-step.js";
 import {
   accessesOf,
   type Buffer,

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { AttentionCall } from "../program/attention-call.js";
+import type { AttentionCall } from "../program/kinds/attention.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type RowCall } from "../program/program.js";
 import { fuseAttentionCasts } from "./attention-cast.js";
 

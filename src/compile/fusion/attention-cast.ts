@@ -6,10 +6,10 @@
 
 import { dtypes } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { type AttentionCall, mapAttentionSlices, resultsOf } from "../program/attention-call.js";
+import { type Cast, castOf } from "../program/casts.js";
+import { type AttentionCall, mapAttentionSlices, resultsOf } from "../program/kinds/attention.js";
 import { type Buffer, type BufferSlice, type Call, latestPhase } from "../program/program.js";
 import { isMadeOnce, type Uses, usesOf } from "../program/uses.js";
-import { type Cast, castOf } from "./coalesce-casts.js";
 
 export function fuseAttentionCasts(calls: readonly Call[], runtime: Runtime): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
@@ -26,13 +26,13 @@ export function fuseAttentionCasts(calls: readonly Call[], runtime: Runtime): re
     const dtype = commonDtype(work, casts);
     if (!dtype) continue;
     const made = [...casts.values()];
-    const joined = [call, ...made.map((cast) => calls[cast.place])];
+    const joined = [call, ...made.map((cast) => calls[cast.index])];
     changes.set(place, {
       op: [...new Set(joined.map((one) => one?.op))].join(" + "),
       work: mapAttentionSlices(work, (slice) => convertedSlice(slice, casts), dtype),
       phase: latestPhase(joined),
     });
-    for (const cast of made) changes.set(cast.place, undefined);
+    for (const cast of made) changes.set(cast.index, undefined);
   }
   return calls.flatMap((call, place) => (changes.has(place) ? (changes.get(place) ?? []) : call));
 }

@@ -1,83 +1,67 @@
 /**
- * Copies and conversions of one form, as equal layers have them, are one launch, on a GPU: there a launch costs more than most
- * of them. What they read and write has to lie at equal steps: in persistent memory it does or does not; step memory is laid
- * out so, the members' buffers becoming one.
+ * Batched copies: copies and conversions of one shape, such as those of equal layers, are one launch on a GPU. Their operands need a
+ * common stride: persistent memory has one or not; the step buffers of all members become slices of one buffer.
  */
 
 import { dtypes, factsOf, iterateElements } from "../../ir/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { alignUp, literalKey } from "../../units/index.js";
-import { dependsDirectly, maxFusionDistance, type Node, Order } from "../program/dependency-graph.js";
-import {
-  type Buffer,
-  type BufferSlice,
-  type Call,
-  latestPhase,
-  mapSlices,
-  type RowCall,
-} from "../program/program.js";
+import { maxBatchedCopyBytes } from "../cost-model.js";
+import type { Node } from "../program/dependency-graph.js";
+import { type Buffer, type BufferSlice, type Call, latestPhase, type RowCall } from "../program/program.js";
+import { relocateCalls } from "../program/relocation.js";
 import { bufferMaker } from "../program/uses.js";
+import { groupCalls } from "./group-calls.js";
 
-/** Above this a copy keeps a GPU busy by itself, and waiting for others only holds memory. */
-const maxBytes = 4 * 2 ** 20;
-
-interface Member {
-  readonly node: Node;
+/** A copy, with a key that copies of the same shape share. */
+interface CopyItem {
   readonly call: Call;
   readonly work: RowCall;
+  readonly key: string;
 }
 
-/** Where a group's members have an operand: the first one's place, and how far behind it the next one has its own. */
-interface Row {
+/** An operand of a group: the first member's slice, and the stride to the next member's. */
+interface StridedOperand {
   readonly slice: BufferSlice;
-  readonly stepBytes: number;
+  readonly strideBytes: number;
 }
 
 export function batchCopies(calls: readonly Call[], runtime: Runtime): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
-  const order = new Order();
-  const groups = new Map<string, Member[][]>();
   const kernels = new Map<object, number>();
-  /** The group of which a buffer becomes a piece of memory: it can't be one of two. */
-  const claims = new Map<Buffer, Member[]>();
-  for (const call of calls) {
-    const { node } = order.add(call);
-    if (call.work.kind !== "row" || !isMove(call.work)) continue;
-    const { work } = call;
-    kernels.set(work.kernel, kernels.get(work.kernel) ?? kernels.size);
-    const key = literalKey([
-      kernels.get(work.kernel),
-      work.iteration,
-      work.operands.map(({ buffer, size }) => [size, buffer.storage ? buffer.id : "step"]),
-    ]);
-    const alike = groups.get(key) ?? [];
-    groups.set(key, alike);
-    const member = { node, call, work };
-    const joined = alike.find(
-      (group) => areFree([...group, member], claims, group) && join(order, group, member),
-    );
-    if (!joined) alike.push([member]);
-    else for (const buffer of stepBuffersOf(joined)) claims.set(buffer, joined);
-  }
-  const makeBuffer = bufferMaker(calls);
-  const moves = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
-  const made = new Map<Node, Call>();
-  for (const members of [...groups.values()].flat()) {
-    const [first] = members;
-    if (first && members.length > 1) made.set(first.node, callOf(members, makeBuffer, moves));
-  }
-  if (made.size === 0) return calls;
-  const moved = (slice: BufferSlice): BufferSlice => {
-    const move = moves.get(slice.buffer);
-    return move ? { ...slice, buffer: move.buffer, offset: slice.offset + move.offset } : slice;
+  const kernelNumber = (kernel: object): number => {
+    const number = kernels.get(kernel) ?? kernels.size;
+    kernels.set(kernel, number);
+    return number;
   };
-  return order.nodes.map(
-    (node) => made.get(node) ?? { ...node.call, work: mapSlices(node.call.work, moved) },
-  );
+  /** The group whose common buffer a step buffer becomes part of: it cannot be part of two. */
+  const claims = new Map<Buffer, Node>();
+  const makeBuffer = bufferMaker(calls);
+  const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
+  const grouped = groupCalls<CopyItem>(calls, {
+    itemOf(call) {
+      const { work } = call;
+      if (work.kind !== "row" || !isCopy(work)) return undefined;
+      const slices = work.operands.map(({ buffer, size }) => [size, buffer.storage ? buffer.id : "step"]);
+      return { call, work, key: literalKey([kernelNumber(work.kernel), work.iteration, slices]) };
+    },
+    // The earliest first: a batch is then as long as it can be.
+    rank: (groups, { key }) => groups.filter(({ items }) => items[0]?.key === key),
+    canJoin({ node, items }, item) {
+      const all = [...items, item];
+      const areFree = stepBuffersOf(all).every((buffer) => (claims.get(buffer) ?? node) === node);
+      return areFree && operandsOf(all.sort(byPersistentOffset)) !== undefined;
+    },
+    onJoin({ node, items }) {
+      for (const buffer of stepBuffersOf(items)) claims.set(buffer, node);
+    },
+    merge: ({ items }) => mergeCopies(items, makeBuffer, moved),
+  });
+  return relocateCalls(grouped, moved);
 }
 
-/** Elements from one place to another, each by itself. */
-function isMove({ kernel, iteration, operands, scalars }: RowCall): boolean {
+/** A small elementwise move from one buffer to another. */
+function isCopy({ kernel, iteration, operands, scalars }: RowCall): boolean {
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   const [from, to] = operands;
   return (
@@ -90,91 +74,74 @@ function isMove({ kernel, iteration, operands, scalars }: RowCall): boolean {
     operands.length === 2 &&
     from?.buffer !== to?.buffer &&
     operands.every(({ buffer, offset, size }) =>
-      buffer.storage ? size <= maxBytes : offset === 0 && size === buffer.bytes && size <= maxBytes,
+      buffer.storage
+        ? size <= maxBatchedCopyBytes
+        : offset === 0 && size === buffer.bytes && size <= maxBatchedCopyBytes,
     )
   );
 }
 
-function stepBuffersOf(members: readonly Member[]): readonly Buffer[] {
+function stepBuffersOf(members: readonly CopyItem[]): readonly Buffer[] {
   return members.flatMap(({ work }) =>
     work.operands.flatMap(({ buffer }) => (buffer.storage ? [] : [buffer])),
   );
 }
 
-/** Do all of the members' buffers belong to no group, or to this one? */
-function areFree(
-  members: readonly Member[],
-  claims: ReadonlyMap<Buffer, Member[]>,
-  group: Member[],
-): boolean {
-  return stepBuffersOf(members).every((buffer) => (claims.get(buffer) ?? group) === group);
+function byPersistentOffset(a: CopyItem, b: CopyItem): number {
+  const offset = ({ work }: CopyItem): number =>
+    work.operands.find(({ buffer }) => buffer.storage)?.offset ?? 0;
+  return offset(a) - offset(b);
 }
 
-/** Makes a call the next member of a group, where both can run at one place and their memory allows it. */
-function join(order: Order, group: Member[], member: Member): boolean {
-  const [first] = group;
-  if (!first || Math.abs(member.node.position - first.node.position) > maxFusionDistance) return false;
-  const joined = [...group, member].sort(byPersistentPlace);
-  if (dependsDirectly(member.node, first.node) || !rowsOf(joined)) return false;
-  const place = order.fusionPosition(first.node, member.node);
-  if (place === undefined) return false;
-  order.join(first.node, member.node, place);
-  group.push(member);
-  return true;
-}
-
-function byPersistentPlace(a: Member, b: Member): number {
-  const place = ({ work }: Member): number => work.operands.find(({ buffer }) => buffer.storage)?.offset ?? 0;
-  return place(a) - place(b);
-}
-
-/** How the members' operands lie, the members in order; nothing where that is not at equal steps, each behind the one before. */
-function rowsOf(members: readonly Member[]): readonly Row[] | undefined {
-  const rows = members[0]?.work.operands.map((slice, index): Row | undefined => {
+/** The operands of a group in order; undefined if an operand's slices do not have one stride. */
+function operandsOf(members: readonly CopyItem[]): readonly StridedOperand[] | undefined {
+  const operands = members[0]?.work.operands.map((slice, index): StridedOperand | undefined => {
     const slices = members.flatMap(({ work }) => work.operands[index] ?? []);
     if (!slice.buffer.storage) {
-      // Each has a buffer of its own, which becomes a piece of a common one.
+      // Each has a buffer of its own, which becomes a slice of a common one.
       const areOwn = new Set(slices.map(({ buffer }) => buffer)).size === slices.length;
-      return areOwn ? { slice, stepBytes: alignUp(slice.size, alignment) } : undefined;
+      return areOwn ? { slice, strideBytes: alignUp(slice.size, alignment) } : undefined;
     }
-    const stepBytes = (slices[1]?.offset ?? 0) - slice.offset;
-    const areEqual = slices.every(({ offset }, member) => offset === slice.offset + member * stepBytes);
+    const strideBytes = (slices[1]?.offset ?? 0) - slice.offset;
+    const areEqual = slices.every(({ offset }, member) => offset === slice.offset + member * strideBytes);
     const bytes = elementBytes(members[0]?.work, index);
-    return areEqual && stepBytes >= slice.size && stepBytes % bytes === 0 ? { slice, stepBytes } : undefined;
+    return areEqual && strideBytes >= slice.size && strideBytes % bytes === 0
+      ? { slice, strideBytes }
+      : undefined;
   });
-  const known = rows?.flatMap((row) => row ?? []);
-  return known?.length === rows?.length ? known : undefined;
+  const strided = operands?.flatMap((operand) => operand ?? []);
+  return strided?.length === operands?.length ? strided : undefined;
 }
 
 function elementBytes(work: RowCall | undefined, operand: number): number {
   const dtype = work
-    ? [...work.kernel.inputs, ...work.kernel.outputs.map((one) => one.dtype)][operand]
+    ? [...work.kernel.inputs, ...work.kernel.outputs.map((output) => output.dtype)][operand]
     : undefined;
   return dtypes[dtype ?? "f32"].bytes;
 }
 
-/** The members' work in one call; their step buffers become pieces of a new one each. */
-function callOf(
-  unsorted: readonly Member[],
+/** The members' work in one call; the step buffers of each operand become slices of a new one. */
+function mergeCopies(
+  unsorted: readonly CopyItem[],
   makeBuffer: ReturnType<typeof bufferMaker>,
-  moves: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
+  moved: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
 ): Call {
-  const members = [...unsorted].sort(byPersistentPlace);
-  const rows = rowsOf(members) ?? [];
-  const [{ work }] = members as [Member];
-  const operands = rows.map(({ slice, stepBytes }, index): BufferSlice => {
-    const size = (members.length - 1) * stepBytes + slice.size;
+  const members = [...unsorted].sort(byPersistentOffset);
+  const strided = operandsOf(members) ?? [];
+  const [{ work }] = members as [CopyItem];
+  const operands = strided.map(({ slice, strideBytes }, index): BufferSlice => {
+    const size = (members.length - 1) * strideBytes + slice.size;
     if (slice.buffer.storage) return { ...slice, size };
     const buffer = makeBuffer(size, slice.buffer.label);
-    for (const [member, one] of members.entries()) {
-      const own = one.work.operands[index]?.buffer;
-      if (own) moves.set(own, { buffer, offset: member * stepBytes });
+    for (const [member, { work: copy }] of members.entries()) {
+      const own = copy.operands[index]?.buffer;
+      if (own) moved.set(own, { buffer, offset: member * strideBytes });
     }
     return { buffer, offset: 0, size };
   });
   const { outer, row } = work.iteration;
-  const steps = rows.map(({ stepBytes }, index) => stepBytes / elementBytes(work, index));
-  const axes = [{ size: members.length, strides: steps }, ...outer, row];
+  const strides = strided.map(({ strideBytes }, index) => strideBytes / elementBytes(work, index));
+  const axes = [{ size: members.length, strides }, ...outer, row];
   return {
     op: `${members[0]?.call.op ?? "copy"} of ${members.length}`,
     phase: latestPhase(members.map(({ call }) => call)),
@@ -183,7 +150,7 @@ function callOf(
       operands,
       iteration: iterateElements(
         axes.map(({ size }) => size),
-        rows.map((_, index) => axes.map(({ strides }) => strides[index] ?? 0)),
+        strided.map((_, index) => axes.map((axis) => axis.strides[index] ?? 0)),
       ),
     },
   };

@@ -1,109 +1,90 @@
-/**
- * Weights that are converted one by one, each for the product that reads it, are converted together: one call passes over
- * the memory that they share.
- */
+/** Coalesced casts: weights that are converted one by one, each for its GEMM, are converted in one call over the memory they share. */
 
-import { dtypes, type Expression, iterateElements } from "../../ir/index.js";
-import {
-  type Buffer,
-  type BufferSlice,
-  type Call,
-  latestPhase,
-  mapSlices,
-  type RowCall,
-} from "../program/program.js";
-import { isAsBefore, isMadeOnce, usesOf } from "../program/uses.js";
-
-/** How much of the memory passed over must be wanted, or more is read for nothing than launches are saved. */
-const minShare = 0.6;
-
-/** A call that converts one stretch of memory into another and does nothing else. */
-export interface Cast {
-  readonly place: number;
-  readonly call: RowCall;
-  readonly from: BufferSlice;
-  readonly to: BufferSlice;
-}
+import { dtypes, iterateElements } from "../../ir/index.js";
+import { minWantedShare } from "../cost-model.js";
+import { type Cast, castOf } from "../program/casts.js";
+import { type Buffer, type Call, latestPhase, type RowCall } from "../program/program.js";
+import { relocateCalls } from "../program/relocation.js";
+import { isMadeOnce, isUnchanged, usesOf } from "../program/uses.js";
+import { groupCalls } from "./group-calls.js";
 
 export function coalesceCasts(calls: readonly Call[]): readonly Call[] {
+  const casts = castsOfPersistent(calls);
+  const groups = new Map<Call, readonly Cast[]>();
+  for (const group of casts) {
+    if (!isDense(group)) continue;
+    for (const { index } of group) {
+      const call = calls[index];
+      if (call) groups.set(call, group);
+    }
+  }
+  if (groups.size === 0) return calls;
+  const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
+  const grouped = groupCalls<readonly Cast[]>(calls, {
+    maxDistance: Infinity,
+    itemOf: (call) => groups.get(call),
+    canJoin: ({ items }, cast) => items[0] === cast,
+    merge: ({ items: [group = []], calls: converted }) => ({
+      op: `${converted[0]?.op ?? "cast"} of ${group.length}`,
+      phase: latestPhase(converted.slice(0, 1)),
+      work: mergeCasts(group, moved),
+    }),
+  });
+  return relocateCalls(grouped, moved);
+}
+
+/** Casts of persistent memory that the step has not changed, by kernel and source buffer. */
+function castsOfPersistent(calls: readonly Call[]): readonly (readonly Cast[])[] {
   const uses = usesOf(calls);
   const groups = new Map<object, Map<Buffer, Cast[]>>();
-  for (const [place, { work }] of calls.entries()) {
-    const cast = work.kind === "row" ? castOf(work, place) : undefined;
+  for (const [index, { work }] of calls.entries()) {
+    const cast = work.kind === "row" ? castOf(work, index) : undefined;
     if (!cast) continue;
     const { buffer } = cast.from;
-    if (!isAsBefore(uses, buffer, place) || !isMadeOnce(uses, cast.to.buffer)) continue;
+    if (!isUnchanged(uses, buffer, index) || !isMadeOnce(uses, cast.to.buffer)) continue;
     const byBuffer = groups.get(cast.call.kernel) ?? new Map<Buffer, Cast[]>();
     groups.set(cast.call.kernel, byBuffer);
     byBuffer.set(buffer, [...(byBuffer.get(buffer) ?? []), cast]);
   }
-  const changes = new Map<number, Call | undefined>();
-  const moves = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
-  for (const casts of [...groups.values()].flatMap((byBuffer) => [...byBuffer.values()])) {
-    mergeCasts(calls, casts, changes, moves);
-  }
-  if (changes.size === 0) return calls;
-  const moved = (slice: BufferSlice): BufferSlice => {
-    const move = moves.get(slice.buffer);
-    return move ? { ...slice, buffer: move.buffer, offset: slice.offset + move.offset } : slice;
-  };
-  return calls.flatMap((call, place) => {
-    const changed = changes.has(place) ? changes.get(place) : { ...call, work: mapSlices(call.work, moved) };
-    return changed ? [changed] : [];
-  });
+  return [...groups.values()].flatMap((byBuffer) => [...byBuffer.values()]);
 }
 
-/** What a call converts, if it does nothing else. */
-export function castOf(call: RowCall, place: number): Cast | undefined {
-  const { kernel, iteration, operands } = call;
-  const [from, to] = operands;
-  const isCast =
-    movedBy(call) !== undefined &&
-    kernel.inputs[0] !== kernel.outputs[0]?.dtype &&
-    iteration.outer.length === 0 &&
-    iteration.row.strides.every((stride) => stride === 1);
-  if (!isCast || !from || !to || to.offset !== 0 || to.size !== to.buffer.bytes) return undefined;
-  return { place, call, from, to };
-}
+const rangeOf = (casts: readonly Cast[]): { readonly start: number; readonly end: number } => ({
+  start: Math.min(...casts.map(({ from }) => from.offset)),
+  end: Math.max(...casts.map(({ from }) => from.offset + from.size)),
+});
 
-/** What a call stores that does nothing but move elements: those of its one input as they lie there, or converted. */
-export function movedBy({ kernel, scalars }: RowCall): Expression | undefined {
-  const { inputs, outputs, stages } = kernel;
-  const [stage] = stages;
-  if (inputs.length !== 1 || outputs.length !== 1 || stages.length !== 1 || scalars.length > 0)
-    return undefined;
-  if (stage?.kind !== "store") return undefined;
-  const { value } = stage;
-  const loaded = value.kind === "convert" ? value.a : value;
-  return loaded.kind === "load" && !loaded.at ? value : undefined;
-}
+const elementBytes = ({ call: { kernel } }: Cast): { readonly read: number; readonly written: number } => ({
+  read: dtypes[kernel.inputs[0] ?? "f32"].bytes,
+  written: dtypes[kernel.outputs[0]?.dtype ?? "f32"].bytes,
+});
 
-function mergeCasts(
-  calls: readonly Call[],
-  casts: readonly Cast[],
-  changes: Map<number, Call | undefined>,
-  moves: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
-): void {
+/** True if most bytes between the first and the last weight are wanted. */
+function isDense(casts: readonly Cast[]): boolean {
   const [first] = casts;
-  if (!first || casts.length < 2) return;
-  const { kernel } = first.call;
-  const [read, written] = [
-    dtypes[kernel.inputs[0] ?? "f32"].bytes,
-    dtypes[kernel.outputs[0]?.dtype ?? "f32"].bytes,
-  ];
-  const start = Math.min(...casts.map(({ from }) => from.offset));
-  const end = Math.max(...casts.map(({ from }) => from.offset + from.size));
+  if (!first || casts.length < 2) return false;
+  const { start, end } = rangeOf(casts);
   const wanted = casts.reduce((sum, { from }) => sum + from.size, 0);
+  return (
+    wanted >= minWantedShare * (end - start) && Number.isInteger((end - start) / elementBytes(first).read)
+  );
+}
+
+/** One cast of the whole range; each result becomes a slice of one buffer. */
+function mergeCasts(
+  casts: readonly Cast[],
+  moved: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
+): RowCall {
+  const [first] = casts as [Cast];
+  const { read, written } = elementBytes(first);
+  const { start, end } = rangeOf(casts);
   const length = (end - start) / read;
-  if (wanted < minShare * (end - start) || !Number.isInteger(length)) return;
   const buffer: Buffer = { id: first.to.buffer.id, bytes: length * written, label: first.to.buffer.label };
-  for (const { place, from, to } of casts) {
-    changes.set(place, undefined);
-    moves.set(to.buffer, { buffer, offset: ((from.offset - start) / read) * written });
-  }
-  const work: RowCall = {
+  for (const { from, to } of casts)
+    moved.set(to.buffer, { buffer, offset: ((from.offset - start) / read) * written });
+  return {
     kind: "row",
-    kernel,
+    kernel: first.call.kernel,
     iteration: iterateElements([length], [[1], [1]]),
     operands: [
       { buffer: first.from.buffer, offset: start, size: end - start },
@@ -111,7 +92,4 @@ function mergeCasts(
     ],
     scalars: [],
   };
-  const converted = casts.map(({ place }) => calls[place]);
-  const op = `${converted[0]?.op ?? "cast"} of ${casts.length}`;
-  changes.set(first.place, { op, phase: latestPhase(converted.slice(0, 1)), work });
 }

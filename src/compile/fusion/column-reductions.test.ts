@@ -193,7 +193,7 @@ describe("sums of what a product's kernel finishes", () => {
     assert.deepEqual(written(begun), [target, left]);
     assert.ok(!read(begun).includes(target), "what it reads back it has at hand");
     assert.deepEqual([left?.bytes, ended.work.rows, read(ended)], [(m / 16) * n * 4, m / 16, [left]]);
-    assert.deepEqual(begun.work.finish.forwarded, [undefined, 0]);
+    assert.deepEqual(begun.work.epilogue.forwarded, [undefined, 0]);
   });
 
   test("stay where they are if they are of other rows than those", () => {

@@ -16,7 +16,7 @@ import {
 import { canFuseEpilogue, canSumColumns, colsumRows, columnPartialCount } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
-import { describeGemm } from "../autotune/gemm-times.js";
+import { describeGemm } from "../autotune/gemm-desc.js";
 import { maxFusionDistance } from "../program/dependency-graph.js";
 import {
   accessesOf,
@@ -31,7 +31,7 @@ import {
 import { bufferMaker, isWriting, meets } from "../program/uses.js";
 import { combine, rowsOf } from "./vertical/combine.js";
 import { maxNodesWithAccumulators } from "./vertical/cost.js";
-import { type Member, memberOf } from "./vertical/fusion-node.js";
+import { type FusionNode, fusionNodeOf } from "./vertical/fusion-node.js";
 import { Interner } from "./vertical/interner.js";
 import { joinNames } from "./vertical/kernel-memo.js";
 
@@ -151,7 +151,7 @@ function joinedOf(
   isReadByOthers: (buffer: Buffer) => boolean,
 ): Call | undefined {
   if (rows.work.kind !== "row" || rows.isRematerialized || rows.isHoisted) return undefined;
-  const [host, sum] = [memberOf(rows), memberOf(begun)];
+  const [host, sum] = [fusionNodeOf(rows), fusionNodeOf(begun)];
   if (!host?.reduces || !sum || !hasAtHand(host, sum)) return undefined;
   const isNeeded = ({ buffer }: BufferSlice): boolean =>
     buffer.storage !== undefined ||
@@ -163,7 +163,7 @@ function joinedOf(
 }
 
 /** Is all that moves along a sum's rows read or made by the host? */
-function hasAtHand(host: Member, sum: Member): boolean {
+function hasAtHand(host: FusionNode, sum: FusionNode): boolean {
   const keys = new Set([...host.inputs, ...host.outputs].map(({ key }) => key));
   return sum.inputs.every(({ key, steps: [first] }) => keys.has(key) || first?.stride === 0);
 }
@@ -198,7 +198,7 @@ function partialsIn(
 function finishedWith(
   runtime: Runtime,
   call: Call,
-  { problem, finish, operands, scalars }: GemmEpilogueCall,
+  { problem, epilogue: finish, operands, scalars }: GemmEpilogueCall,
   sum: ColumnCall,
   partials: readonly BufferSlice[],
 ): Call | undefined {
@@ -225,10 +225,10 @@ function finishedWith(
   };
   const forwarded = [...inputs.map((_, input) => finish.forwarded?.[input]), ...read];
   const work: GemmEpilogueCall = {
-    ...{ kind: "gemm-epilogue", problem, finish: { ...finish, kernel, forwarded }, scalars },
+    ...{ kind: "gemm-epilogue", problem, epilogue: { ...finish, kernel, forwarded }, scalars },
     operands: [...own, ...summed, ...made, ...partials],
   };
-  return canFuseEpilogue(runtime, describeGemm(problem), work.finish) ? { ...call, work } : undefined;
+  return canFuseEpilogue(runtime, describeGemm(problem), work.epilogue) ? { ...call, work } : undefined;
 }
 
 /** The same value of inputs that stand behind others. */

@@ -16,7 +16,7 @@ import { runProgram } from "../../../test/support/run-program.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { iterateRows, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { Order } from "../program/dependency-graph.js";
+import { DependencyGraph } from "../program/dependency-graph.js";
 import { accessesOf, type Buffer, type Call, mapSlices } from "../program/program.js";
 import { kernelOf, shapeOf } from "../report/call-table.js";
 import { fuseHorizontally } from "./combo-kernels.js";
@@ -173,7 +173,7 @@ test("what reduces many rows, what is no kernel of rows, and what is made again 
   assert.deepEqual(fuseHorizontally(hopper, many), many);
   const copies = [copy(weights(64)), negate(weights(64)), copy(weights(64))];
   assert.deepEqual(fuseHorizontally(hopper, copies), copies);
-  const again = [{ ...negate(weights(64)), isRecomputed: true }, negate(weights(64))];
+  const again = [{ ...negate(weights(64)), isRematerialized: true }, negate(weights(64))];
   assert.deepEqual(fuseHorizontally(hopper, again), again);
   const long = [sum(weights(9000), 1, 9000), negate(weights(64))];
   assert.deepEqual(fuseHorizontally(hopper, long), long, "of larger blocks");
@@ -217,11 +217,11 @@ const buffersOf = ({ buffers, sizes }: RandomProgram): Buffer[] =>
   buffers.map((one, id) => ({ id, bytes: bytesOf(one, sizes), label: `buffer ${id}` }));
 
 const longestOf = (calls: readonly Call[]): number => {
-  const order = new Order();
+  const order = new DependencyGraph();
   const lengths = new Map<object, number>();
   for (const call of calls) {
     const { node } = order.add(call);
-    lengths.set(node, 1 + Math.max(0, ...[...node.before].map((one) => lengths.get(one) ?? 0)));
+    lengths.set(node, 1 + Math.max(0, ...[...node.predecessors].map((one) => lengths.get(one) ?? 0)));
   }
   return Math.max(0, ...lengths.values());
 };
@@ -236,8 +236,8 @@ test("in any program kernels of one launch don't meet what others of them write,
       assert.ok(longestOf(made) <= longestOf(program));
       for (const { work } of made) {
         if (work.kind !== "combo") continue;
-        const order = new Order();
-        for (const one of work.rows) assert.equal(order.add({ op: "", work: one }).node.before.size, 0);
+        const order = new DependencyGraph();
+        for (const one of work.rows) assert.equal(order.add({ op: "", work: one }).node.predecessors.size, 0);
       }
     }),
     { numRuns: 300 },

@@ -57,7 +57,7 @@ test("work on a product's result is done with it, and the result itself is gone 
   assert.deepEqual(others, []);
   assert.ok(made?.work.kind === "gemm-epilogue");
   assert.equal(made.op, "linear + twice");
-  assert.equal(made.work.finish.storesC, false);
+  assert.equal(made.work.epilogue.storesC, false);
   const met = accessesOf(made);
   assert.deepEqual(
     met.flatMap(({ slice, writes }) => (writes ? [slice.buffer] : [])),

@@ -6,8 +6,8 @@
 
 import { canFuseEpilogue, type Epilogue } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { describeGemm } from "../autotune/gemm-times.js";
-import { type Node, Order } from "../program/dependency-graph.js";
+import { describeGemm } from "../autotune/gemm-desc.js";
+import { DependencyGraph, type Node } from "../program/dependency-graph.js";
 import {
   type Buffer,
   type BufferSlice,
@@ -24,7 +24,7 @@ import { usesOf } from "../program/uses.js";
 
 export function fuseEpilogues(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
-  const order = new Order();
+  const order = new DependencyGraph();
   const made = new Map<Node, Call>();
   for (const call of calls) {
     const { node, writers } = order.add(call);
@@ -35,7 +35,7 @@ export function fuseEpilogues(runtime: Runtime, calls: readonly Call[]): readonl
       const finished = finishedOf(runtime, writer.call, call, isReadByOthers);
       const place = finished && order.fusionPosition(writer, node);
       if (!finished || place === undefined) continue;
-      order.join(writer, node, place);
+      order.fuse(writer, node, place);
       made.set(writer, finished);
       break;
     }
@@ -58,7 +58,13 @@ function finishedOf(
   const finish: Epilogue = { ...found, storesC: isReadByOthers(problem.c.slice.buffer) };
   if (!canFuseEpilogue(runtime, describeGemm(problem), finish)) return undefined;
   const { scratch: _, choice: __, ...plain } = problem;
-  const work: GemmEpilogueCall = { kind: "gemm-epilogue", problem: plain, finish, operands, scalars };
+  const work: GemmEpilogueCall = {
+    kind: "gemm-epilogue",
+    problem: plain,
+    epilogue: finish,
+    operands,
+    scalars,
+  };
   return { op: `${first.op} + ${second.op}`, phase: latestPhase([first, second]), work };
 }
 

@@ -1,71 +1,102 @@
 /**
- * Makes calls one that leave most of a GPU idle one by one, and that nobody waits for: gradients of weights, which are read at the
- * step's end, so that they can wait for each other.
+ * Horizontal fusion: merges independent calls into one launch. One engine serves all kinds of groups; a `Grouping` says which calls
+ * can be merged and how. A call joins the first group that takes it and that it may move to.
  */
 
-import { dependsDirectly, maxFusionDistance, type Node, Order } from "../program/dependency-graph.js";
-import { type Call, latestPhase, type Work } from "../program/program.js";
+import { beat } from "../../units/index.js";
+import { CriticalPath } from "../program/critical-path.js";
+import {
+  DependencyGraph,
+  dependsDirectly,
+  maxFusionDistance,
+  type Node,
+} from "../program/dependency-graph.js";
+import { type Call, latestPhase } from "../program/program.js";
 
-/** Which calls become one. */
-export interface Grouping<Problem> {
-  /** What a call works on, if it leaves most of the device idle and can go together with others. */
-  problemOf(call: Call): Problem | undefined;
-  /** Can one launch do these? */
-  isPossible(problems: readonly Problem[]): boolean;
-  /** Do these keep the device busy, so that they need no more company? */
-  isEnough(problems: readonly Problem[]): boolean;
-  workOf(problems: readonly Problem[]): Work;
-}
-
-interface Group<Problem> {
-  readonly problems: readonly Problem[];
+/** Calls that become one launch. */
+export interface Group<Item> {
+  readonly node: Node;
+  readonly items: readonly Item[];
   readonly calls: readonly Call[];
 }
 
-export function groupCalls<Problem>(calls: readonly Call[], grouping: Grouping<Problem>): readonly Call[] {
-  const order = new Order();
-  const groups = new Map<Node, Group<Problem>>();
+export interface Grouping<Item> {
+  /** What `canJoin` and `merge` need to know about a call; undefined if the call stays alone. */
+  itemOf(call: Call): Item | undefined;
+  /** True if one launch can run the group's items and this one, and gains by it. */
+  canJoin(group: Group<Item>, item: Item): boolean;
+  /** The call that replaces a group of at least two. */
+  merge(group: Group<Item>): Pick<Call, "work"> & Partial<Call>;
+  /** The groups in the order in which an item tries them. Default: the latest first. */
+  rank?(groups: readonly Group<Item>[], item: Item): readonly Group<Item>[];
+  /** True if the group and the lone call may run at this position. Default: true. */
+  mayMove?(group: Group<Item>, joining: Group<Item>, position: number): boolean;
+  /** Called after an item has joined. */
+  onJoin?(group: Group<Item>): void;
+  /** Default: `maxFusionDistance`. */
+  readonly maxDistance?: number;
+  /** Calls that only consume items are first moved to where they are needed, so that they do not pin the items. Default: no. */
+  readonly defersConsumers?: boolean;
+  /** A call joins no group if that lengthens the critical path. Default: no. */
+  readonly keepsCriticalPath?: boolean;
+}
 
-  /** Joins the latest group that takes the problem. */
-  const join = (node: Node, own: Group<Problem>): boolean => {
-    for (const [other, group] of [...groups].reverse()) {
-      const problems = [...group.problems, ...own.problems];
-      if (grouping.isEnough(group.problems) || !grouping.isPossible(problems)) continue;
-      // Two nodes may stand as one though the second waits for the first; problems of one launch may not.
-      if (dependsDirectly(node, other)) continue;
-      const place =
-        node.position - other.position > maxFusionDistance ? undefined : order.fusionPosition(other, node);
-      if (place === undefined) continue;
-      order.join(other, node, place);
-      groups.set(other, { problems, calls: [...group.calls, ...own.calls] });
+export function groupCalls<Item>(calls: readonly Call[], grouping: Grouping<Item>): readonly Call[] {
+  const { maxDistance = maxFusionDistance, defersConsumers = false, keepsCriticalPath = false } = grouping;
+  const graph = new DependencyGraph(calls);
+  if (defersConsumers) deferConsumers(graph, (call) => grouping.itemOf(call) !== undefined);
+  const path = keepsCriticalPath ? new CriticalPath(graph.nodes) : undefined;
+  const groups = new Map<Node, Group<Item>>();
+  /** Groups within reach of the present node. */
+  let open: Node[] = [];
+
+  const join = (node: Node, item: Item): boolean => {
+    open = open.filter((other) => graph.distance(node, other) <= maxDistance);
+    const near = open.flatMap((other) => groups.get(other) ?? []);
+    const joining = { node, items: [item], calls: [node.call] };
+    for (const group of grouping.rank?.(near, item) ?? near.toReversed()) {
+      if (!grouping.canJoin(group, item)) continue;
+      // Two nodes can be fused although the second depends on the first; kernels of one launch must be independent.
+      if (dependsDirectly(node, group.node) || path?.wouldExtend(group.node, node)) continue;
+      const position = graph.fusionPosition(group.node, node);
+      if (position === undefined || grouping.mayMove?.(group, joining, position) === false) continue;
+      graph.fuse(group.node, node, position);
+      path?.fuse(group.node, node);
+      const joined = { ...group, items: [...group.items, item], calls: [...group.calls, node.call] };
+      groups.set(group.node, joined);
+      grouping.onJoin?.(joined);
       return true;
     }
     return false;
   };
 
-  for (const call of letWait(calls, (one) => grouping.problemOf(one) !== undefined)) {
-    const { node } = order.add(call);
-    const problem = grouping.problemOf(call);
-    if (problem === undefined) continue;
-    const own = { problems: [problem], calls: [call] };
-    if (!join(node, own)) groups.set(node, own);
+  for (const node of graph.nodes) {
+    beat();
+    const item = grouping.itemOf(node.call);
+    if (item === undefined || join(node, item)) continue;
+    groups.set(node, { node, items: [item], calls: [node.call] });
+    open.push(node);
   }
-  return order.nodes.map((node) => {
+  return graph.nodes.map((node) => {
     const group = groups.get(node);
-    if (!group || group.calls.length < 2) return node.call;
-    const op = [...new Set(group.calls.map((call) => call.op))].join(" + ");
-    return { op, phase: latestPhase(group.calls), work: grouping.workOf(group.problems) };
+    return group && group.items.length > 1 ? mergedCall(group, grouping) : node.call;
   });
 }
 
-/** The program with what follows on such calls moved to where it is first needed: it would hold them to their place. */
-function letWait(calls: readonly Call[], isSuch: (call: Call) => boolean): readonly Call[] {
-  const order = new Order();
-  const nodes = calls.map((call) => order.add(call).node);
-  for (const node of nodes.toReversed()) {
-    if (![...node.before].some(({ call }) => isSuch(call)) || isSuch(node.call)) continue;
-    const needed = Math.min(...[...node.behind].map(({ position }) => position));
-    if (Number.isFinite(needed)) node.position = needed - 0.5;
+function mergedCall<Item>(group: Group<Item>, grouping: Grouping<Item>): Call {
+  const op = [...new Set(group.calls.map((call) => call.op))].join(" + ");
+  return { op, phase: latestPhase(group.calls), ...grouping.merge(group) };
+}
+
+/** Moves calls that depend on items to directly before their first consumers. */
+function deferConsumers(graph: DependencyGraph, isItem: (call: Call) => boolean): void {
+  /** The first of the nodes that were moved before a node. */
+  const fronts = new Map<Node, Node>();
+  for (const node of graph.nodes.toReversed()) {
+    if (isItem(node.call) || ![...node.predecessors].some(({ call }) => isItem(call))) continue;
+    const [first] = [...node.successors].sort((a, b) => a.position - b.position);
+    if (!first) continue;
+    graph.moveBefore(node, fronts.get(first) ?? first);
+    fronts.set(first, node);
   }
-  return nodes.sort((a, b) => a.position - b.position).map(({ call }) => call);
 }

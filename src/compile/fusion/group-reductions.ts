@@ -1,46 +1,36 @@
-/**
- * Makes reductions of columns together that leave most of a GPU idle one by one: the gradients of biases, and of the weights of
- * norms. Each has the bits that it has alone.
- */
+/** Grouped column reductions, such as the gradients of biases and of norms' weights. Each keeps the bits that it has alone. */
 
 import { dtypes } from "../../ir/index.js";
 import { canGroupColumns, columnScratchBytes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
+import { busyReductionBytes, maxGroupedReductions } from "../cost-model.js";
 import type { BufferSlice, Call, ColumnCall } from "../program/program.js";
 import { bufferMaker } from "../program/uses.js";
-import { type Grouping, groupCalls } from "./group-calls.js";
-
-/**
- * So many bytes for each multiprocessor take it several times as long to read as a launch takes to begin. More would wait longer than
- * needed: out of the cache, and in memory that the step could use.
- */
-const enoughBytes = 1024 * 1024;
-
-/** How many reductions are made together. */
-const maxReductions = 12;
+import { groupCalls } from "./group-calls.js";
 
 export function groupReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
   const scratchFor = scratchMaker(calls);
-  const grouping: Grouping<ColumnCall> = {
-    problemOf: ({ work }) => (work.kind === "column" && !grouping.isEnough([work]) ? work : undefined),
-    isPossible: (problems) =>
-      problems.length <= maxReductions &&
-      canGroupColumns(
-        runtime,
-        problems.map(({ kernel }) => kernel),
-      ),
-    isEnough: (problems) =>
-      problems.reduce((sum, one) => sum + bytesRead(one), 0) >= enoughBytes * runtime.device.parallelism,
-    workOf(columns) {
+  const isBusy = (columns: readonly ColumnCall[]): boolean =>
+    columns.reduce((sum, column) => sum + bytesRead(column), 0) >= busyReductionBytes(runtime.device);
+  const canGroup = (columns: readonly ColumnCall[]): boolean =>
+    columns.length <= maxGroupedReductions &&
+    canGroupColumns(
+      runtime,
+      columns.map(({ kernel }) => kernel),
+    );
+  return groupCalls<ColumnCall>(calls, {
+    defersConsumers: true,
+    itemOf: ({ work }) => (work.kind === "column" && !isBusy([work]) ? work : undefined),
+    canJoin: ({ items }, column) => !isBusy(items) && canGroup([...items, column]),
+    merge({ items: columns }) {
       const scratch = scratchFor(columns);
-      return { kind: "grouped-reduce", columns, ...(scratch && { scratch }) };
+      return { work: { kind: "grouped-reduce", columns, ...(scratch && { scratch }) } };
     },
-  };
-  return groupCalls(calls, grouping);
+  });
 }
 
-/** Makes what is between the two steps of reductions; nothing where there is only one. */
+/** Allocates the partials of two-phase reductions; undefined if all of them take one phase. */
 export function scratchMaker(
   calls: readonly Call[],
 ): (columns: readonly ColumnCall[]) => BufferSlice | undefined {

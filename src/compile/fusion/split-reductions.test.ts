@@ -62,7 +62,7 @@ test("what is there early is begun at once, and joined where the last of its gro
   const [begun, , , rest] = early.map(({ work }) => work);
   assert.ok(begun?.kind === "partial-reduce" && rest?.kind === "grouped-reduce");
   assert.deepEqual([begun.columns.length, rest.columns.length], [1, 1]);
-  assert.equal(rest.begun, begun);
+  assert.equal(rest.partials, begun);
   assert.notEqual(rest.scratch?.buffer, begun.scratch.buffer);
   assert.deepEqual([begun.scratch.size, rest.scratch?.size], [32 * 4 * columns, 32 * 4 * columns]);
 });

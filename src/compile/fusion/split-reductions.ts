@@ -27,7 +27,7 @@ export function splitReductions(runtime: Runtime, calls: readonly Call[]): reado
     made.splice(place, 0, { ...call, work: early });
     made.push({
       ...call,
-      work: { kind: "grouped-reduce", columns, begun: early, ...(scratch && { scratch }) },
+      work: { kind: "grouped-reduce", columns, partials: early, ...(scratch && { scratch }) },
     });
   }
   return made;

@@ -1,18 +1,15 @@
 /** What a planned step needs, and who holds it where it needs the most: the record behind `step.memory()`. */
 
+import type { LabelBytes } from "../../records/index.js";
 import { accessesOf, type Buffer, type Plan, type Schedule } from "../program/program.js";
 import { lifetimesOf, peakOf, plannedBytes } from "../schedule/liveness.js";
 
 /** The buffers of one label, taken together. */
-export interface LabelBytes {
-  readonly label: string;
-  readonly bytes: number;
-}
-
 export interface PeakHolder extends LabelBytes {
   readonly count: number;
 }
 
+/** The memory that a plan needs, as `memory()` returns it. */
 export interface MemoryReport {
   /** The bytes of the block that the plan needs. */
   readonly peak: number;

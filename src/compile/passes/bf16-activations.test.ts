@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { type Dtype, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { span } from "../../units/index.js";
-import type { AttentionCall } from "../program/attention-call.js";
+import type { AttentionCall } from "../program/kinds/attention.js";
 import type { Buffer, BufferSlice, Call, GemmCall, GemmEpilogueCall, RowCall } from "../program/program.js";
 import { bf16ActivationsIn, storeActivationsAsBf16 } from "./bf16-activations.js";
 
@@ -203,7 +203,7 @@ test("a finished product's result is kept as bf16, and its finish has it before 
   const [after, gradient] = [rows(made, { as: "bf16", to: bufferOf(2 * m * n) }), product()];
   const finish = { kernel: after.work.kernel, product: 0, storesC: true };
   const finished: GemmEpilogueCall = {
-    ...{ kind: "gemm-epilogue", problem: work.problem, finish },
+    ...{ kind: "gemm-epilogue", problem: work.problem, epilogue: finish },
     ...{ operands: after.work.operands, scalars: [] },
   };
   const both: RowKernel = {
@@ -212,7 +212,7 @@ test("a finished product's result is kept as bf16, and its finish has it before 
   };
   const later: GemmEpilogueCall = {
     ...{ kind: "gemm-epilogue", problem: gradient.work.problem },
-    finish: { kernel: both, product: 1, storesC: false },
+    epilogue: { kernel: both, product: 1, storesC: false },
     ...{ operands: [whole(made), whole(gradient.made), whole(bufferOf(2 * m * n))], scalars: [] },
   };
   const [first, second] = storeActivationsAsBf16(hopper, [
@@ -221,8 +221,8 @@ test("a finished product's result is kept as bf16, and its finish has it before 
   ]);
   assert.ok(first?.work.kind === "gemm-epilogue" && second?.work.kind === "gemm-epilogue");
   assert.equal(first.work.problem.resultDtype, "bf16");
-  assert.deepEqual(first.work.finish.kernel.inputs, ["f32"]);
-  assert.deepEqual(second.work.finish.kernel.inputs, ["bf16", "f32"]);
+  assert.deepEqual(first.work.epilogue.kernel.inputs, ["f32"]);
+  assert.deepEqual(second.work.epilogue.kernel.inputs, ["bf16", "f32"]);
   assert.equal(second.work.operands[0]?.buffer, first.work.problem.c.slice.buffer);
   assert.equal(second.work.problem.resultDtype, "f32");
 });
@@ -261,7 +261,7 @@ test("a conversion to bf16 of what is bf16 is gone, and its readers read that", 
   const calls = storeActivationsAsBf16(plain, [first, cast, normed(first.made), last]);
   assert.deepEqual(
     calls.map(({ work }) => work.kind),
-    ["product", "rows", "product"],
+    ["gemm", "row", "gemm"],
   );
   const [made, , read] = calls;
   assert.ok(made?.work.kind === "gemm" && read?.work.kind === "gemm");

@@ -7,10 +7,10 @@
 import { type Dtype, factsOf, type RowKernel } from "../../ir/index.js";
 import { canFuseEpilogue, hasNativeGemm } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
+import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
-import { describeGemm } from "../autotune/gemm-times.js";
-import { castOf } from "../fusion/coalesce-casts.js";
-import { readAsHalves } from "../program/attention-call.js";
+import { castOf } from "../program/casts.js";
+import { readAsHalves } from "../program/kinds/attention.js";
 import {
   accessesOf,
   type Buffer,
@@ -64,7 +64,7 @@ export function storeActivationsAsBf16(
 export function bf16ActivationsIn(before: readonly Call[], after: readonly Call[]): ReadonlySet<number> {
   const resultsIn = (calls: readonly Call[]): number[] =>
     calls.flatMap(({ work }) =>
-      work.kind === "gemm" || (work.kind === "gemm-epilogue" && work.finish.storesC)
+      work.kind === "gemm" || (work.kind === "gemm-epilogue" && work.epilogue.storesC)
         ? [work.problem.c.slice.buffer.id]
         : [],
     );
@@ -74,7 +74,7 @@ export function bf16ActivationsIn(before: readonly Call[], after: readonly Call[
 
 /** The memory that a call fills with the result of a product, if that can be rounded as it is stored. */
 function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
-  if (work.kind !== "gemm" && !(work.kind === "gemm-epilogue" && work.finish.storesC)) return undefined;
+  if (work.kind !== "gemm" && !(work.kind === "gemm-epilogue" && work.epilogue.storesC)) return undefined;
   const { dtype, resultDtype = dtype, m, n, batch = 1, a, c, bias, beta = 0, activation } = work.problem;
   const { buffer } = c.slice;
   const fillsAll =
@@ -89,7 +89,7 @@ function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
   // A library would want the bias as bf16, too.
   const isPossible =
     work.kind === "gemm-epilogue"
-      ? canFuseEpilogue(runtime, outline, work.finish)
+      ? canFuseEpilogue(runtime, outline, work.epilogue)
       : !bias || hasNativeGemm(runtime, outline);
   return isPossible ? buffer : undefined;
 }
@@ -124,7 +124,7 @@ function canRead(runtime: Runtime, call: Call | undefined, buffer: Buffer): bool
     case "row":
       return isLoaded(work.kernel, work.operands, isNarrow);
     case "gemm-epilogue": {
-      const { problem, finish } = work;
+      const { problem, epilogue: finish } = work;
       const { a, b, bias } = problem;
       if ([a.slice, b.slice, ...(bias ? [bias] : [])].some(isNarrow)) return false;
       if (!isLoaded(finish.kernel, work.operands, isNarrow)) return false;
@@ -161,14 +161,14 @@ function narrowWork(
     case "gemm":
       return { kind: "gemm", problem: withScratch(runtime, narrowProblem(work.problem), makeBuffer) };
     case "gemm-epilogue": {
-      const { finish, operands, problem } = work;
+      const { epilogue: finish, operands, problem } = work;
       const isResult = finish.storesC && isNarrow(problem.c.slice);
       // What the finish does to the result it does to the sums, before they are rounded.
       const others = (slice: BufferSlice): boolean => isNarrow(slice) && !isSameSlice(slice, problem.c.slice);
       return {
         ...work,
         problem: isResult ? narrowProblem(problem) : problem,
-        finish: { ...finish, kernel: narrowKernel(finish.kernel, operands, others) },
+        epilogue: { ...finish, kernel: narrowKernel(finish.kernel, operands, others) },
       };
     }
     case "row":

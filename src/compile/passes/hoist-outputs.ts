@@ -1,49 +1,69 @@
 /**
- * Splits off a kernel's outputs that have fewer dependencies than the others, if their inputs are ready long before the rest.
- * Readers of such an output need not wait: a mean's divisor is counted while the model still runs, so backward starts in the
- * kernel that makes the loss.
+ * Splits a multi-output kernel if one output depends on far fewer calls, and hoists that output so that its consumers can start early.
+ * For example, a mean's divisor is counted while the model still runs, so that backward starts in the kernel that makes the loss.
  */
 
 import type { Runtime } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
+import { maxHoistedBytes, minHoistedCalls } from "../cost-model.js";
 import { combine, rowsOf } from "../fusion/vertical/combine.js";
-import { memberOf } from "../fusion/vertical/fusion-node.js";
-import { Order } from "../program/dependency-graph.js";
+import { fusionNodeOf } from "../fusion/vertical/fusion-node.js";
+import { DependencyGraph, type Node } from "../program/dependency-graph.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, isSameSlice } from "../program/program.js";
-import { bytesOf } from "../report/call-table.js";
-
-/** What it moves, and what each call on the way to it makes: no more than takes as long as a launch. */
-const maxBytes = 256 * 1024;
-
-/** The chain of calls to the other results is longer by so many; with fewer nobody would wait much less. */
-const minCalls = 4;
+import { bytesOf } from "../program/traffic.js";
 
 export function hoistOutputs({ device }: Runtime, calls: readonly Call[]): readonly Call[] {
   if (device.kind !== "cuda") return calls;
   const writers = new Writers();
-  const early = new Set<Call>();
+  const hoisted = new Set<Call>();
   for (const call of calls) {
     const cut = cutOf(call, writers);
-    for (const one of cut?.way ?? []) early.add(one);
-    for (const one of cut ? [cut.early, cut.rest] : [call]) writers.add(one);
+    for (const producer of cut?.producers ?? []) hoisted.add(producer);
+    for (const part of cut ? [cut.hoisted, cut.rest] : [call]) writers.add(part);
   }
-  return early.size === 0 ? calls : moveUp(writers.calls, early);
+  return hoisted.size === 0 ? calls : hoist(writers.calls, hoisted);
 }
 
-/** Each of these calls behind what it waits for, and at once. */
-function moveUp(calls: readonly Call[], early: ReadonlySet<Call>): readonly Call[] {
-  const order = new Order();
-  // So little that all of them find room before the next call.
-  const step = 1 / (calls.length + 1);
-  const nodes = calls.map((call) => order.add(early.has(call) ? { ...call, isHoisted: true } : call).node);
-  for (const node of nodes) {
+/** Moves each of these calls to directly after the last call it depends on, in the order of their dependency chains. */
+function hoist(calls: readonly Call[], hoisted: ReadonlySet<Call>): readonly Call[] {
+  const graph = new DependencyGraph(
+    calls.map((call) => (hoisted.has(call) ? { ...call, isHoisted: true } : call)),
+  );
+  /** The last call that stays, of those that a moved call depends on, and how many moved calls come before it on the chain from there. */
+  const chains = new Map<Node, Chain>();
+  const moved = new Map<Node | undefined, Node[][]>();
+  for (const node of graph.nodes) {
     if (!node.call.isHoisted) continue;
-    node.position = Math.max(-1, ...[...node.before].map(({ position }) => position)) + step;
+    const { anchor, depth } = [...node.predecessors]
+      .map((earlier): Chain => chains.get(earlier) ?? { anchor: earlier, depth: 0 })
+      .reduce((last, chain) => (isLater(chain, last) ? chain : last), { anchor: undefined, depth: 0 });
+    chains.set(node, { anchor, depth: depth + 1 });
+    const levels = moved.get(anchor) ?? [];
+    moved.set(anchor, levels);
+    levels[depth] = [...(levels[depth] ?? []), node];
   }
-  return order.nodes.map(({ call }) => call);
+  for (const [anchor, levels] of moved) {
+    let previous = anchor;
+    for (const node of levels.flat()) {
+      graph.moveAfter(node, previous);
+      previous = node;
+    }
+  }
+  return graph.calls;
 }
 
-/** Who has written a buffer last, and how many calls wait for each other up to there. */
+interface Chain {
+  /** Undefined: the start of the program. */
+  readonly anchor: Node | undefined;
+  readonly depth: number;
+}
+
+function isLater(a: Chain, b: Chain): boolean {
+  const [first, second] = [a, b].map(({ anchor }) => anchor?.position ?? -1) as [number, number];
+  return first > second || (first === second && a.depth > b.depth);
+}
+
+/** The last writer of each buffer, and the length of the dependency chain that ends with it. */
 class Writers {
   readonly calls: Call[] = [];
   readonly #last = new Map<Buffer, { readonly call: Call; readonly depth: number }>();
@@ -57,47 +77,47 @@ class Writers {
   }
 
   depthOf(slices: readonly BufferSlice[]): number {
-    return slices.reduce((most, { buffer }) => Math.max(most, this.#last.get(buffer)?.depth ?? 0), 0);
+    return slices.reduce((depth, { buffer }) => Math.max(depth, this.#last.get(buffer)?.depth ?? 0), 0);
   }
 
-  /** All calls that a call waits for, and itself; nothing where that is much. */
-  wayTo(last: Call): readonly Call[] | undefined {
-    const way = new Set([last]);
-    if (bytesOf(last).read > maxBytes) return undefined;
-    for (const call of way) {
-      if (call.work.kind !== "row" || bytesOf(call).written > maxBytes) return undefined;
+  /** A call and all calls that it depends on; undefined if one of them is not a small row kernel. */
+  producersOf(last: Call): readonly Call[] | undefined {
+    const producers = new Set([last]);
+    if (bytesOf(last).read > maxHoistedBytes) return undefined;
+    for (const call of producers) {
+      if (call.work.kind !== "row" || bytesOf(call).written > maxHoistedBytes) return undefined;
       for (const { buffer } of readBy(call)) {
         const writer = this.#last.get(buffer)?.call;
-        if (writer) way.add(writer);
+        if (writer) producers.add(writer);
       }
     }
-    return [...way];
+    return [...producers];
   }
 }
 
 interface Cut {
-  /** One of a call's results by itself, and the others. */
-  readonly early: Call;
+  /** A call with one of the outputs, and one with the others. */
+  readonly hoisted: Call;
   readonly rest: Call;
-  /** What leads to the one. */
-  readonly way: readonly Call[];
+  /** The calls that the hoisted one depends on, and itself. */
+  readonly producers: readonly Call[];
 }
 
 function cutOf(call: Call, writers: Writers): Cut | undefined {
-  const member = call.isRematerialized ? undefined : memberOf(call);
+  const member = call.isRematerialized ? undefined : fusionNodeOf(call);
   if (!member || member.outputs.length < 2) return undefined;
   const depth = writers.depthOf(member.inputs.map(({ slice }) => slice));
-  if (depth < minCalls) return undefined;
-  const makingOnly = (isWanted: (slice: BufferSlice) => boolean): Call | undefined => {
+  if (depth < minHoistedCalls) return undefined;
+  const withOutputs = (isWanted: (slice: BufferSlice) => boolean): Call | undefined => {
     const draft = combine([member], isWanted, "cuda");
     return draft && { ...call, work: rowsOf(draft) };
   };
   for (const { slice: own } of member.outputs) {
-    const early = own.buffer.storage ? undefined : makingOnly((slice) => isSameSlice(slice, own));
-    if (!early || depth - writers.depthOf(readBy(early)) < minCalls) continue;
-    const way = writers.wayTo(early);
-    const rest = way && makingOnly((slice) => !isSameSlice(slice, own));
-    if (rest) return { early, rest, way };
+    const split = own.buffer.storage ? undefined : withOutputs((slice) => isSameSlice(slice, own));
+    if (!split || depth - writers.depthOf(readBy(split)) < minHoistedCalls) continue;
+    const producers = writers.producersOf(split);
+    const rest = producers && withOutputs((slice) => !isSameSlice(slice, own));
+    if (rest) return { hoisted: split, rest, producers };
   }
   return undefined;
 }

@@ -12,15 +12,13 @@ import {
 } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { literalKey } from "../../units/index.js";
+import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
-import { describeGemm } from "../autotune/gemm-times.js";
+import { transposeLead } from "../cost-model.js";
 import type { BufferSlice, Call, GemmCall } from "../program/program.js";
-import { bufferMaker, isAsBefore, usesOf } from "../program/uses.js";
+import { bufferMaker, isUnchanged, usesOf } from "../program/uses.js";
 
 type Problem = GemmCall["problem"];
-
-/** So many calls before the first that needs it, weights begin to be turned: time enough to be done beside those. */
-const lead = 3;
 
 export function pretransposeWeights(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
@@ -34,7 +32,7 @@ export function pretransposeWeights(runtime: Runtime, calls: readonly Call[]): r
     const { n, k, b, batch = 1 } = problem;
     const areShared = b.batchStride === 0;
     const count = areShared ? 1 : batch;
-    if (!isAsBefore(uses, b.slice.buffer, place) || !prefersTransposedB(runtime, describeGemm(problem)))
+    if (!isUnchanged(uses, b.slice.buffer, place) || !prefersTransposedB(runtime, describeGemm(problem)))
       continue;
     const key = literalKey([b.slice.buffer.id, b.slice.offset, b.rowStride, b.batchStride, n, k, count]);
     const known = turned.get(key);
@@ -54,7 +52,7 @@ export function pretransposeWeights(runtime: Runtime, calls: readonly Call[]): r
     work: { kind: "launch", kernel: runtime.kernel(source), blocks, arguments: given },
   };
   const changed = calls.map((call, place) => changes.get(place) ?? call);
-  return changed.toSpliced(Math.max(0, first - lead), 0, turning);
+  return changed.toSpliced(Math.max(0, first - transposeLead), 0, turning);
 }
 
 /** Notes what has to be turned for a product's right side, and gives the place where it will lie. */

@@ -4,19 +4,14 @@
  * by the way.
  */
 
+import { maxRematerializeRounds, minRematerializedGap, minRematerializedShare } from "../cost-model.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
 import { bufferMaker, type Uses, usesOf } from "../program/uses.js";
 import { lifetimesOf, peakOf, plannedBytes } from "../schedule/liveness.js";
 
-/** A value smaller than this share of the peak is not worth it. */
-const minShare = 0.01;
-/** What is needed again so soon is kept. */
-const minGap = 12;
-const maxRounds = 4;
-
 export function rematerialize(calls: readonly Call[]): readonly Call[] {
   let [best, bestBytes] = [calls, peakBytesOf(calls)];
-  for (let round = 0; round < maxRounds; round++) {
+  for (let round = 0; round < maxRematerializeRounds; round++) {
     const next = rematerializeAtPeak(best);
     const bytes = peakBytesOf(next);
     if (bytes >= bestBytes) return best;
@@ -44,13 +39,13 @@ function rematerializeAtPeak(calls: readonly Call[]): readonly Call[] {
   const again = new Map<number, Call[]>();
   const seenFrom = new Map<Buffer, { readonly place: number; readonly buffer: Buffer }>();
   for (const { buffer, first, last } of lifetimes) {
-    if (first >= peak || last <= peak || plannedBytes(buffer) < minShare * bytes) continue;
+    if (first >= peak || last <= peak || plannedBytes(buffer) < minRematerializedShare * bytes) continue;
     const maker = makerOf(calls, uses.get(buffer), buffer);
     if (!maker) continue;
     const readers = uses.get(buffer)?.readers ?? [];
     const place = readers.find((reader) => reader > peak);
     const before = readers.findLast((reader) => reader < peak) ?? first;
-    const isFar = place !== undefined && !readers.includes(peak) && place - before >= minGap;
+    const isFar = place !== undefined && !readers.includes(peak) && place - before >= minRematerializedGap;
     if (!isFar || !areThere(maker.call, uses, lastUse, maker.place, place)) continue;
     const copies = new Map<Buffer, Buffer>();
     const call: Call = {

@@ -8,9 +8,9 @@
 import { type ColumnKernel, dtypes } from "../../ir/index.js";
 import { canGroupGemms, gemmScratchBytes, hasNativeGemm } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
+import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
-import { describeGemm } from "../autotune/gemm-times.js";
-import { movedBy } from "../fusion/coalesce-casts.js";
+import { movedValueOf } from "../program/casts.js";
 import {
   accessesOf,
   type BufferSlice,
@@ -52,7 +52,7 @@ export function writeStridedOutputs(
 
 /** What a call copies that takes columns of a matrix apart, so many side by side for each piece, and does nothing else. */
 function columnsCopyOf(work: Work): StridedCopy | undefined {
-  if (work.kind !== "row" || movedBy(work)?.kind !== "load") return undefined;
+  if (work.kind !== "row" || movedValueOf(work)?.kind !== "load") return undefined;
   if (work.kernel.inputs[0] !== "f32" || work.kernel.outputs[0]?.dtype !== "f32") return undefined;
   const { outer, row } = work.iteration;
   const [source, target] = work.operands;

@@ -6,9 +6,9 @@ import fc from "fast-check";
 import { bufferOf, elementwise, type View } from "../../../test/support/row-calls.js";
 import { term } from "../../ir/index.js";
 import { CriticalPath } from "./critical-path.js";
-import { dependsDirectly, type Node, Order } from "./dependency-graph.js";
+import { DependencyGraph, dependsDirectly, type Node } from "./dependency-graph.js";
 
-const order = new Order();
+const order = new DependencyGraph();
 const follow = (from: View): { readonly node: Node; readonly made: View } => {
   const made = bufferOf([4]);
   return { node: order.add(elementwise("neg", (value) => term.neg(value!), [from], made)).node, made };
@@ -32,10 +32,10 @@ test("calls of two chains can be one as long as what follows on both fits behind
 });
 
 test("with two as one, chains go through both", () => {
-  const joined = new Order();
+  const joined = new DependencyGraph();
   const nodes = order.nodes.map(({ call }) => joined.add(call).node);
   const [, , third, fourth, fifth, sixth] = nodes as [Node, Node, Node, Node, Node, Node];
-  joined.join(third, fifth, third.position);
+  joined.fuse(third, fifth, third.position);
   const chains = new CriticalPath(joined.nodes);
   assert.ok(!chains.wouldExtend(fourth, sixth));
   assert.ok(chains.wouldExtend(third, sixth), "the sixth stands behind the third now");
@@ -47,7 +47,7 @@ test("what is noted of two that become one is what looking at all of them anew w
       fc.array(fc.tuple(fc.nat(), fc.nat()), { minLength: 2, maxLength: 24 }),
       fc.array(fc.nat()),
       (drawn, picks) => {
-        const program = new Order();
+        const program = new DependencyGraph();
         const made: View[] = [bufferOf([4])];
         for (const [one, other] of drawn) {
           const target = bufferOf([4]);
@@ -63,8 +63,8 @@ test("what is noted of two that become one is what looking at all of them anew w
           // Two of which one waits for the other don't run as one.
           const isChain = dependsDirectly(first, second) || dependsDirectly(second, first);
           if (place === undefined || isChain || chains.wouldExtend(first, second)) continue;
-          program.join(first, second, place);
-          chains.join(first, second);
+          program.fuse(first, second, place);
+          chains.fuse(first, second);
         }
         const afresh = new CriticalPath(program.nodes);
         for (const one of program.nodes)

@@ -10,8 +10,8 @@ export class CriticalPath {
 
   /** Of all nodes that are no part of another, in order. */
   constructor(nodes: readonly Node[]) {
-    this.#ending = lengthsOf(nodes, ({ before }) => before);
-    this.#beginning = lengthsOf(nodes.toReversed(), ({ behind }) => behind);
+    this.#ending = lengthsOf(nodes, ({ predecessors: before }) => before);
+    this.#beginning = lengthsOf(nodes.toReversed(), ({ successors: behind }) => behind);
     this.#longest = [...this.#ending.values()].reduce((most, length) => Math.max(most, length), 0);
   }
 
@@ -26,9 +26,9 @@ export class CriticalPath {
    * Notes that `b` has become a part of `a`; neither waited for the other, and no chain is longer than the longest. Only what
    * follows on them is looked at.
    */
-  join(a: Node, b: Node): void {
-    raise(this.#ending, a, this.#ending.get(b) ?? 1, ({ behind }) => behind);
-    raise(this.#beginning, a, this.#beginning.get(b) ?? 1, ({ before }) => before);
+  fuse(a: Node, b: Node): void {
+    raise(this.#ending, a, this.#ending.get(b) ?? 1, ({ successors: behind }) => behind);
+    raise(this.#beginning, a, this.#beginning.get(b) ?? 1, ({ predecessors: before }) => before);
   }
 }
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { type Node, Order, rootOf } from "./dependency-graph.js";
+import { DependencyGraph, type Node, rootOf } from "./dependency-graph.js";
 import { accessesOf, type Buffer, type Call } from "./program.js";
 import { areDisjoint, extentOf } from "./slices.js";
 
@@ -31,14 +31,14 @@ test("calls that meet the same bytes keep their order, whichever nodes became on
       fc.array(calls, { minLength: 2, maxLength: 12 }),
       fc.array(fc.tuple(fc.nat(11), fc.nat(11)), { maxLength: 12 }),
       (program, pairs) => {
-        const order = new Order();
+        const order = new DependencyGraph();
         const nodes = program.map((call) => order.add(call).node);
         for (const [one, other] of pairs) {
           const [a, b] = [nodes[one], nodes[other]].map((node) => node && rootOf(node)) as [Node?, Node?];
           if (!a || !b || a === b) continue;
           const place = order.fusionPosition(a, b);
           if (place === undefined) continue;
-          order.join(a, b, place);
+          order.fuse(a, b, place);
           joined++;
         }
         const places = new Map(order.nodes.map((node, index) => [node, index]));
@@ -58,7 +58,7 @@ test("calls that meet the same bytes keep their order, whichever nodes became on
 
 test("nodes with a third one between them that needs the first and is needed by the second don't become one", () => {
   const [a, b, c] = buffers.map((buffer) => ({ buffer, offset: 0, size: 64 })) as [Part, Part, Part];
-  const order = new Order();
+  const order = new DependencyGraph();
   const copy = (source: Part, target: Part): Node =>
     order.add({ op: "copy", work: { kind: "copy", source, target } }).node;
   const first = copy(a, b);

@@ -3,6 +3,7 @@
  * audit compares them.
  */
 
+import { kernelKey } from "../../ir/index.js";
 import { literalKey } from "../../units/index.js";
 import type { Buffer, BufferSlice, Call } from "./program.js";
 
@@ -33,7 +34,7 @@ export class Signatures {
     if (isSlice(value)) return this.ofSlice(value);
     const members = Object.entries(value).map(([name, member]) => {
       const isKernel = name === "kernel" && isObject(member);
-      return `${name}:${isKernel ? idOf(member) : this.#keyOf(member)}`;
+      return `${name}:${isKernel ? kernelKey(member) : this.#keyOf(member)}`;
     });
     return `{${members.join()}}`;
   }
@@ -45,24 +46,4 @@ function isSlice(value: object): value is BufferSlice {
 
 function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
-}
-
-/**
- * A number for each structure of a kernel: kernels may be made anew for every trace. Their expressions share parts, so each
- * part is looked at once.
- */
-const ids = new WeakMap<object, string>();
-const idsByStructure = new Map<string, string>();
-
-function idOf(one: object): string {
-  const known = ids.get(one);
-  if (known !== undefined) return known;
-  const members = Object.entries(one).map(
-    ([name, member]) => `${name}:${isObject(member) ? idOf(member) : literalKey(member)}`,
-  );
-  const structure = `${Array.isArray(one) ? "list" : ""}${members.join()}`;
-  const id = idsByStructure.get(structure) ?? `#${idsByStructure.size}`;
-  idsByStructure.set(structure, id);
-  ids.set(one, id);
-  return id;
 }

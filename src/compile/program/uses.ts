@@ -48,7 +48,7 @@ export function isMadeOnce(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer): boo
 }
 
 /** Is it persistent, and at this place still as it was before the step? */
-export function isAsBefore(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer, place: number): boolean {
+export function isUnchanged(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer, place: number): boolean {
   return buffer.storage !== undefined && !uses.get(buffer)?.writers.some((writer) => writer < place);
 }
 

@@ -5,7 +5,8 @@ import { test } from "node:test";
 import { bufferOf, elementwise, type View } from "../../../test/support/row-calls.js";
 import { term } from "../../ir/index.js";
 import type { Call, GemmCall, Schedule } from "../program/program.js";
-import { bytesOf, formatCalls } from "./call-table.js";
+import { bytesOf } from "../program/traffic.js";
+import { formatCalls } from "./call-table.js";
 import { reportWidth } from "./text-columns.js";
 
 function scheduled(...calls: readonly Call[]): Schedule {
@@ -32,15 +33,15 @@ test("a row of the table has a call's place, op, kernel, kind, shape, and what i
     { op: "copy", work: { kind: "copy", target: c.slice, source: bufferOf([8, 4]).slice } },
   ] as const;
   assert.deepEqual(formatCalls(scheduled(...calls)), [
-    "call  op      kernel       kind      shape  reads  writes",
-    "   0  linear  gemm NN f32  product  8×4×16  768 B   128 B",
-    "   1  add     add          rows        8×4  144 B   128 B",
-    "   2  zeros   fill 0       fill               0 B   128 B",
-    "   3  copy    copy         copy             128 B   128 B",
+    "call  op      kernel       kind   shape  reads  writes",
+    "   0  linear  gemm NN f32  gemm  8×4×16  768 B   128 B",
+    "   1  add     add          row      8×4  144 B   128 B",
+    "   2  zeros   fill 0       fill            0 B   128 B",
+    "   3  copy    copy         copy          128 B   128 B",
   ]);
 });
 
-test("a product tells how its operands lie, its dtypes, how many there are and what follows it", () => {
+test("a GEMM tells how its operands lie, its dtypes, how many there are and what follows it", () => {
   const bias = bufferOf([4]).slice;
   const transposed = { slice: b.slice, rowStride: 16, isTransposed: true };
   const problem = {
@@ -48,7 +49,7 @@ test("a product tells how its operands lie, its dtypes, how many there are and w
     ...({ batch: 12, bias, activation: "gelu", dtype: "bf16", resultDtype: "f32" } as const),
   };
   const [, line = ""] = formatCalls(scheduled(product(problem, a, b, c)));
-  assert.match(line, /gemm NT bf16 → f32 \+ bias…\s+product\s+8×4×16×12\b/);
+  assert.match(line, /gemm NT bf16 → f32 \+ bias…\s+gemm\s+8×4×16×12\b/);
 });
 
 test("attention tells its direction, what it computes in and stores, and its pairs of rows × columns × width", () => {

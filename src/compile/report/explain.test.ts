@@ -8,9 +8,11 @@ import { bufferOf, elementwise } from "../../../test/support/row-calls.js";
 import { withRuntime } from "../../../test/support/runtimes.js";
 import { term } from "../../ir/index.js";
 import type { Replayable } from "../../runtime/index.js";
-import { type PassSettings, type PlannedStep, passNames, planStep } from "../compile.js";
+import { planStep } from "../compile.js";
 import { memoryOf } from "../memory/memory-report.js";
 import { planMemory } from "../memory/plan.js";
+import { type PassSettings, passNames, phaseNames } from "../pipeline.js";
+import type { PlannedStep } from "../planned-step.js";
 import type { Call } from "../program/program.js";
 import { lifetimesOf } from "../schedule/liveness.js";
 import { rejection } from "../verify/plan-error.js";
@@ -61,29 +63,30 @@ test("each pass stands with its calls before and after and what it did, then the
   const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned: smallStep(), replayable: graph }]);
   const lines = text.split("\n");
   const lineOf = (label: string): string => lines.find((line) => line.startsWith(`${label} `)) ?? "";
+  const joined = text.replaceAll(/\s+/g, " ");
   assert.equal(lines[0], "Compiled train: 1 plan.");
   assert.match(text, /^plan 1 +for inputs f32 \[6, 100\]$/m);
   assert.match(lineOf("trace"), / 0 ops, 6 calls$/);
-  assert.match(lineOf("common"), /6 → 5 .*: exp ×1 gone$/);
-  assert.match(lineOf("copies"), /5 → 4 .*: copy ×1 gone$/);
-  assert.match(lineOf("dead"), /4 → 3 .*: neg ×1 gone$/);
-  assert.match(lineOf("fuse"), /3 → 1 .*: 1 call of 3, and 2 buffers of 4.69 KiB less$/);
+  assert.match(lineOf("cse"), /6 → 5 .*: exp ×1 gone$/);
+  assert.match(lineOf("copyPropagation"), /5 → 4 .*: copy ×1 gone$/);
+  assert.match(lineOf("dce"), /4 → 3 .*: neg ×1 gone$/);
+  assert.match(joined, /verticalFusion 3 → 1 [^:]*: 1 call of 3, and 2 buffers of 4\.69 KiB less ×1/);
   assert.match(text, /^ +×1 {2}exp \+ add \+ neg$/m);
-  assert.match(lineOf("schedule"), /1 call on 1 branch$/);
+  assert.match(text, /^ +1 call on 1 stream$/m);
   const rules = Object.keys(planRules);
   const held = `all ${rules.length} rules hold: ${rules.join(", ")}`;
-  assert.ok(text.replaceAll(/\s+/g, " ").includes(`verify ${held} capture`), text);
+  assert.ok(joined.includes(`verify ${held} capture`), text);
   assert.match(lineOf("capture"), /one graph of 1 node: 1 kernels, 0 copies, 0 fills$/);
-  assert.match(text, /^ +0 {2}exp \+ add \+ neg .*rows.* 2\.34 KiB {2}2\.34 KiB$/m);
+  assert.match(text, /^ +0 {2}exp \+ add \+ neg .*row .* 2\.34 KiB {2}2\.34 KiB$/m);
 });
 
 test("a pass that is left out is named as left out, and the rest is told as ever", () => {
-  const planned = smallStep({ common: false, fuse: false });
+  const planned = smallStep({ cse: false, verticalFusion: false });
   const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned }], { calls: false });
-  assert.match(text, /^common +left out, as the settings say$/m);
-  assert.match(text, /^fuse +left out, as the settings say$/m);
-  assert.match(text, /^dead +5 → 4 /m);
-  assert.match(text, /^plan +.*the most is live at call \d, \w+:$/m);
+  assert.match(text, /^cse +left out, as the settings say$/m);
+  assert.match(text, /^verticalFusion +left out, as the settings say$/m);
+  assert.match(text, /^dce +5 → 4 /m);
+  assert.match(text, /^plan +.*the peak is at call \d, \w+:$/m);
   assert.match(text, /^capture +not yet/m);
   for (const name of passNames) assert.match(text, new RegExp(`^${name} `, "m"));
 });
@@ -96,16 +99,16 @@ test("without the list of calls the text ends with the capture, and says why the
   assert.match(text, /capture +none, it runs call by call: HOLDFAST_CAPTURE is off$/);
 });
 
-test("the page of compiled steps has every pass and every rule of the verifier as it is", () => {
+test("the pages about compiled steps show every pass in the example, and every phase", () => {
   const page = readRepositoryFile("docs/compile.md");
   for (const name of passNames) assert.match(page, new RegExp(`^${name} `, "m"));
-  for (const [rule, says] of Object.entries(planRules))
-    assert.ok(page.includes(`| ${rule} | ${says} |`), rule);
+  const table = readRepositoryFile("docs/internals/compiler.md");
+  for (const name of phaseNames) assert.ok(table.includes(`[\`${name}\`](`), name);
 });
 
-test("products are told with what their choice has brought, or that there was none", () => {
-  const products = {
-    products: 29,
+test("GEMM autotuning is told with its gain, or that there was none", () => {
+  const gemms = {
+    gemms: 29,
     changed: 12,
     measured: 17,
     beforeUs: 384.04,
@@ -114,37 +117,43 @@ test("products are told with what their choice has brought, or that there was no
   };
   const textOf = (planned: PlannedStep): string =>
     explainStep("train", [{ inputs: "", planned }], { calls: false });
-  const text = textOf({ ...smallStep(), products });
-  assert.match(text, /^products +the fastest .*: 12 of 29 products changed, 384\.0 → 301\.5/m);
-  assert.match(text, /17 kinds\s+measured in\s+850ms$/m);
-  assert.match(textOf({ ...smallStep(), products: undefined }), /^products +as eager code has them/m);
+  const text = textOf({ ...smallStep(), gemms });
+  assert.match(
+    text.replaceAll(/\s+/g, " "),
+    /gemmAlgorithms: on a GPU, the fastest .*; 12 of 29 GEMMs changed, 384\.0 → 301\.5/,
+  );
+  assert.match(text, /17 kinds\s+measured\s+in\s+850ms$/m);
+  assert.match(
+    textOf({ ...smallStep(), gemms: undefined }),
+    /gemmAlgorithms: not tuned \(no cuBLASLt, or disabled\)$/m,
+  );
 });
 
-test("several plans stand one behind the other, numbered", () => {
+test("several plans are listed one after the other, numbered", () => {
   const plans = ["f32 [8]", "f32 [5]"].map((inputs) => ({ inputs, planned: smallStep() }));
   const text = explainStep("train", plans, { calls: false });
   assert.match(text, /^Compiled train: 2 plans\.$/m);
   assert.deepEqual(text.match(/^plan \d .*$/gm), [
-    "plan 1      for inputs f32 [8]",
-    "plan 2      for inputs f32 [5]",
+    "plan 1            for inputs f32 [8]",
+    "plan 2            for inputs f32 [5]",
   ]);
 });
 
 test("a pass that the verifier rejected is named, with the rejection and its report, and so is what came after it", () => {
   const planned = smallStep();
-  const leftOut = ["fuse", "beside", "products", "pdl"] as const;
-  const stages = planned.stages.filter(({ name }) => name !== "fuse" && name !== "beside");
+  const leftOut = ["verticalFusion", "comboKernels", "gemmAlgorithms", "pdl"] as const;
+  const stages = planned.stages.filter(({ name }) => name !== "verticalFusion" && name !== "comboKernels");
   const rejected = rejection("written", "call 3 (exp) reads what nothing has written");
   const fallback = { leftOut, rejection: rejected, report: "/tmp/report.json" };
   const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned: { ...planned, stages, fallback } }], {
     calls: false,
   });
-  for (const name of ["fuse", "beside", "products"])
-    assert.match(text, new RegExp(`^${name} +left out: the verifier rejected the plan with it`, "m"));
   const joined = text.replaceAll(/\s+/g, " ");
+  for (const name of ["verticalFusion", "comboKernels:", "gemmAlgorithms:"])
+    assert.ok(joined.includes(`${name} left out: the verifier rejected the plan with it`), name);
   assert.match(
     joined,
-    /these passes were left out: handovers, products, beside, fuse\. Reason: The plan breaks the rule "written"/,
+    /these phases were left out: pdl, gemmAlgorithms, comboKernels, verticalFusion\. Reason: The plan breaks the rule "written"/,
   );
   assert.match(joined, /Please report it with \/tmp\/report\.json/);
 });

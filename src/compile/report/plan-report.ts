@@ -1,72 +1,13 @@
-/** A plan as plain data, for those who show it: its passes, its calls and where its memory lies. */
+/** A plan as plain data, for the inspector and for recorded runs: its phases, its calls and its memory layout. */
 
-import type { StepPhase } from "../../ops/index.js";
-import type { PlannedStep, Stage } from "../compile.js";
-import type { LabelBytes } from "../memory/memory-report.js";
+import type { PlanReport, StageReport } from "../../records/index.js";
+import { purposeOf, type Stage } from "../pipeline.js";
+import type { PlannedStep } from "../planned-step.js";
 import { accessesOf, type Buffer, type Schedule } from "../program/program.js";
+import { bytesOf } from "../program/traffic.js";
 import { lifetimesOf, plannedBytes } from "../schedule/liveness.js";
-import { bytesOf, kernelOf, shapeOf } from "./call-table.js";
-import { effectOf, purposes } from "./explain.js";
-
-export interface PlanReport {
-  /** From the trace on, what each pass has left. */
-  readonly stages: readonly StageReport[];
-  /** As they run. */
-  readonly calls: readonly CallReport[];
-  readonly memory: PlanMemory;
-}
-
-export interface StageReport {
-  /** "trace", then the passes' names. */
-  readonly name: string;
-  /** What the pass is for, and what it did. */
-  readonly purpose: string;
-  readonly effect: string;
-  /** The calls that it has left, in order. */
-  readonly calls: readonly { readonly op: string; readonly kernel: string }[];
-}
-
-export interface CallReport {
-  readonly op: string;
-  readonly kernel: string;
-  readonly kind: string;
-  readonly shape: string;
-  readonly part: StepPhase;
-  /** 0 is the main branch. */
-  readonly branch: number;
-  readonly readBytes: number;
-  readonly writtenBytes: number;
-  /** What it adds to the step, in microseconds; missing where it was not measured. */
-  readonly us?: number | undefined;
-}
-
-export interface PlanMemory {
-  /** The plan's block. */
-  readonly peak: number;
-  /** The most that is live at once. */
-  readonly lowerBound: number;
-  /** The call at which that is; -1 without step memory. */
-  readonly peakAt: number;
-  readonly tensors: readonly PlannedTensor[];
-  /** Persistent memory that the step touches. */
-  readonly persistent: readonly LabelBytes[];
-}
-
-/** Where and when a value of the step lies. */
-export interface PlannedTensor {
-  /** The op that made it. */
-  readonly label: string;
-  /** As in `f32 [256, 12, 193]`; missing for scratch memory. */
-  readonly type?: string | undefined;
-  /** What it takes: what alignment adds is counted. */
-  readonly bytes: number;
-  readonly offset: number;
-  /** The first and the last call that needs it; halves lie between two calls of the main branch. */
-  readonly birth: number;
-  readonly death: number;
-  /** Made on the way forward, and read on the way back. */
-  readonly isSaved: boolean;
-}
+import { kernelOf, shapeOf } from "./call-table.js";
+import { effectOf } from "./explain.js";
 
 export function reportPlan({ stages, schedule, plan, memory, types }: PlannedStep): PlanReport {
   const saved = savedIn(schedule);
@@ -76,7 +17,7 @@ export function reportPlan({ stages, schedule, plan, memory, types }: PlannedSte
       const { op, work, phase = "forward" } = call;
       const { read, written } = bytesOf(call);
       return {
-        ...{ op, kernel: kernelOf(work), kind: work.kind, shape: shapeOf(work), part: phase, branch: stream },
+        ...{ op, kernel: kernelOf(work), kind: work.kind, shape: shapeOf(work), phase, stream },
         ...{ readBytes: read, writtenBytes: written },
       };
     }),
@@ -96,12 +37,7 @@ export function reportPlan({ stages, schedule, plan, memory, types }: PlannedSte
 }
 
 function reportStage({ name, calls }: Stage, before: Stage | undefined): StageReport {
-  const purpose =
-    name === "trace"
-      ? "the calls that the step's function makes, written down"
-      : name === "products"
-        ? "the fastest of the library's algorithms for each product"
-        : purposes[name];
+  const purpose = name === "trace" ? "the calls that the step's function makes" : purposeOf(name);
   const [effect = ""] = before ? effectOf(before.calls, calls) : [];
   return {
     ...{ name, purpose, effect },
@@ -109,7 +45,7 @@ function reportStage({ name, calls }: Stage, before: Stage | undefined): StageRe
   };
 }
 
-/** Step buffers that the way forward writes and the way back reads. */
+/** Step buffers that the forward pass writes and the backward pass reads. */
 function savedIn({ calls }: Schedule): ReadonlySet<Buffer> {
   const [made, saved] = [new Set<Buffer>(), new Set<Buffer>()];
   for (const { call } of calls) {

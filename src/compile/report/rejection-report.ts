@@ -13,9 +13,9 @@ export interface RejectedPlan {
   readonly rejection: HoldfastError;
   /** The program whose plan was rejected. */
   readonly calls: readonly Call[];
-  /** What the plan is made without now, in the order of the passes. */
+  /** The phases that the new plan leaves out, in pipeline order. */
   readonly leftOut: readonly string[];
-  /** The schedule that is left out, where it is one that the step can do without. */
+  /** The optional schedule that is left out, if it was the rejected part. */
   readonly schedule?: string;
 }
 
@@ -34,9 +34,9 @@ export function warnOfRejection(runtime: Runtime, rejected: RejectedPlan): strin
 
 function describe({ leftOut: [first, ...more], schedule }: RejectedPlan): string {
   if (schedule !== undefined) return `without ${schedule}, and may be slower`;
-  const passes = more.length === 1 ? "pass" : `${more.length} passes`;
-  const others = more.length === 0 ? "" : ` and the ${passes} after it`;
-  return `without the pass "${first}"${others}, and may be slower`;
+  const phases = more.length === 1 ? "phase" : `${more.length} phases`;
+  const others = more.length === 0 ? "" : ` and the ${phases} after it`;
+  return `without the phase "${first}"${others}, and may be slower`;
 }
 
 function writeReport({ settings, device }: Runtime, rejected: RejectedPlan): string {

@@ -7,7 +7,7 @@ import { cutText, formatColumns, wrapText } from "./text-columns.js";
 
 test("columns are as wide as their longest text, numbers end in one place, and long names are cut with a mark", () => {
   const columns = [
-    { title: "op", align: "left", most: 8 },
+    { title: "op", align: "left", max: 8 },
     { title: "bytes", align: "right" },
   ] as const;
   const rows = [

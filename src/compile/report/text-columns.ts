@@ -1,21 +1,21 @@
 /** Text in columns, for reports that people read: rows aligned, long names cut, long sentences wrapped. */
 
 /** How wide a report may be. */
-export const reportWidth = 110;
+export const reportWidth = 120;
 
 export interface Column {
   readonly title: string;
   readonly align: "left" | "right";
-  /** Longer texts are cut; unless given, the column is as wide as its longest text. */
-  readonly most?: number;
+  /** Longer texts are cut. Default: as wide as the longest text. */
+  readonly max?: number;
 }
 
 /** A table with its titles in the first line; two spaces stand between columns. */
 export function formatColumns(columns: readonly Column[], rows: readonly (readonly string[])[]): string[] {
-  const widths = columns.map(({ title, most = Infinity }, index) => {
+  const widths = columns.map(({ title, max = Infinity }, index) => {
     let widest = title.length;
     for (const row of rows) widest = Math.max(widest, row[index]?.length ?? 0);
-    return Math.min(widest, most);
+    return Math.min(widest, max);
   });
   const line = (texts: readonly string[]): string => {
     const cells = columns.map(({ align }, index) => {

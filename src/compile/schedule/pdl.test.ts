@@ -70,7 +70,7 @@ describe("emitted launches", { skip: emulatorMissing }, () => {
   const sentAsPdl = (calls: readonly Call[], streams: readonly number[] = []): (boolean | undefined)[] =>
     runtime.step(() => {
       const memory = new Map([from, to].map((one) => [one, runtime.arena.allocate(64, one.label)]));
-      const schedule = calls.map((_, index) => ({ stream: streams[index] ?? 0, early: [] }));
+      const schedule = calls.map((_, index) => ({ stream: streams[index] ?? 0, prefetches: [] }));
       const pieces = emitCalls(runtime, calls, ({ buffer }) => memory.get(buffer)!, schedule);
       return pieces.map(({ work }) => (work.kind === "launch" ? work.request.isPdl : false));
     });

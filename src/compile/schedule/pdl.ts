@@ -1,18 +1,12 @@
 /**
- * Lets launches begin while the one before them on their branch ends, on GPUs that can: a product fetches its weights meanwhile, and
- * a kernel of rows what it has from earlier. Each waits by itself before it looks at anything else, and before it writes. What came
- * before the one before has ended by then, as none lets the next begin before it has waited.
+ * Programmatic dependent launch: a kernel may start during its predecessor's tail and prefetch operands that the predecessor does not
+ * write. It executes griddepcontrol.wait before any other read or write. Launches older than the predecessor are complete by then,
+ * because every kernel waits before it triggers its dependents.
  */
 
 import type { Runtime } from "../../runtime/index.js";
-import {
-  accessesOf,
-  type BufferSlice,
-  type Call,
-  isLaunched,
-  type RowCall,
-  type Schedule,
-} from "../program/program.js";
+import { kindOf } from "../program/kinds/index.js";
+import { accessesOf, type BufferSlice, type Call, isLaunched, type Schedule } from "../program/program.js";
 import { areDisjoint, extentOf } from "../program/slices.js";
 
 export function markPdl({ device }: Runtime, schedule: Schedule): Schedule {
@@ -22,43 +16,24 @@ export function markPdl({ device }: Runtime, schedule: Schedule): Schedule {
     const { call, stream, after } = scheduled;
     const previous = latest.get(stream);
     latest.set(stream, call);
-    const isBehind = previous && isLaunched(previous) && after.length === 0;
-    return isBehind && gainsByPrefetch(call)
-      ? { ...scheduled, prefetches: goodBefore(call, previous) }
+    const followsLaunch = previous && isLaunched(previous) && after.length === 0;
+    return followsLaunch && gainsByPdl(call)
+      ? { ...scheduled, prefetches: prefetchesOf(call, previous) }
       : scheduled;
   });
   return { ...schedule, calls };
 }
 
-/** Attention reads its rows again and again, and has less of a cache for them beside a product that ends: that takes twice as long. */
-function gainsByPrefetch(call: Call): boolean {
+/** Attention rereads its rows from L1. Beside the tail of a GEMM it has less of that cache and takes twice as long. */
+function gainsByPdl(call: Call): boolean {
   return isLaunched(call) && call.work.kind !== "attention";
 }
 
-/** What a call can fetch before the one before it has ended: what that one doesn't write, and it doesn't write itself before it reads it. */
-function goodBefore(call: Call, previous: Call): readonly BufferSlice[] {
+/** Operands that the preceding launch does not write. An operand that the kernel forwards from its own output is not read at all. */
+function prefetchesOf(call: Call, previous: Call): readonly BufferSlice[] {
   const read = new Set(accessesOf(call).flatMap(({ slice, reads }) => (reads ? [slice] : [])));
   const written = accessesOf(previous).flatMap(({ slice, writes }) => (writes ? [extentOf(slice)] : []));
-  return fetchedFirst(call).filter(
+  return (kindOf(call.work).prefetchable?.(call.work) ?? []).filter(
     (slice) => read.has(slice) && written.every((other) => areDisjoint(extentOf(slice), other)),
   );
-}
-
-/** What the kernels of a call can fetch before all else. */
-function fetchedFirst({ work }: Call): readonly BufferSlice[] {
-  switch (work.kind) {
-    case "row":
-      return inputsOf(work);
-    case "combo":
-      return work.rows.flatMap(inputsOf);
-    case "gemm":
-    case "gemm-epilogue":
-      return [work.problem.b.slice];
-    default:
-      return [];
-  }
-}
-
-function inputsOf({ operands, kernel }: RowCall): readonly BufferSlice[] {
-  return operands.slice(0, kernel.inputs.length);
 }

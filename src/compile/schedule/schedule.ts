@@ -4,7 +4,7 @@
  * weights are read at the very end.
  */
 
-import { Order } from "../program/dependency-graph.js";
+import { DependencyGraph } from "../program/dependency-graph.js";
 import { type Call, isLaunched, type Schedule, type ScheduledCall } from "../program/program.js";
 
 export interface ScheduleOptions {
@@ -56,12 +56,15 @@ interface Links {
 
 /** Whoever meets the same bytes keeps the program's order, unless both only read. */
 function linksBetween(calls: readonly Call[]): readonly Links[] {
-  const order = new Order();
+  const order = new DependencyGraph();
   const nodes = calls.map((call) => order.add(call).node);
   // Nothing is joined here, so a node's position is its call's place.
-  const placesOf = (linked: (typeof nodes)[number]["before"]): number[] =>
+  const placesOf = (linked: (typeof nodes)[number]["predecessors"]): number[] =>
     Array.from(linked, ({ position }) => position);
-  return nodes.map(({ before, behind }) => ({ before: placesOf(before), behind: placesOf(behind) }));
+  return nodes.map(({ predecessors: before, successors: behind }) => ({
+    before: placesOf(before),
+    behind: placesOf(behind),
+  }));
 }
 
 /**

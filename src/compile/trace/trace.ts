@@ -1,31 +1,25 @@
 /**
- * Traces a step: runs its function once on imagined memory, and writes down every kernel that it calls. The eager engine
- * does it all as ever, backward and the optimizer too; so what is traced is what would have been run.
+ * Traces a step: runs its function once on fake memory, and records every kernel call. The eager engine does all of it as
+ * ever, backward and the optimizer too, so the trace is what would have been run.
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import { type CallListener, listenToCalls } from "../../kernels/index.js";
-import {
-  type DeviceArray,
-  formatShape,
-  type LoweredOp,
-  listenToOps,
-  type StepPhase,
-} from "../../ops/index.js";
+import { CallTrace, type GemmInputDtype, type GemmProblem, type KernelCall } from "../../kernels/index.js";
+import { type DeviceArray, formatShape, type LoweredOp, listenToOps } from "../../ops/index.js";
+import type { StepPhase } from "../../records/index.js";
 import {
   alignment,
   type IndexCheck,
+  type LoadedCommand,
   type Runtime,
   type Storage,
-  type TraceSink,
   type UploadItem,
-  type WorkCommand,
 } from "../../runtime/index.js";
 import { alignUp, beat } from "../../units/index.js";
 import type { TracedCheck } from "../passes/index-checks.js";
 import type { Guard } from "../passes/skip-nonfinite.js";
-import { attentionCall } from "../program/attention-call.js";
 import { Buffers } from "../program/buffers.js";
+import { attentionCall } from "../program/kinds/attention.js";
 import type { Buffer, BufferSlice, Call, GemmCall, Work } from "../program/program.js";
 import { Signatures } from "../program/signature.js";
 import { deadAfter, type Forget } from "./dead-on-exit.js";
@@ -100,8 +94,7 @@ export function auditStep(runtime: Runtime, expected: ExpectedWork, body: () => 
 }
 
 function runTraced<T>(runtime: Runtime, tracer: Tracer, body: () => T): T {
-  const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, body));
-  return runtime.traceWith(tracer, listen);
+  return runtime.traceWith(tracer, () => listenToOps(runtime, tracer, body));
 }
 
 function guardSignature({ from, until, number }: Guard, signatures: Signatures): string {
@@ -112,7 +105,7 @@ const defaultAdvice =
   "Return the tensor from the step and read it outside; set rates and upload data before the call; compute with tensors " +
   "what depends on data.";
 
-class Tracer implements TraceSink, CallListener {
+class Tracer extends CallTrace {
   readonly buffers: Buffers;
   readonly calls: Call[] = [];
   readonly ops: TracedOp[] = [];
@@ -131,6 +124,7 @@ class Tracer implements TraceSink, CallListener {
   readonly #signatures = new Signatures();
 
   constructor(runtime: Runtime, expected?: ExpectedWork) {
+    super();
     this.#runtime = runtime;
     this.#expected = expected;
     this.buffers = new Buffers(runtime);
@@ -166,77 +160,76 @@ class Tracer implements TraceSink, CallListener {
     };
   }
 
-  rows({ kernel, iteration, operands, scalars = [] }: Parameters<CallListener["rows"]>[0]): void {
-    this.#add(kernel.name, {
-      kind: "row",
-      kernel,
-      iteration,
-      operands: this.#subexpressionsOf(operands),
-      scalars,
-    });
+  recordCall(call: KernelCall): void {
+    switch (call.kind) {
+      case "row": {
+        const { kernel, iteration, operands, scalars = [] } = call;
+        this.#add(kernel.name, {
+          ...{ kind: "row", kernel, iteration, scalars },
+          operands: this.#slicesOf(operands),
+        });
+        return;
+      }
+      case "column": {
+        const { kernel, rows, columns, strides, operands, scalars = [] } = call;
+        this.#add(kernel.name, {
+          ...{ kind: "column", kernel, rows, columns, scalars },
+          strides: strides.map(({ row, column }) => ({ row, column })),
+          operands: this.#slicesOf(operands),
+        });
+        return;
+      }
+      case "gemm":
+        this.#add(call.op, this.#gemmOf(call.problem));
+        return;
+      case "attention":
+      case "attention-backward": {
+        const direction = call.kind === "attention" ? "forward" : "backward";
+        const work = attentionCall(direction, call.problem, (storage) => this.buffers.sliceOf(storage));
+        this.#add(call.op, work);
+        return;
+      }
+      default:
+        for (const command of this.#runtime.load([call])) this.record(command);
+    }
   }
 
-  columns(launch: Parameters<CallListener["columns"]>[0]): void {
-    const { kernel, rows, columns, strides, operands, scalars = [] } = launch;
-    const work = {
-      ...{ kernel, rows, columns, scalars },
-      strides: strides.map(({ row, column }) => ({ row, column })),
-      operands: this.#subexpressionsOf(operands),
-    };
-    this.#add(kernel.name, { kind: "column", ...work });
-  }
-
-  product(problem: Parameters<CallListener["product"]>[0], op: string): void {
-    const { a, b, c, bias, scratch, ...rest } = problem;
-    const lying = ({ storage, rowStride, isTransposed = false, batchStride = 0 }: typeof a) => ({
-      ...{ rowStride, isTransposed, batchStride },
-      slice: this.buffers.sliceOf(storage),
-    });
-    const work: GemmCall = {
-      kind: "gemm",
-      problem: {
-        ...rest,
-        ...{ a: lying(a), b: lying(b), c: lying(c) },
-        ...(bias && { bias: this.buffers.sliceOf(bias) }),
-        ...(scratch && { scratch: this.buffers.sliceOf(scratch) }),
-      },
-    };
-    this.#add(op, work);
-  }
-
-  attention(problem: Parameters<CallListener["attention"]>[0], op: string): void {
-    this.#add(
-      op,
-      attentionCall("forward", problem, (storage) => this.buffers.sliceOf(storage)),
-    );
-  }
-
-  attentionBackward(problem: Parameters<CallListener["attentionBackward"]>[0], op: string): void {
-    this.#add(
-      op,
-      attentionCall("backward", problem, (storage) => this.buffers.sliceOf(storage)),
-    );
-  }
-
-  work(piece: WorkCommand): void {
+  /** A kernel of which nothing is known but what it touches; a fill; a copy. */
+  record(command: LoadedCommand): void {
     const { buffers } = this;
-    switch (piece.kind) {
+    switch (command.kind) {
       case "launch": {
-        const { op, kernel, blocks, arguments: given, stream } = piece.request;
+        const { op, kernel, blocks, arguments: values, stream } = command.request;
         if (stream) this.reject("a launch on a stream of its own", op);
-        const values = given.map((one) => (typeof one === "number" ? one : buffers.sliceOf(one)));
-        this.#add(op, { kind: "launch", kernel, blocks, arguments: values });
+        const slices = values.map((value) => (typeof value === "number" ? value : buffers.sliceOf(value)));
+        this.#add(op, { kind: "launch", kernel, blocks, arguments: slices });
         return;
       }
       case "fill":
-        this.#add("fill", { kind: "fill", target: buffers.sliceOf(piece.target), byte: piece.byte });
+        this.#add("fill", { kind: "fill", target: buffers.sliceOf(command.target), byte: command.byte });
         return;
       case "copy": {
-        const [target, source] = [buffers.sliceOf(piece.target), buffers.sliceOf(piece.source)];
+        const [target, source] = [buffers.sliceOf(command.target), buffers.sliceOf(command.source)];
         this.#add("copy", { kind: "copy", target, source });
         return;
       }
     }
+  }
+
+  #gemmOf({ a, b, c, bias, scratch, ...rest }: GemmProblem<GemmInputDtype>): GemmCall {
+    const matrix = ({ storage, rowStride, isTransposed = false, batchStride = 0 }: typeof a) => ({
+      ...{ rowStride, isTransposed, batchStride },
+      slice: this.buffers.sliceOf(storage),
+    });
+    return {
+      kind: "gemm",
+      problem: {
+        ...rest,
+        ...{ a: matrix(a), b: matrix(b), c: matrix(c) },
+        ...(bias && { bias: this.buffers.sliceOf(bias) }),
+        ...(scratch && { scratch: this.buffers.sliceOf(scratch) }),
+      },
+    };
   }
 
   /** What the host gives to memory of the step is the same each time: a constant, copied where it is wanted. */
@@ -288,7 +281,7 @@ class Tracer implements TraceSink, CallListener {
     );
   }
 
-  #subexpressionsOf(storages: readonly Storage[]): BufferSlice[] {
+  #slicesOf(storages: readonly Storage[]): BufferSlice[] {
     return storages.map((storage) => this.buffers.sliceOf(storage));
   }
 

@@ -1,4 +1,4 @@
-/** The rules `persistent`, `places` and `peak`: where step memory may lie, whatever the calls do with it. */
+/** Rules `persistent`, `bounds` and `peak`: where step memory may lie, whatever the calls do with it. */
 
 import { alignment } from "../../runtime/index.js";
 import { alignUp, formatSpan, overlaps } from "../../units/index.js";
@@ -10,7 +10,7 @@ export function requireOwnMemory({ plan, block, buffers }: Proposal): void {
   for (const [buffer, offset] of plan.offsets) {
     if (buffer.storage === undefined) continue;
     const { span } = buffer.storage;
-    const finding = `the plan gives ${nameBuffer(buffer)} the place ${offset}, but it lies at ${formatSpan(span)} for good`;
+    const finding = `the plan gives ${nameBuffer(buffer)} the offset ${offset}, but it is persistent at ${formatSpan(span)}`;
     throw rejection("persistent", finding, { buffer: buffer.id, offset });
   }
   if (block === undefined) return;
@@ -22,11 +22,11 @@ export function requireOwnMemory({ plan, block, buffers }: Proposal): void {
   }
 }
 
-export function requirePlaces(proposal: Proposal): void {
+export function requireBounds(proposal: Proposal): void {
   requireBlock(proposal);
   requireIdentity(proposal);
-  for (const [buffer, offset] of proposal.plan.offsets) requirePlace(proposal, buffer, offset);
-  for (const buffer of proposal.buffers) requireHome(proposal, buffer);
+  for (const [buffer, offset] of proposal.plan.offsets) requireOffset(proposal, buffer, offset);
+  for (const buffer of proposal.buffers) requireMemory(proposal, buffer);
   for (const [index, call] of proposal.program.entries()) {
     for (const { slice } of proposal.accesses[index] ?? []) requireInside(slice, call, index);
   }
@@ -35,16 +35,16 @@ export function requirePlaces(proposal: Proposal): void {
 function requireBlock({ plan, block }: Proposal): void {
   if (block === undefined) return;
   if (block.size < plan.bytes) {
-    const finding = `the plan takes ${plan.bytes} bytes and was given ${block.size}`;
-    throw rejection("places", finding, { asked: plan.bytes, given: block.size });
+    const finding = `the plan takes ${plan.bytes} bytes and its block has ${block.size}`;
+    throw rejection("bounds", finding, { asked: plan.bytes, given: block.size });
   }
   if (block.address % alignment !== 0) {
     const finding = `the plan's memory begins at ${formatSpan(block)}, which is no multiple of ${alignment}`;
-    throw rejection("places", finding, { address: block.address });
+    throw rejection("bounds", finding, { address: block.address });
   }
 }
 
-/** The rules tell step buffers apart by identity: two records of one buffer would look like two buffers. */
+/** The rules compare step buffers by identity: two records of one buffer would look like two buffers. */
 function requireIdentity({ plan, buffers }: Proposal): void {
   const known = new Map<number, Buffer>();
   for (const buffer of [...buffers, ...plan.offsets.keys()]) {
@@ -52,44 +52,44 @@ function requireIdentity({ plan, buffers }: Proposal): void {
     const other = known.get(buffer.id) ?? buffer;
     if (other !== buffer) {
       const finding = `${nameBuffer(other)} and ${nameBuffer(buffer)} are two records with one id`;
-      throw rejection("places", finding, { buffer: buffer.id });
+      throw rejection("bounds", finding, { buffer: buffer.id });
     }
     known.set(buffer.id, buffer);
   }
 }
 
-function requirePlace({ plan }: Proposal, buffer: Buffer, offset: number): void {
+function requireOffset({ plan }: Proposal, buffer: Buffer, offset: number): void {
   const { id, bytes } = buffer;
   if (!isCount(bytes)) {
-    throw rejection("places", `${nameBuffer(buffer)} has ${bytes} bytes`, { buffer: id, bytes });
+    throw rejection("bounds", `${nameBuffer(buffer)} has ${bytes} bytes`, { buffer: id, bytes });
   }
   if (!isCount(offset) || offset % alignment !== 0) {
     const finding = `${nameBuffer(buffer)} begins at ${offset}, which is no multiple of ${alignment}`;
-    throw rejection("places", finding, { buffer: id, offset });
+    throw rejection("bounds", finding, { buffer: id, offset });
   }
   if (!(offset + bytes <= plan.bytes)) {
     const finding = `${nameBuffer(buffer)} takes ${nameRange(offset, bytes)} of a plan of ${plan.bytes}`;
-    throw rejection("places", finding, { buffer: id, offset, bytes, planBytes: plan.bytes });
+    throw rejection("bounds", finding, { buffer: id, offset, bytes, planBytes: plan.bytes });
   }
 }
 
-function requireHome({ plan }: Proposal, buffer: Buffer): void {
+function requireMemory({ plan }: Proposal, buffer: Buffer): void {
   const { id, bytes, storage } = buffer;
   if (storage === undefined) {
     if (plan.offsets.has(buffer)) return;
-    throw rejection("places", `${nameBuffer(buffer)} has no place`, { buffer: id });
+    throw rejection("bounds", `${nameBuffer(buffer)} has no offset`, { buffer: id });
   }
   if (bytes > storage.span.size) {
     const finding = `${nameBuffer(buffer)} has ${bytes} bytes, and its memory is ${formatSpan(storage.span)}`;
-    throw rejection("places", finding, { buffer: id, bytes, size: storage.span.size });
+    throw rejection("bounds", finding, { buffer: id, bytes, size: storage.span.size });
   }
 }
 
 function requireInside(slice: BufferSlice, call: Call, index: number): void {
   const { buffer, offset, size } = slice;
   if (isCount(offset) && isCount(size) && size > 0 && offset + size <= buffer.bytes) return;
-  const finding = `${nameCall(call, index)} touches ${nameSlice(slice)}, which has ${buffer.bytes}`;
-  throw rejection("places", finding, { call: index, buffer: buffer.id, offset, size, bytes: buffer.bytes });
+  const finding = `${nameCall(call, index)} accesses ${nameSlice(slice)}, which has ${buffer.bytes}`;
+  throw rejection("bounds", finding, { call: index, buffer: buffer.id, offset, size, bytes: buffer.bytes });
 }
 
 export function requirePeak({ plan }: Proposal): void {

@@ -1,4 +1,4 @@
-/** The rule `calls`: nothing of the program is lost, doubled or made up. Calls are told apart by identity. */
+/** Rule `calls`: no call of the program is lost, duplicated or invented. Calls are compared by identity. */
 
 import { nameCall, rejection } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
@@ -8,7 +8,11 @@ export function requireEveryCall({ program, schedule, indices, places }: Proposa
     const other = indices.get(call);
     if (other !== index) {
       const numbers = { first: index, second: other ?? -1 };
-      throw rejection("calls", `the program holds ${nameCall(call, index)} again as call ${other}`, numbers);
+      throw rejection(
+        "calls",
+        `the program contains ${nameCall(call, index)} again as call ${other}`,
+        numbers,
+      );
     }
     if (!places.has(call)) {
       throw rejection("calls", `${nameCall(call, index)} is missing from the schedule`, { call: index });
@@ -17,12 +21,12 @@ export function requireEveryCall({ program, schedule, indices, places }: Proposa
   for (const [place, { call }] of schedule.calls.entries()) {
     const index = indices.get(call);
     if (index === undefined) {
-      const finding = `the call at place ${place} of the schedule (${call.op}) is not in the program`;
+      const finding = `the call at index ${place} of the schedule (${call.op}) is not in the program`;
       throw rejection("calls", finding, { place });
     }
     const other = places.get(call);
     if (other !== place) {
-      const finding = `${nameCall(call, index)} stands twice in the schedule, at places ${place} and ${other}`;
+      const finding = `${nameCall(call, index)} is in the schedule twice, at indices ${place} and ${other}`;
       throw rejection("calls", finding, { call: index, first: place, second: other ?? -1 });
     }
   }

@@ -1,6 +1,6 @@
 /**
- * The rule `lifetimes`: where the plan gives two buffers the same bytes, all work on one of them has ended before any on
- * the other begins. This is what keeps a saved tensor until backward has read it.
+ * Rule `lifetimes`: if the plan gives two buffers the same bytes, all work on one has ended before any work on the other starts.
+ * This is what keeps a saved tensor intact until backward has read it.
  */
 
 import { beat } from "../../units/index.js";
@@ -10,7 +10,7 @@ import { nameBuffer, nameRange, rejection } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 import { none, type Order } from "./streams.js";
 
-/** When a step buffer is in use: its first and its last place on each branch, `none` where it is not touched there. */
+/** The live range of a step buffer: its first and last index on each stream; `none` if no call of the stream accesses it. */
 interface Lifetime {
   readonly buffer: Buffer;
   readonly start: number;
@@ -20,8 +20,8 @@ interface Lifetime {
 }
 
 /**
- * Goes through the buffers in the order of their first use, so that of two that share bytes the earlier one must be
- * over. Of all earlier ones together only the latest place on each branch counts.
+ * Visits the buffers in the order of their first use: of two that share bytes, the earlier one must have ended. Of all earlier
+ * ones together only the latest index on each stream counts.
  */
 export function requireLifetimes(proposal: Proposal, order: Order): void {
   const lifetimes = lifetimesOf(proposal, order);
@@ -41,7 +41,7 @@ export function requireLifetimes(proposal: Proposal, order: Order): void {
   }
 }
 
-/** The lifetimes of all step buffers that are touched, in the order of their first places. */
+/** The live ranges of all accessed step buffers, in the order of first use. */
 function lifetimesOf(proposal: Proposal, order: Order): Lifetime[] {
   const { schedule, plan } = proposal;
   const lifetimes = new Map<Buffer, Lifetime>();
@@ -77,8 +77,8 @@ function clash(proposal: Proposal, lifetimes: readonly Lifetime[], { lifetime, f
   );
   const finding =
     `${describe(lifetime)} is in use from ${nameCallAt(proposal, first)} on, and ` +
-    `${other === undefined ? "another buffer there" : describe(other)} is until ` +
-    `${nameCallAt(proposal, last)}, which need not have ended by then`;
+    `${other === undefined ? "another buffer there" : describe(other)} until ` +
+    `${nameCallAt(proposal, last)}, which may still be running`;
   return rejection("lifetimes", finding, {
     first: other?.buffer.id ?? none,
     second: lifetime.buffer.id,

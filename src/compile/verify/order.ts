@@ -1,60 +1,60 @@
-/** The rule `order`: what each call finds in its memory is what the program's calls before it have left there. */
+/** Rule `order`: every call reads what the calls before it in the program have written. */
 
 import { beat } from "../../units/index.js";
 import type { Access } from "../program/program.js";
+import type { AddressSpace } from "./address-space.js";
 import { LatestPlaces } from "./latest-indices.js";
 import { nameSlice, rejection } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 import { none, type Order } from "./streams.js";
-import type { Line } from "./timeline.js";
 
 /**
- * Goes through the program and compares each access with the latest ones of every branch before it. Accesses that a
- * write has come between need not be forgotten: they are before that write, and it is compared with as well.
+ * Compares each access with the latest earlier accesses of every stream. Accesses older than the latest write stay recorded; that
+ * is harmless, because they precede that write, which is compared too.
  */
-export function requireOrder(proposal: Proposal, order: Order, line: Line): void {
-  const writes = new LatestPlaces(line.bounds, order.streams);
-  const reads = new LatestPlaces(line.bounds, order.streams);
+export function requireOrder(proposal: Proposal, order: Order, space: AddressSpace): void {
+  const writes = new LatestPlaces(space.bounds, order.streams);
+  const reads = new LatestPlaces(space.bounds, order.streams);
 
   for (const [index, call] of proposal.program.entries()) {
     beat();
     const accesses = proposal.accesses[index] ?? [];
     const place = proposal.places.get(call) ?? none;
     for (const access of accesses) {
-      const { start, end } = line.rangeOf(access.slice);
+      const { start, end } = space.rangeOf(access.slice);
       for (const earlier of access.writes ? [writes, reads] : [writes]) {
         for (const other of earlier.latest(start, end)) {
           if (other === none || order.isBefore(other, place)) continue;
-          throw disorder(proposal, line, { access, place, other });
+          throw disorder(proposal, space, { access, place, other });
         }
       }
     }
     // Only now: a call does not wait for itself.
     for (const { slice, reads: isRead, writes: isWritten } of accesses) {
-      const { start, end } = line.rangeOf(slice);
+      const { start, end } = space.rangeOf(slice);
       if (isWritten) writes.note(start, end, order.streamAt(place), place);
       if (isRead) reads.note(start, end, order.streamAt(place), place);
     }
   }
 }
 
-interface Meeting {
+interface Conflict {
   readonly access: Access;
   readonly place: number;
-  /** The place of a call that the program has before it. */
+  /** The schedule index of a call that precedes it in the program. */
   readonly other: number;
 }
 
-function disorder(proposal: Proposal, line: Line, { access, place, other }: Meeting): Error {
-  const { start, end } = line.rangeOf(access.slice);
-  const met = accessesAt(proposal, other).find(({ slice, writes }) => {
-    const range = line.rangeOf(slice);
+function disorder(proposal: Proposal, space: AddressSpace, { access, place, other }: Conflict): Error {
+  const { start, end } = space.rangeOf(access.slice);
+  const conflicting = accessesAt(proposal, other).find(({ slice, writes }) => {
+    const range = space.rangeOf(slice);
     return (writes || access.writes) && range.start < end && start < range.end;
   });
   const finding =
     `${nameCallAt(proposal, place)}, ${verbOf(access)} ${nameSlice(access.slice)}; before it in the program ` +
-    `${nameCallAt(proposal, other)}, ${met === undefined ? "meets it there" : `${verbOf(met)} ${nameSlice(met.slice)}`}` +
-    " and need not have ended by then";
+    `${nameCallAt(proposal, other)}, ${conflicting === undefined ? "accesses it too" : `${verbOf(conflicting)} ${nameSlice(conflicting.slice)}`}` +
+    " and may still be running";
   return rejection("order", finding, { firstPlace: other, secondPlace: place });
 }
 

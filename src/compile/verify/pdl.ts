@@ -1,34 +1,42 @@
-/** The rule `handovers`: what is fetched while another call may still run is nothing that this one writes. */
+/** Rule `pdl`: operands prefetched before the grid dependency wait must not be written by the preceding launch. */
 
+import type { AddressSpace } from "./address-space.js";
 import { nameSlice, rejection } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
-import type { Line } from "./timeline.js";
 
-export function requirePdl(proposal: Proposal, line: Line): void {
+export function requirePdl(proposal: Proposal, space: AddressSpace): void {
   const latest = new Map<number, number>();
-  for (const [place, { stream, after, prefetches: early }] of proposal.schedule.calls.entries()) {
-    const before = latest.get(stream);
+  for (const [place, { stream, after, prefetches }] of proposal.schedule.calls.entries()) {
+    const previous = latest.get(stream);
     latest.set(stream, place);
-    if (!early) continue;
+    if (!prefetches) continue;
     const name = nameCallAt(proposal, place);
-    if (before === undefined)
-      throw rejection("pdl", `${name} begins before another has ended, and there is none`, { place });
+    if (previous === undefined)
+      throw rejection(
+        "pdl",
+        `${name} is marked for programmatic dependent launch but is first on its stream`,
+        { place },
+      );
     if (after.length > 0)
-      throw rejection("pdl", `${name} begins early, and waits for calls of other branches`, { place });
-    const own = accessesAt(proposal, place);
-    for (const slice of early) {
-      if (!own.some((access) => access.slice === slice && access.reads))
-        throw rejection("pdl", `${name} fetches ${nameSlice(slice)}, which it does not read`, { place });
-      const { start, end } = line.rangeOf(slice);
-      const met = accessesAt(proposal, before).find(({ slice: other, writes }) => {
-        const range = line.rangeOf(other);
+      throw rejection(
+        "pdl",
+        `${name} is marked for programmatic dependent launch but waits for other streams`,
+        { place },
+      );
+    const accesses = accessesAt(proposal, place);
+    for (const slice of prefetches) {
+      if (!accesses.some((access) => access.slice === slice && access.reads))
+        throw rejection("pdl", `${name} prefetches ${nameSlice(slice)}, which it does not read`, { place });
+      const { start, end } = space.rangeOf(slice);
+      const written = accessesAt(proposal, previous).find(({ slice: other, writes }) => {
+        const range = space.rangeOf(other);
         return writes && range.start < end && start < range.end;
       });
-      if (met)
+      if (written)
         throw rejection(
           "pdl",
-          `${name} fetches ${nameSlice(slice)} while ${nameCallAt(proposal, before)} writes ${nameSlice(met.slice)}`,
-          { place, before },
+          `${name} prefetches ${nameSlice(slice)} while ${nameCallAt(proposal, previous)} writes ${nameSlice(written.slice)}`,
+          { place, previous },
         );
     }
   }

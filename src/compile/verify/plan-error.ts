@@ -1,20 +1,20 @@
-/** The rules that a plan is held to, and the words in which one is rejected. */
+/** The rules for plans, and the error that names a broken rule. */
 
 import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
 import type { Buffer, BufferSlice, Call } from "../program/program.js";
 
-/** What each rule says, by the name under which a rejection gives it. */
+/** By the name that a rejection gives in `numbers.rule`. */
 export const planRules = {
-  calls: "the schedule holds every call of the program once, and no other",
-  streams: "a call waits only for earlier ones on other branches, and the main branch waits for all",
-  persistent: "memory that is persistent is not given to a step",
-  places: "every buffer has an aligned place inside the plan, and every part lies inside its buffer",
-  peak: "the plan is as large as its highest buffer, and no larger",
-  order: "calls that meet in memory, one of them writing, run in the program's order",
-  members: "kernels that one launch runs side by side don't meet in memory that one of them writes",
-  pdl: "what a call fetches while the one before it still runs is nothing that this one writes",
-  lifetimes: "one buffer's place becomes another's only when all work on the first has ended",
-  written: "step memory is read only where an earlier call has written it",
+  calls: "the schedule contains every call of the program exactly once, and no other",
+  streams: "a call waits only for earlier calls on other streams, and the main stream waits for all streams",
+  persistent: "the plan gives no persistent memory to a step",
+  bounds: "every buffer has an aligned offset inside the plan, and every slice lies inside its buffer",
+  peak: "the plan ends where its highest buffer ends",
+  order: "calls that access the same memory, at least one of them writing, run in program order",
+  races: "no kernel of a launch accesses memory that another kernel of the launch writes",
+  pdl: "operands prefetched before the grid dependency wait are not written by the preceding launch",
+  lifetimes: "memory of a buffer is reused only after all work on the buffer has ended",
+  written: "step memory is read only after an earlier call has written it",
 } as const;
 
 export type PlanRule = keyof typeof planRules;
@@ -27,7 +27,7 @@ export function rejection(rule: PlanRule, finding: string, numbers: ErrorNumbers
   );
 }
 
-/** A call by its place in the program. */
+/** A call by its index in the program. */
 export function nameCall({ op }: Call, index: number): string {
   return `call ${index} (${op})`;
 }

@@ -1,4 +1,4 @@
-/** What lies before the verifier: a program, how it would be run, and what its calls touch, found once for all rules. */
+/** The verifier's input: a program, its schedule and its plan, with the accesses of its calls, computed once for all rules. */
 
 import type { Span } from "../../units/index.js";
 import {
@@ -18,11 +18,11 @@ export interface Proposal {
   readonly block: Span | undefined;
   /** By call of the program. */
   readonly accesses: readonly (readonly Access[])[];
-  /** Every buffer that a call touches, in the order of first touch. */
+  /** Every buffer that a call accesses, in the order of first access. */
   readonly buffers: ReadonlySet<Buffer>;
-  /** Where in the program a call stands. */
+  /** The index of a call in the program. */
   readonly indices: ReadonlyMap<Call, number>;
-  /** Where in the schedule a call of the program stands; the last such place, until the rule `calls` has held. */
+  /** The index of a call in the schedule; the last one if there are several, which rule `calls` rejects. */
   readonly places: ReadonlyMap<Call, number>;
 }
 
@@ -39,7 +39,7 @@ export function proposalOf(
     plan,
     block,
     accesses,
-    buffers: new Set(accesses.flatMap((touched) => touched.map(({ slice }) => slice.buffer))),
+    buffers: new Set(accesses.flatMap((ofCall) => ofCall.map(({ slice }) => slice.buffer))),
     indices: new Map(program.map((call, index) => [call, index])),
     places: new Map(schedule.calls.map(({ call }, place) => [call, place])),
   };
@@ -51,10 +51,10 @@ export function accessesAt({ schedule, indices, accesses }: Proposal, place: num
   return (index === undefined ? undefined : accesses[index]) ?? [];
 }
 
-/** The call at a place of the schedule, by its places there and in the program. */
+/** A scheduled call by its indices in the program and in the schedule. */
 export function nameCallAt({ schedule, indices }: Proposal, place: number): string {
   const call = schedule.calls[place]?.call;
   const index = call === undefined ? undefined : indices.get(call);
   const name = call === undefined || index === undefined ? "a call" : nameCall(call, index);
-  return `${name}, at place ${place} of the schedule`;
+  return `${name}, at index ${place} of the schedule`;
 }

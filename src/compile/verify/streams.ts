@@ -1,51 +1,51 @@
 /**
- * The rule `branches`, and the order that branches and waits leave: which call has surely ended when another begins.
- * A branch whose first call waits for nothing begins with the step itself.
+ * Rule `streams`, and the partial order that streams and waits define: which call has completed before another starts.
+ * A stream whose first call waits for nothing starts with the step.
  */
 
 import type { Schedule } from "../program/program.js";
 import { rejection } from "./plan-error.js";
 import { nameCallAt, type Proposal } from "./proposal.js";
 
-/** Devices run few branches side by side, and every rule asks about each of them. */
+/** Devices run few streams at once, and the cost of every rule grows with their number. */
 const maxStreams = 64;
 
-/** Stands for the place of a call that is not there. */
+/** The index of a call that does not exist. */
 export const none = -1;
 
 export interface Order {
-  /** Branches are counted in the order in which they begin. */
+  /** Streams are numbered in the order of their first calls. */
   readonly streams: number;
   streamAt(place: number): number;
-  /** Whether the call at one place has surely ended when the one at the other begins; never true of one and the same. */
+  /** True if the call at `earlier` has completed before the call at `later` starts; never true of a call and itself. */
   isBefore(earlier: number, later: number): boolean;
 }
 
-/** Holds for each call by itself; the order of a schedule is known once this has held. */
+/** `orderOf` relies on this: every wait is for an earlier call. */
 export function requireWaits(proposal: Proposal): void {
   const { calls } = proposal.schedule;
   const seen = new Set<number>();
   for (const [place, { stream, after }] of calls.entries()) {
     if (!Number.isSafeInteger(stream) || stream < 0) {
-      const finding = `${nameCallAt(proposal, place)}, is on branch ${stream}; they are counted 0, 1, 2, …`;
+      const finding = `${nameCallAt(proposal, place)}, is on stream ${stream}; streams are numbered 0, 1, 2, …`;
       throw rejection("streams", finding, { place, stream });
     }
     if (seen.add(stream).size > maxStreams) {
-      const finding = `${nameCallAt(proposal, place)}, begins branch ${stream}, and there may be ${maxStreams}`;
-      throw rejection("streams", finding, { place, stream, most: maxStreams });
+      const finding = `${nameCallAt(proposal, place)}, starts stream ${stream}, and there may be ${maxStreams}`;
+      throw rejection("streams", finding, { place, stream, max: maxStreams });
     }
     for (const waited of after) {
       const earlier = waited < place ? calls[waited] : undefined;
       if (earlier !== undefined && earlier.stream !== stream) continue;
       const finding =
-        `${nameCallAt(proposal, place)}, on branch ${stream} waits for place ${waited}, which is ` +
-        `${earlier === undefined ? "not an earlier one" : "on the same branch"}`;
+        `${nameCallAt(proposal, place)}, on stream ${stream} waits for index ${waited}, which is ` +
+        `${earlier === undefined ? "not an earlier call" : "on the same stream"}`;
       throw rejection("streams", finding, { place, stream, waited });
     }
   }
 }
 
-/** The step ends with the last call of the main branch: whatever that one does not wait for would still be running. */
+/** The step ends with the last call of the main stream: a call it does not wait for could still be running. */
 export function requireJoins(proposal: Proposal, order: Order): void {
   const { calls } = proposal.schedule;
   const end = calls.findLastIndex(({ stream }) => stream === 0);
@@ -53,12 +53,12 @@ export function requireJoins(proposal: Proposal, order: Order): void {
   lasts.delete(0);
   for (const [stream, place] of lasts) {
     if (end !== none && order.isBefore(place, end)) continue;
-    const finding = `no call of the main branch waits for ${nameCallAt(proposal, place)}, the last of branch ${stream}`;
+    const finding = `no call of the main stream waits for ${nameCallAt(proposal, place)}, the last of stream ${stream}`;
     throw rejection("streams", finding, { place, stream });
   }
 }
 
-/** Vector clocks: for each call, the latest place of each branch that has ended before it. */
+/** Vector clocks: for each call, the latest index on each stream that has completed before it. */
 export function orderOf({ calls }: Schedule): Order {
   const numbers = new Map<number, number>();
   for (const { stream } of calls) if (!numbers.has(stream)) numbers.set(stream, numbers.size);

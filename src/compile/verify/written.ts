@@ -1,24 +1,24 @@
-/** The rule `written`: what is read of step memory was written by the step, and is not left from another. */
+/** Rule `written`: step memory is not read before this step has written it. */
 
 import { beat } from "../../units/index.js";
 import type { Visits } from "../program/program.js";
+import type { AddressSpace } from "./address-space.js";
 import { indexOf } from "./latest-indices.js";
 import { nameCall, nameSlice, rejection } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
-import type { Line } from "./timeline.js";
 
 /**
- * Goes through the program with the bytes that it has written so far. That the calls which wrote them have ended is
- * the rule `order`. A write counts for all bytes of its part, also where it leaves some out between its rows. A read of
- * rows at steps counts for the rows alone: nothing has to have written the padding between them.
+ * Tracks the bytes that the program has written so far; rule `order` ensures that the writes have completed. A write counts for
+ * all bytes of its slice, even if it leaves gaps between rows. A strided read counts for its rows alone: nobody has to have written
+ * the padding between them.
  */
-export function requireWritten(proposal: Proposal, line: Line): void {
-  // From each piece of memory to the first behind it, or itself, that is not written: paths grow shorter as they are used.
-  const unwritten = Int32Array.from(line.bounds, (_, piece) => piece);
-  const firstUnwritten = (piece: number): number => {
-    let found = piece;
+export function requireWritten(proposal: Proposal, space: AddressSpace): void {
+  // Union-find with path compression: from each segment to the first unwritten one at or after it.
+  const unwritten = Int32Array.from(space.bounds, (_, segment) => segment);
+  const firstUnwritten = (segment: number): number => {
+    let found = segment;
     while (unwritten[found] !== found) found = unwritten[found] ?? found;
-    for (let step = piece; step !== found; ) {
+    for (let step = segment; step !== found; ) {
       const next = unwritten[step] ?? found;
       unwritten[step] = found;
       step = next;
@@ -31,27 +31,27 @@ export function requireWritten(proposal: Proposal, line: Line): void {
     const accesses = proposal.accesses[index] ?? [];
     for (const { slice, reads, visits } of accesses) {
       if (!reads || slice.buffer.storage !== undefined) continue;
-      const { start, end } = line.rangeOf(slice);
-      const behind = indexOf(line.bounds, end);
-      const isPassedOver = (piece: number): boolean => {
-        const [from = start, to = end] = line.bounds.subarray(piece, piece + 2);
-        return visits !== undefined && !comesTo(visits, from - start, to - start);
+      const { start, end } = space.rangeOf(slice);
+      const afterEnd = indexOf(space.bounds, end);
+      const isSkipped = (segment: number): boolean => {
+        const [from = start, to = end] = space.bounds.subarray(segment, segment + 2);
+        return visits !== undefined && !visitsAny(visits, from - start, to - start);
       };
-      let piece = firstUnwritten(indexOf(line.bounds, start));
-      while (piece < behind && isPassedOver(piece)) piece = firstUnwritten(piece + 1);
-      if (piece >= behind) continue;
-      const byte = slice.offset + (line.bounds[piece] ?? start) - start;
-      const finding = `${nameCall(call, index)} reads ${nameSlice(slice)}, and nothing has written byte ${byte} of it before`;
+      let segment = firstUnwritten(indexOf(space.bounds, start));
+      while (segment < afterEnd && isSkipped(segment)) segment = firstUnwritten(segment + 1);
+      if (segment >= afterEnd) continue;
+      const byte = slice.offset + (space.bounds[segment] ?? start) - start;
+      const finding = `${nameCall(call, index)} reads ${nameSlice(slice)}, and no earlier call writes byte ${byte} of it`;
       throw rejection("written", finding, { call: index, buffer: slice.buffer.id, byte });
     }
     for (const { slice, writes } of accesses) {
       if (!writes) continue;
-      const { start, end } = line.rangeOf(slice);
-      const behind = indexOf(line.bounds, end);
-      let piece = firstUnwritten(indexOf(line.bounds, start));
-      while (piece < behind) {
-        unwritten[piece] = piece + 1;
-        piece = firstUnwritten(piece);
+      const { start, end } = space.rangeOf(slice);
+      const afterEnd = indexOf(space.bounds, end);
+      let segment = firstUnwritten(indexOf(space.bounds, start));
+      while (segment < afterEnd) {
+        unwritten[segment] = segment + 1;
+        segment = firstUnwritten(segment);
       }
     }
   }
@@ -62,14 +62,14 @@ interface StridedAccess {
   readonly stepBytes: number;
 }
 
-/** Does an iteration come to any byte from one of its operand to before another? */
-function comesTo({ iteration, operand, elementBytes }: Visits, from: number, to: number): boolean {
+/** True if an iteration visits any byte of its operand in [from, to). */
+function visitsAny({ iteration, operand, elementBytes }: Visits, from: number, to: number): boolean {
   const axes = [...iteration.outer, iteration.row].map(({ size, strides }): StridedAccess => {
     return { size, stepBytes: (strides[operand] ?? 0) * elementBytes };
   });
-  // The beginning of the part is the least place only where no step leads back.
+  // The start of the slice is the lowest address only if no stride is negative.
   if (axes.some(({ stepBytes }) => stepBytes < 0)) return true;
-  // In which order elements are visited does not matter here, and large steps leave out most.
+  // The order of the axes does not matter here; large strides first skip most.
   axes.sort((a, b) => b.stepBytes - a.stepBytes);
   return anyElementIn(axes, elementBytes, from, to);
 }

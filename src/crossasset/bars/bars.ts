@@ -1,8 +1,8 @@
-/** Bars: prices and volumes of one market, a bar a minute, ascending in time; gaps are legal. */
+/** Bars: prices and volumes of one market, one bar per minute, ascending in time; gaps are allowed. */
 
-/** One array for each column; all have the same length. */
+/** One array per column, all of the same length. */
 export interface Bars {
-  /** When each bar ended or began, in milliseconds since 1970 (UTC). */
+  /** The start or end of each bar, in milliseconds since 1970 (UTC). */
   readonly time: Float64Array;
   readonly open: Float64Array;
   readonly high: Float64Array;
@@ -11,6 +11,6 @@ export interface Bars {
   readonly volume: Float64Array;
 }
 
-/** In the order in which files have them. */
+/** In file order. */
 export const barColumns = ["time", "open", "high", "low", "close", "volume"] as const;
 export type BarColumn = (typeof barColumns)[number];

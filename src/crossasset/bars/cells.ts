@@ -1,16 +1,16 @@
 /**
- * From a cell of a file to a number or a time. A cell is text in CSV; in Parquet it is a number, a bigint, a Date or
- * text. What is neither comes back as NaN, and the caller says where it stood.
+ * Parses cells of a file as numbers or times. A cell is text in CSV; in Parquet it is a number, a bigint, a Date or text. Invalid
+ * cells give NaN, and the caller reports the position.
  */
 
 const secondMs = 1000;
 const minuteMs = 60 * secondMs;
 const hourMs = 60 * minuteMs;
 
-/** Smaller numbers are seconds since 1970 (up to the year 5138), larger ones milliseconds (from 1973 on). */
+/** Smaller numbers are seconds since 1970 (up to the year 5138); larger ones are milliseconds (from 1973). */
 const firstMilliseconds = 1e11;
 
-/** 10000-01-01: larger numbers are microseconds or nanoseconds that would pass for a far future. */
+/** 10000-01-01: larger numbers are probably microseconds or nanoseconds. */
 const endOfTimeMs = 253_402_300_800_000;
 
 /** A finite number, or NaN. */
@@ -20,7 +20,7 @@ export function parseNumber(cell: unknown): number {
   return typeof number === "number" && Number.isFinite(number) ? number : Number.NaN;
 }
 
-/** Whole milliseconds since 1970 (UTC), or NaN. Text without a zone is UTC, not the zone of this machine. */
+/** Whole milliseconds since 1970 (UTC), or NaN. Text without a zone is UTC, not local time. */
 export function parseTime(cell: unknown): number {
   if (cell instanceof Date) return withinTime(cell.getTime());
   const text = typeof cell === "string" ? cell.trim() : "";
@@ -28,7 +28,7 @@ export function parseTime(cell: unknown): number {
   return withinTime(isDate ? parseDate(text) : toMilliseconds(parseNumber(cell)));
 }
 
-/** Whole numbers in between are days, as 20200131, and not seconds of August 1970. */
+/** Whole numbers in this range are days such as 20200131, not seconds of August 1970. */
 const firstDay = 1900_01_01;
 const lastDay = 2199_12_31;
 
@@ -37,7 +37,7 @@ function toMilliseconds(number: number): number {
   return Math.round(Math.abs(number) < firstMilliseconds ? number * secondMs : number);
 }
 
-/** Whether a number of milliseconds is a time that is read and written. */
+/** True for milliseconds that can be read and written. */
 export function isTime(milliseconds: number): boolean {
   return Math.abs(milliseconds) < endOfTimeMs;
 }
@@ -46,19 +46,19 @@ function withinTime(milliseconds: number): number {
   return isTime(milliseconds) ? milliseconds : Number.NaN;
 }
 
-/** 10⁰ to 10¹⁵: like whole numbers of up to 15 digits, a double holds them exactly. */
+/** 10⁰ to 10¹⁵: exact in a double, like whole numbers of up to 15 digits. */
 const powersOfTen = Array.from({ length: 16 }, (_, exponent) => Number(`1e${exponent}`));
 
 function parseNumberText(text: string): number {
   if (text.length > 16) return parseAnyNumber(text);
-  // Digits with a point or without, as most cells are, in a third of Number()'s time. A whole number over a power of
-  // ten, both exact, is rounded once: to the double that Number() gives.
+  // Most cells are digits with an optional point; this takes a third of Number()'s time. An exact whole number divided by an exact
+  // power of ten is rounded once, so the result equals Number()'s.
   let whole = 0;
   let point = -1;
-  for (let place = 0; place < text.length; place++) {
-    const digit = text.charCodeAt(place) - 48;
+  for (let index = 0; index < text.length; index++) {
+    const digit = text.charCodeAt(index) - 48;
     if (digit >= 0 && digit <= 9) whole = whole * 10 + digit;
-    else if (digit === -2 && point < 0) point = place;
+    else if (digit === -2 && point < 0) point = index;
     else return parseAnyNumber(text);
   }
   const decimals = point < 0 ? 0 : text.length - 1 - point;
@@ -68,12 +68,12 @@ function parseNumberText(text: string): number {
 
 function parseAnyNumber(cell: string): number {
   const text = cell.trim();
-  // Number() takes an empty text for 0, and reads 0x1f, 0b1 and 0o7 too.
+  // Number() reads an empty string as 0, and accepts 0x1f, 0b1 and 0o7.
   const number = text === "" || /^0[xbo]/i.test(text) ? Number.NaN : Number(text);
   return Number.isFinite(number) ? number : Number.NaN;
 }
 
-/** Behind hours and minutes: seconds, their fraction, and the zone; each may be missing. */
+/** After hours and minutes: seconds, their fraction, and the zone, all optional. */
 const clockTail = /^(?::(\d\d)(?:[.,](\d{1,9}))?)?(?:Z|([+-])(\d\d):?(\d\d))?$/i;
 
 /** YYYY-MM-DD, then maybe T or a space and HH:MM[:SS[.fraction]][zone]. */
@@ -90,7 +90,7 @@ function parseDate(text: string): number {
 
 function parseClockTail(text: string): number {
   if (text.length === 16) return 0;
-  // By far the commonest ends, :SS and :SSZ, without a regular expression: a file has millions.
+  // The most frequent endings, :SS and :SSZ, without a regular expression: a file has millions.
   if (text.charAt(16) === ":" && (text.length === 19 || (text.length === 20 && text.charAt(19) === "Z"))) {
     const second = digits(text, 17, 2);
     return second < 60 ? second * secondMs : Number.NaN;
@@ -104,7 +104,7 @@ function parseClockTail(text: string): number {
   return sinceMinute + (sign === "+" ? -zoneMs : zoneMs);
 }
 
-/** YYYYMMDD, or NaN where the calendar has no such day. */
+/** YYYYMMDD, or NaN for an invalid day. */
 function parseDayNumber(number: number): number {
   const [year, month, day] = [Math.floor(number / 10_000), Math.floor(number / 100) % 100, number % 100];
   return timeOfDay(year, month, day);
@@ -124,11 +124,11 @@ function timeOfDay(year: number, month: number, day: number): number {
   return isInMonth ? Date.UTC(year, month - 1, day) : Number.NaN;
 }
 
-/** The number that `count` digits make, or NaN. */
+/** The value of `count` digits, or NaN. */
 function digits(text: string, at: number, count: number): number {
   let number = 0;
-  for (let place = at; place < at + count; place++) {
-    const digit = text.charCodeAt(place) - 48;
+  for (let index = at; index < at + count; index++) {
+    const digit = text.charCodeAt(index) - 48;
     if (!(digit >= 0 && digit <= 9)) return Number.NaN;
     number = number * 10 + digit;
   }

@@ -1,24 +1,25 @@
-/** Looks a series of bars over: what a person wants to know before training on it. */
+/** Summarises a series of bars, for a check before training. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { countSamples, defaultStride } from "../samples/features.js";
 import type { Bars } from "./bars.js";
 
+/** The summary of a bar file, from `checkBars`. */
 export interface BarsSummary {
   readonly bars: number;
   /** Milliseconds since 1970 (UTC). */
   readonly firstTime: number;
   readonly lastTime: number;
-  /** Places where more than a minute lies between two bars. */
+  /** Gaps of more than a minute between two bars. */
   readonly gaps: {
     readonly count: number;
     readonly longestMinutes: number;
-    /** The time of the bar before the longest, or undefined where there is none. */
+    /** The time of the bar before the longest gap; undefined without gaps. */
     readonly longestAfter: number | undefined;
   };
   readonly lowestPrice: number;
   readonly highestPrice: number;
-  /** Bars in which nothing was traded. */
+  /** Bars with volume 0. */
   readonly zeroVolumes: number;
   readonly samples: { readonly count: number; readonly stride: number };
 }
@@ -26,7 +27,7 @@ export interface BarsSummary {
 const minuteMs = 60_000;
 
 /**
- * Sums up bars: their time and price range, their gaps, and how many samples they have.
+ * Summarises bars: time and price range, gaps, and the number of samples.
  *
  * @example
  * ```ts
@@ -38,7 +39,7 @@ const minuteMs = 60_000;
 export function checkBars(bars: Bars, stride = defaultStride): BarsSummary {
   const { time, low, high, volume } = bars;
   const count = time.length;
-  if (count === 0) throw new HoldfastError("BAD_ARGUMENT", "There are 0 bars to check; give one at least.");
+  if (count === 0) throw new HoldfastError("BAD_ARGUMENT", "There are 0 bars to check. Pass at least one.");
   let gaps = 0;
   let longest = 0;
   let longestAfter: number | undefined;

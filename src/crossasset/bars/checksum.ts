@@ -1,4 +1,4 @@
-/** A checksum of bars: what two sets of bars are told apart by, wherever they came from. */
+/** A checksum of bars, independent of their origin. */
 
 import { createHash } from "node:crypto";
 import { type Bars, barColumns } from "./bars.js";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rejects } from "../../../test/support/rejects.js";
-import { BarColumns, placeColumns } from "./columns.js";
+import { BarColumns, findColumns } from "./columns.js";
 
 const good = ["2024-01-01", 2, 3, 1, 2, 10];
 
@@ -72,7 +72,7 @@ test("a rejected row does not count: the next one takes its place", () => {
 });
 
 test("no row at all is rejected", () => {
-  rejects("BAD_FILE", () => new BarColumns("some.csv").finish(), /some\.csv: there is no row in it/);
+  rejects("BAD_FILE", () => new BarColumns("some.csv").finish(), /some\.csv: it has no rows/);
 });
 
 test("a volume of minus zero becomes zero", () => {
@@ -83,9 +83,9 @@ test("a volume of minus zero becomes zero", () => {
 
 test("columns are found in any order, in capitals, among others, and time under each of its names", () => {
   const header = ["Volume", "CLOSE", "note", "low", " high ", "Open", "Timestamp"];
-  assert.deepEqual(placeColumns("some.csv", header), [6, 5, 4, 3, 1, 0]);
+  assert.deepEqual(findColumns("some.csv", header), [6, 5, 4, 3, 1, 0]);
   for (const name of ["time", "timestamp", "date", "DateTime"]) {
-    assert.equal(placeColumns("some.csv", [name, "open", "high", "low", "close", "volume"])[0], 0);
+    assert.equal(findColumns("some.csv", [name, "open", "high", "low", "close", "volume"])[0], 0);
   }
 });
 
@@ -93,8 +93,8 @@ test("a column that is missing or there twice is rejected by its name", () => {
   const header = ["time", "open", "high", "low", "closing", "volume"];
   rejects(
     "BAD_FILE",
-    () => placeColumns("some.csv", header),
-    /no column "close" among "time, open, high, low, closing/,
+    () => findColumns("some.csv", header),
+    /column "close" is missing in "time, open, high, low, closing/,
   );
-  rejects("BAD_FILE", () => placeColumns("some.csv", ["date", ...header]), /2 columns name the time/);
+  rejects("BAD_FILE", () => findColumns("some.csv", ["date", ...header]), /2 columns match time/);
 });

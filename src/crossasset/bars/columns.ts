@@ -1,4 +1,4 @@
-/** The columns of bars while they are read: they grow row by row, and a row that is no bar is rejected with its number. */
+/** Collects the columns of bars row by row while a file is read. An invalid row is an error with its number. */
 
 import type { ErrorNumbers, HoldfastError } from "../../errors/index.js";
 import { type BarColumn, type Bars, barColumns } from "./bars.js";
@@ -8,7 +8,7 @@ import { badBars, quote } from "./rejection.js";
 const firstCapacity = 1024;
 const prices = ["open", "high", "low", "close"] as const;
 
-/** What a column may be called; names are compared in small letters. */
+/** Accepted column names, in lower case. */
 const columnNames: Readonly<Record<BarColumn, readonly string[]>> = {
   time: ["time", "timestamp", "date", "datetime"],
   open: ["open"],
@@ -18,17 +18,21 @@ const columnNames: Readonly<Record<BarColumn, readonly string[]>> = {
   volume: ["volume"],
 };
 
-/** Where a file has the bars' columns, in the order of `barColumns`. Further columns are left alone. */
-export function placeColumns(file: string, header: readonly string[]): number[] {
-  const found = header.map((name) => name.trim().toLowerCase());
+/** The indices of the bars' columns in a file, in the order of `barColumns`. Other columns are ignored. */
+export function findColumns(file: string, header: readonly string[]): number[] {
+  const names = header.map((name) => name.trim().toLowerCase());
   return barColumns.map((column) => {
-    const places = [...found.keys()].filter((place) => columnNames[column].includes(found[place] ?? ""));
-    const [place] = places;
-    if (place !== undefined && places.length === 1) return place;
+    const indices = [...names.keys()].filter((index) => columnNames[column].includes(names[index] ?? ""));
+    const [index] = indices;
+    if (index !== undefined && indices.length === 1) return index;
     const shown = quote(header.join(", "));
-    throw place === undefined
-      ? badBars(file, `there is no column "${column}" among ${shown}.`, `Give ${barColumns.join(", ")}.`)
-      : badBars(file, `${places.length} columns name the ${column}: ${shown}.`, "Leave one of them.");
+    throw index === undefined
+      ? badBars(
+          file,
+          `column "${column}" is missing in ${shown}.`,
+          `The columns must include ${barColumns.join(", ")}.`,
+        )
+      : badBars(file, `${indices.length} columns match ${column}: ${shown}.`, "Keep one of them.");
   });
 }
 
@@ -41,7 +45,7 @@ export class BarColumns {
     this.#file = file;
   }
 
-  /** Adds a row: its cells in the order of `barColumns`. */
+  /** Adds a row, with its cells in the order of `barColumns`. */
   add(cells: readonly unknown[]): void {
     const at = this.#count;
     if (at === this.#arrays.time.length) this.#arrays = copyColumns(this.#arrays, 2 * at, at);
@@ -51,22 +55,22 @@ export class BarColumns {
     high[at] = parseNumber(cells[2]);
     low[at] = parseNumber(cells[3]);
     close[at] = parseNumber(cells[4]);
-    // Adding 0 makes −0 a 0: text doesn't tell them apart.
+    // Adding 0 turns −0 into 0, because text does not distinguish them.
     volume[at] = parseNumber(cells[5]) + 0;
     const fault = findFault(this.#arrays, at);
     if (fault !== undefined) throw this.#reject(fault, cells);
     this.#count = at + 1;
   }
 
-  /** The error for the row that comes next. */
-  rejectRow(found: string, numbers: ErrorNumbers = {}): HoldfastError {
+  /** The error for the next row. */
+  rejectRow(problem: string, numbers: ErrorNumbers = {}): HoldfastError {
     const row = this.#count + 1;
-    return badBars(this.#file, `row ${row} ${found}.`, "Correct or remove the row.", { row, ...numbers });
+    return badBars(this.#file, `row ${row} ${problem}.`, "Correct or remove the row.", { row, ...numbers });
   }
 
-  /** The bars that were added, in arrays of just their length. */
+  /** The added bars, in arrays of their exact length. */
   finish(): Bars {
-    if (this.#count === 0) throw badBars(this.#file, "there is no row in it.", "Give a file with bars.");
+    if (this.#count === 0) throw badBars(this.#file, "it has no rows.", "Use a file with bars.");
     return copyColumns(this.#arrays, this.#count, this.#count);
   }
 
@@ -79,21 +83,21 @@ export class BarColumns {
 
 export interface RowFault {
   readonly column: BarColumn;
-  /** The fault in words, with the cell as the file has it. */
+  /** The fault as text, with the cell from the file. */
   what(cell: string): string;
 }
 
-/** Why the row at `at` is no bar that may follow those before it; undefined if it is one. */
+/** Why the row at `at` is not a valid next bar; undefined if it is. */
 export function findFault(bars: Bars, at: number): RowFault | undefined {
   const time = bars.time[at] ?? Number.NaN;
   const low = bars.low[at] ?? Number.NaN;
   const high = bars.high[at] ?? Number.NaN;
   const volume = bars.volume[at] ?? Number.NaN;
-  // A comparison with NaN is false, so each is written as what must hold.
+  // A comparison with NaN is false, so each condition states the valid case.
   if (!isTime(time))
     return {
       column: "time",
-      what: (cell) => `has the time ${cell}; ISO 8601, seconds or milliseconds are read`,
+      what: (cell) => `has the time ${cell}; use ISO 8601, seconds or milliseconds`,
     };
   for (const column of prices) {
     const price = bars[column][at] ?? Number.NaN;
@@ -136,7 +140,7 @@ function makeColumns(length: number): Arrays {
   };
 }
 
-/** The first `count` rows in arrays of another length. */
+/** Copies the first `count` rows to arrays of another length. */
 function copyColumns(from: Arrays, length: number, count: number): Arrays {
   const to = makeColumns(length);
   for (const column of barColumns) to[column].set(from[column].subarray(0, count));

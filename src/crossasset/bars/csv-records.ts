@@ -1,35 +1,35 @@
 /**
- * Splits CSV text, piece by piece, into records of fields, as RFC 4180 has them. Written out because a general
- * parser takes more than twice as long for a million rows: most records have no quote and are one call of split().
+ * Splits CSV text, chunk by chunk, into records of fields (RFC 4180). Hand-written because a general parser takes more than twice as
+ * long for a million rows: most records have no quote and need one call of split().
  */
 
-/** No bar comes near it; a longer record is a file of another kind, or a quote that nobody closes. */
-const longestRecord = 65_536;
+/** A longer record means another kind of file, or an unclosed quote. */
+const maxRecordLength = 65_536;
 const byteOrderMark = "\uFEFF";
 
 export class CsvRecords {
   readonly #take: (fields: string[]) => void;
   readonly #reject: (found: string) => Error;
   #rest = "";
-  #hasBegun = false;
+  #hasStarted = false;
 
-  /** `take` gets each record's fields, a blank line as one empty field; `reject` makes the error for the next record. */
+  /** `take` receives each record's fields, a blank line as one empty field. `reject` makes the error for the next record. */
   constructor(take: (fields: string[]) => void, reject: (found: string) => Error) {
     this.#take = take;
     this.#reject = reject;
   }
 
-  push(piece: string): void {
-    const begun = this.#hasBegun || !piece.startsWith(byteOrderMark) ? piece : piece.slice(1);
-    this.#hasBegun ||= piece !== "";
-    const text = this.#rest + begun;
+  push(chunk: string): void {
+    const content = this.#hasStarted || !chunk.startsWith(byteOrderMark) ? chunk : chunk.slice(1);
+    this.#hasStarted ||= chunk !== "";
+    const text = this.#rest + content;
     const hasQuotes = text.includes('"');
     let start = 0;
     for (;;) {
       const end = hasQuotes ? findEnd(text, start) : text.indexOf("\n", start);
-      if ((end < 0 ? text.length : end) - start > longestRecord)
+      if ((end < 0 ? text.length : end) - start > maxRecordLength)
         throw this.#reject(
-          `is longer than ${longestRecord} characters: the file is no CSV, or a quote is not closed`,
+          `is longer than ${maxRecordLength} characters: the file is not CSV, or a quote is not closed`,
         );
       if (end < 0) break;
       this.#emit(text.slice(start, end));
@@ -46,13 +46,12 @@ export class CsvRecords {
   #emit(line: string): void {
     const record = line.endsWith("\r") ? line.slice(0, -1) : line;
     const fields = record.includes('"') ? splitQuoted(record) : record.split(",");
-    if (fields === undefined)
-      throw this.#reject("has a quote that is not closed, or text beside a quoted field");
+    if (fields === undefined) throw this.#reject("has an unclosed quote, or text next to a quoted field");
     this.#take(fields);
   }
 }
 
-/** The next line end that does not lie between quotes, or -1. */
+/** The next newline outside quotes, or -1. */
 function findEnd(text: string, start: number): number {
   let end = text.indexOf("\n", start);
   let quote = text.indexOf('"', start);
@@ -60,13 +59,13 @@ function findEnd(text: string, start: number): number {
   while (end >= 0) {
     for (; quote >= 0 && quote < end; quote = text.indexOf('"', quote + 1)) isInside = !isInside;
     if (!isInside) return end;
-    if (end - start > longestRecord) return end;
+    if (end - start > maxRecordLength) return end;
     end = text.indexOf("\n", end + 1);
   }
   return -1;
 }
 
-/** The fields of a record that has quotes; undefined where the quotes don't enclose whole fields. */
+/** The fields of a record with quotes; undefined if the quotes do not enclose whole fields. */
 function splitQuoted(record: string): string[] | undefined {
   const fields: string[] = [];
   for (let at = 0; at <= record.length; ) {
@@ -80,14 +79,14 @@ function splitQuoted(record: string): string[] | undefined {
   return fields;
 }
 
-/** Behind the quote that closes the field opened at `at`, or -1; a doubled quote is a quote in the field. */
+/** The index after the closing quote of the field at `at`, or -1. A doubled quote is a quote in the field. */
 function findFieldEnd(record: string, at: number): number {
   let close = record.indexOf('"', at + 1);
   while (close >= 0 && record.charAt(close + 1) === '"') close = record.indexOf('"', close + 2);
   return close < 0 ? -1 : close + 1;
 }
 
-/** The next comma, or the record's end. */
+/** The index of the next comma, or the record's end. */
 function endOf(record: string, at: number): number {
   const comma = record.indexOf(",", at);
   return comma < 0 ? record.length : comma;

@@ -81,7 +81,7 @@ test("more is traded while there is a trend", () => {
 
 test("a count of bars that is none is rejected, and so is a wrong seed", () => {
   for (const bars of [0, -1, 1.5, Number.NaN]) {
-    rejects("BAD_ARGUMENT", () => generateBars({ bars, seed: 1 }), /bars can't be made/);
+    rejects("BAD_ARGUMENT", () => generateBars({ bars, seed: 1 }), /number of bars is/);
   }
   rejects("BAD_ARGUMENT", () => generateBars({ bars: 1, seed: -1 }), /seed is -1/);
 });
@@ -99,6 +99,6 @@ test("more bars than there is time and memory for are rejected with the limit", 
     rejects(
       "BAD_ARGUMENT",
       () => generateBars({ bars, seed: 1 }),
-      /give a whole number from 1 to 100,000,000/,
+      /It must be a whole number from 1 to 100,000,000/,
     );
 });

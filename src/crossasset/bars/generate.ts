@@ -1,10 +1,9 @@
 /**
- * The made market. Two hidden regimes, each up, down or quiet, switch at random: bursts of about twenty minutes and
- * trends of about ten hours. A minute's return is volatility · (noise + what the regimes add), and volatility clusters
- * as in GARCH(1,1). The regimes can be guessed from the bars before, but never known, so the moves after are partly
- * predictable; README.md has how far.
+ * The generated market. Two hidden regimes, each up, down or quiet, switch at random: bursts of about twenty minutes and trends of
+ * about ten hours. A minute's return is volatility · (noise + drift of the regimes), and volatility clusters as in GARCH(1,1). The
+ * regimes can be estimated from earlier bars, so later moves are partly predictable; docs/crossasset.md says how well.
  *
- * The same seed makes the same bits on every machine: random words are Philox's, and all else is +, −, ·, / and √.
+ * The same seed gives the same bits on every machine: random words come from Philox, and the rest uses +, −, ·, / and √ only.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -12,18 +11,18 @@ import { drawWords, normal } from "../../kernels/index.js";
 import { formatBytes } from "../../units/index.js";
 import type { Bars } from "./bars.js";
 
-/** A hidden regime: it is up (1), down (−1) or quiet (0), and goes from each to the other two about equally often. */
+/** A hidden regime: up (1), down (−1) or quiet (0). It switches to each of the other two about equally often. */
 export interface RegimeKind {
-  /** How long it stays as it is, on average. */
+  /** The mean time between switches. */
   readonly meanMinutes: number;
-  /** What it adds to a minute's return while it is up, in units of the noise. */
+  /** Its contribution to a minute's return while it is up, in units of the noise. */
   readonly drift: number;
 }
 
 export const burstKind: RegimeKind = { meanMinutes: 20, drift: 1.2 };
 export const trendKind: RegimeKind = { meanMinutes: 600, drift: 0.8 };
 
-/** The made bars, and what they hide: at each bar the regimes that its own return had, and the next one's noise. */
+/** The generated bars and their hidden state: at each bar the regimes of its return, and the noise of the next one. */
 export interface Market {
   readonly bars: Bars;
   readonly burst: Int8Array;
@@ -37,9 +36,9 @@ export interface GenerateOptions {
   readonly seed: number;
 }
 
-/** The noise of a minute's return in the mean. */
+/** The mean noise of a minute's return. */
 const meanNoise = 2e-5;
-/** GARCH: the next variance is this much of its mean, of the last noise squared, and of the last variance. */
+/** GARCH: the weights of the mean, of the last squared noise and of the last variance in the next variance. */
 const garch = { mean: 0.005, noise: 0.04, last: 0.955 };
 const firstPrice = 100;
 /** Prices have five decimals. */
@@ -51,16 +50,16 @@ const minuteMs = 60_000;
 const dayMs = 1440 * minuteMs;
 const barsPerDay = 23 * 60;
 
-/** The random streams: far from those of weights, which count up from 0. */
+/** The ids of the random streams: far from those of weights, which count up from 0. */
 const streams = { noise: 2 ** 40, words: 2 ** 40 + 1 };
 const wordsPerBar = 5;
-/** Some 270 years of minutes, in which the market is open. */
+/** About 270 years of trading minutes. */
 const maxBars = 100_000_000;
-/** Drawn together; the numbers don't depend on it. */
-const barsAtOnce = 16_384;
+/** Bars per batch of random numbers. It does not affect the result. */
+const barsPerBatch = 16_384;
 
 /**
- * Makes bars of a market with hidden regimes. The same seed makes the same bars, and more bars begin with the fewer.
+ * Generates bars of a market with hidden regimes. The same seed gives the same bars; a longer series starts with the shorter one.
  *
  * @example
  * ```ts
@@ -73,12 +72,12 @@ export function generateBars(options: GenerateOptions): Bars {
   return generateMarket(options).bars;
 }
 
-/** The same with the hidden regimes, for those who measure how much there is to learn. */
+/** Generates bars with their hidden regimes, to measure how much a model can learn. */
 export function generateMarket({ bars: count, seed }: GenerateOptions): Market {
   if (!(Number.isSafeInteger(count) && count > 0 && count <= maxBars)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${count} bars can't be made; give a whole number from 1 to ${maxBars.toLocaleString("en")}.`,
+      `The number of bars is ${count}. It must be a whole number from 1 to ${maxBars.toLocaleString("en")}.`,
       { numbers: { bars: count, max: maxBars } },
     );
   }
@@ -91,17 +90,17 @@ export function generateMarket({ bars: count, seed }: GenerateOptions): Market {
   let noise = new Float32Array(0);
   let words = new Uint32Array(0);
   for (let bar = 0; bar < count; bar++) {
-    const drawn = bar % barsAtOnce;
-    if (drawn === 0) {
-      const length = Math.min(barsAtOnce, count - bar);
+    const inBatch = bar % barsPerBatch;
+    if (inBatch === 0) {
+      const length = Math.min(barsPerBatch, count - bar);
       noise = normal({ seed, id: streams.noise }, length, bar);
       words = drawWords({ seed, id: streams.words }, length * wordsPerBar, bar * wordsPerBar);
     }
-    const fraction = (use: number): number => (words[drawn * wordsPerBar + use] ?? 0) / 2 ** 32;
+    const fraction = (use: number): number => (words[inBatch * wordsPerBar + use] ?? 0) / 2 ** 32;
 
     burst = switchRegime(burst, burstKind, fraction(0));
     trend = switchRegime(trend, trendKind, fraction(1), pullAt(price));
-    const surprise = noise[drawn] ?? 0;
+    const surprise = noise[inBatch] ?? 0;
     const volatility = meanNoise * Math.sqrt(variance);
     const before = price;
     price *= 1 + volatility * (surprise + burst * burstKind.drift + trend * trendKind.drift);
@@ -111,7 +110,7 @@ export function generateMarket({ bars: count, seed }: GenerateOptions): Market {
     high[bar] = toTicks(Math.max(before, price) * (1 + volatility * fraction(2)));
     low[bar] = toTicks(Math.min(before, price) * (1 - volatility * fraction(3)));
     close[bar] = toTicks(price);
-    // More is traded while the market is nervous or has a trend.
+    // Volume rises with volatility and trend.
     volume[bar] = Math.round(
       200 * Math.sqrt(variance) * (1 + 0.8 * Math.abs(trend)) * (0.25 + 1.5 * fraction(4)),
     );
@@ -124,15 +123,15 @@ export function generateMarket({ bars: count, seed }: GenerateOptions): Market {
   return market;
 }
 
-/** The regime of the next minute: most often the same, else one of the two others; `pull` makes the lower one likelier. */
+/** The regime of the next minute: usually the same, else one of the two others. `pull` makes the lower one more likely. */
 function switchRegime(now: number, { meanMinutes }: RegimeKind, fraction: number, pull = 0): number {
-  const place = fraction * meanMinutes;
-  if (place >= 1) return now;
-  if (place < 0.5 + pull) return now === -1 ? 0 : -1;
+  const position = fraction * meanMinutes;
+  if (position >= 1) return now;
+  if (position < 0.5 + pull) return now === -1 ? 0 : -1;
   return now === 1 ? 0 : 1;
 }
 
-/** Trends lead back to the first price, in some weeks: a series of years stays near it and has as many ups as downs. */
+/** Pulls trends back to the first price within some weeks, so that a long series stays near it. */
 function pullAt(price: number): number {
   return Math.max(-0.4, Math.min(0.4, 2 * (price / firstPrice - 1)));
 }
@@ -147,7 +146,7 @@ function toTicks(price: number): number {
   return Math.round(price * ticksPerUnit) / ticksPerUnit;
 }
 
-/** Throws OUT_OF_MEMORY where the process can't have so many numbers. */
+/** Throws OUT_OF_MEMORY if the arrays can't be allocated. */
 function emptyMarket(count: number): Market {
   const column = (): Float64Array<ArrayBuffer> => new Float64Array(count);
   try {
@@ -165,7 +164,7 @@ function emptyMarket(count: number): Market {
     const needed = formatBytes(count * (7 * Float64Array.BYTES_PER_ELEMENT + 2));
     throw new HoldfastError(
       "OUT_OF_MEMORY",
-      `${count.toLocaleString("en")} bars need ${needed} of memory, and the allocation failed (${cause.message}). Lower --generate.`,
+      `${count.toLocaleString("en")} bars need ${needed} of memory, but the allocation failed (${cause.message}). Lower --generate.`,
       { numbers: { bars: count }, cause },
     );
   }

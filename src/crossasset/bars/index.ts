@@ -1,4 +1,4 @@
-/** bars: prices and volumes a minute, from CSV or Parquet files or made from a seed, and what there is to know of them. */
+/** bars: prices and volumes per minute. Reads, writes, generates and checks them. */
 
 export { type BarColumn, type Bars, barColumns } from "./bars.js";
 export { type BarsSummary, checkBars } from "./check.js";

@@ -1,7 +1,7 @@
 /**
- * What there is to learn in the made market: how often an oracle is right that knows the hidden regimes and the
- * volatility at each bar, but neither their switches nor the noise to come. A model sees only the bars, so it should
- * come out between the majority class and the oracle.
+ * An upper bound for learning on the generated market: the accuracy of an oracle that knows the hidden regimes and the volatility at
+ * each bar, but not future switches and noise. A model sees only the bars, so its accuracy should lie between the majority class
+ * and the oracle.
  */
 
 import { countSamples, defaultStride, type SampleSettings } from "../samples/features.js";
@@ -11,23 +11,23 @@ import { burstKind, type Market, type RegimeKind, trendKind } from "./generate.j
 export interface ScaleAccuracy {
   /** In minutes. */
   readonly scale: number;
-  /** How often the oracle is right. */
+  /** The oracle's accuracy. */
   readonly oracle: number;
-  /** How often one is right who always says what is most frequent at this scale. */
+  /** The accuracy of always predicting the most frequent class of this scale. */
   readonly majority: number;
 }
 
 export interface OracleAccuracy {
   readonly samples: number;
-  /** Over all scales; the majority is that of one class for all of them. */
+  /** Over all scales. The majority is one class for all scales. */
   readonly oracle: number;
   readonly majority: number;
   readonly scales: readonly ScaleAccuracy[];
 }
 
-const smallestDeviation = 1e-8;
+const minDeviation = 1e-8;
 
-/** How often the oracle and the majority class are right about the moves after each sample. */
+/** The accuracy of the oracle and of the majority class on the moves after each sample. */
 export function oracleAccuracy(
   market: Market,
   { stride = defaultStride }: SampleSettings = {},
@@ -77,14 +77,14 @@ function deviationAt(logClose: Float64Array, bar: number, scale: number): number
     sum += move;
     squares += move * move;
   }
-  return Math.max(smallestDeviation, Math.sqrt(Math.max(0, squares / groupCount - (sum / groupCount) ** 2)));
+  return Math.max(minDeviation, Math.sqrt(Math.max(0, squares / groupCount - (sum / groupCount) ** 2)));
 }
 
-/** What a regime adds to the move over the next minutes, in units of the noise. */
+/** A regime's contribution to the move over the next minutes, in units of the noise. */
 interface Forecast {
-  /** Expected if it is up now; if it is down the opposite, if it is quiet 0. */
+  /** The expectation if it is up now; negated if it is down, 0 if it is quiet. */
   readonly mean: number;
-  /** The variance around that, by whether it is quiet now. */
+  /** The variance, depending on whether it is quiet now. */
   readonly variance: { readonly quiet: number; readonly moving: number };
 }
 
@@ -111,7 +111,7 @@ function forecastRegime({ meanMinutes, drift }: RegimeKind, minutes: number): Fo
   return { mean: drift * mean, variance };
 }
 
-/** The class with the largest chance, taking the move for normal around what the regimes let expect. */
+/** The most probable class, with a normal distribution around the expected move. */
 function mostLikely(
   market: Market,
   bar: number,
@@ -133,7 +133,7 @@ function mostLikely(
   return long >= short ? classes.long : classes.short;
 }
 
-/** The chance that a standard normal is below z, within 2e-4: the logistic with a cubic term, enough to compare chances. */
+/** The standard normal CDF within 2e-4: a logistic function with a cubic term. */
 function normalBelow(z: number): number {
   return 1 / (1 + Math.exp(-1.5976 * z - 0.070_56 * z * z * z));
 }

@@ -42,13 +42,13 @@ test("an empty file, one of blank lines and a header alone are rejected", async 
   await isRejected("", /some\.csv: it is empty/);
   await isRejected("\n\n", /it is empty/);
   await isRejected("\uFEFF", /it is empty/);
-  await isRejected(`${header}\n`, /there is no row in it/);
+  await isRejected(`${header}\n`, /it has no rows/);
 });
 
 test("a missing column is rejected with what the header has", async () => {
   await isRejected(
     "time,open,high,low,volume\n1,2,3,1,4\n",
-    /no column "close" among "time, open, high, low, volume"/,
+    /column "close" is missing in "time, open, high, low, volume"/,
   );
   await isRejected(rows.join("\n"), /no column "time" among "2024-01-01T00:00:00Z/);
 });
@@ -65,7 +65,7 @@ test("a wrong row is rejected with its number, the header not counted", async ()
   await isRejected(next("2024-01-01 00:02,3,4,2,3"), /row 3 has 5 fields, the header has 6/);
   await isRejected(next("2024-01-01 00:02,3,4,2,3,1,5"), /row 3 has 7 fields, the header has 6/);
   await isRejected(next("\n2024-01-01 00:02,3,4,2,3,1"), /row 3 is blank/);
-  await isRejected(next('2024-01-01 00:02,3,4,2,3,"1'), /row 3 has a quote that is not closed/);
+  await isRejected(next('2024-01-01 00:02,3,4,2,3,"1'), /row 3 has an unclosed quote/);
 });
 
 test("binary garbage is rejected, with lines in it or without", async () => {

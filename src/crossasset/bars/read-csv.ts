@@ -1,12 +1,12 @@
-/** Reads bars from a CSV file as it streams in: what is held is the columns and a piece of the text. */
+/** Reads bars from a CSV file as a stream: memory holds the columns and one chunk of text. */
 
 import { createReadStream } from "node:fs";
 import { type Bars, barColumns } from "./bars.js";
-import { BarColumns, placeColumns } from "./columns.js";
+import { BarColumns, findColumns } from "./columns.js";
 import { CsvRecords } from "./csv-records.js";
 import { badBars, wrapFault } from "./rejection.js";
 
-const pieceBytes = 256 * 1024;
+const chunkBytes = 256 * 1024;
 
 export async function readCsv(path: string): Promise<Bars> {
   const rows = new CsvRows(path);
@@ -15,8 +15,8 @@ export async function readCsv(path: string): Promise<Bars> {
     (found) => rows.reject(found),
   );
   try {
-    for await (const piece of createReadStream(path, { encoding: "utf8", highWaterMark: pieceBytes })) {
-      records.push(piece);
+    for await (const chunk of createReadStream(path, { encoding: "utf8", highWaterMark: chunkBytes })) {
+      records.push(chunk);
     }
     records.end();
   } catch (error) {
@@ -25,15 +25,15 @@ export async function readCsv(path: string): Promise<Bars> {
   return rows.finish();
 }
 
-/** What the records are: first the header, then a bar each. */
+/** Interprets records: first the header, then one bar each. */
 class CsvRows {
   readonly #path: string;
   readonly #columns: BarColumns;
-  /** One row's cells, in the order of `barColumns`; used again for every row. */
+  /** One row's cells, in the order of `barColumns`; reused for every row. */
   readonly #cells = new Array<string | undefined>(barColumns.length);
-  #places: readonly number[] | undefined;
+  #columnIndices: readonly number[] | undefined;
   #headerLength = 0;
-  #isBehindBlank = false;
+  #isAfterBlank = false;
 
   constructor(path: string) {
     this.#path = path;
@@ -42,33 +42,33 @@ class CsvRows {
 
   take(fields: readonly string[]): void {
     if (fields.length === 1 && fields[0]?.trim() === "") {
-      this.#isBehindBlank = true;
+      this.#isAfterBlank = true;
       return;
     }
-    if (this.#places === undefined) {
-      this.#places = placeColumns(this.#path, fields);
+    if (this.#columnIndices === undefined) {
+      this.#columnIndices = findColumns(this.#path, fields);
       this.#headerLength = fields.length;
-      this.#isBehindBlank = false;
+      this.#isAfterBlank = false;
       return;
     }
-    // Blank lines end a file; before a row they are a row that got lost.
-    if (this.#isBehindBlank) throw this.#columns.rejectRow("is blank");
+    // Blank lines are allowed at the end; before a row, a row is missing.
+    if (this.#isAfterBlank) throw this.#columns.rejectRow("is blank");
     if (fields.length !== this.#headerLength)
       throw this.#columns.rejectRow(`has ${fields.length} fields, the header has ${this.#headerLength}`);
     for (let column = 0; column < this.#cells.length; column++) {
-      this.#cells[column] = fields[this.#places[column] ?? -1];
+      this.#cells[column] = fields[this.#columnIndices[column] ?? -1];
     }
     this.#columns.add(this.#cells);
   }
 
-  reject(found: string): Error {
-    if (this.#places !== undefined) return this.#columns.rejectRow(found);
-    return badBars(this.#path, `the header ${found}.`, "Give a CSV file with a header.");
+  reject(problem: string): Error {
+    if (this.#columnIndices !== undefined) return this.#columns.rejectRow(problem);
+    return badBars(this.#path, `the header ${problem}.`, "Use a CSV file with a header.");
   }
 
   finish(): Bars {
-    if (this.#places === undefined) {
-      throw badBars(this.#path, "it is empty.", `Give a CSV file with the columns ${barColumns.join(", ")}.`);
+    if (this.#columnIndices === undefined) {
+      throw badBars(this.#path, "it is empty.", `Use a CSV file with the columns ${barColumns.join(", ")}.`);
     }
     return this.#columns.finish();
   }

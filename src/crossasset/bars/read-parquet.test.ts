@@ -69,7 +69,7 @@ test("a wrong row is rejected with its number across row groups", async () => {
     ],
     [time, [...without("Close"), { name: "close", data: [2, null], type: "DOUBLE" }], /row 2 has no close/],
     [time, [...without("low"), { name: "low", data: [0, 1], type: "DOUBLE" }], /row 1 has the low 0/],
-    [time, without("Close"), /no column "close" among "Volume, note, OPEN, high, low, time"/],
+    [time, without("Close"), /column "close" is missing in "Volume, note, OPEN, high, low, time"/],
   ];
   for (const [times, columns, message] of wrong) {
     await rejectsLater("BAD_FILE", read(fileWith(times, columns)), message);
@@ -78,7 +78,7 @@ test("a wrong row is rejected with its number across row groups", async () => {
 
 test("a file without rows is rejected", async () => {
   const none = numbers.map((column) => ({ ...column, data: [] }));
-  await rejectsLater("BAD_FILE", read(fileWith({ data: [], type: "DOUBLE" }, none)), /there is no row in it/);
+  await rejectsLater("BAD_FILE", read(fileWith({ data: [], type: "DOUBLE" }, none)), /it has no rows/);
 });
 
 test("an empty file, garbage and a CSV under the wrong name are rejected", async () => {

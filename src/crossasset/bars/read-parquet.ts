@@ -1,4 +1,4 @@
-/** Reads bars from a Parquet file. The decoding is done aside: a file is untrusted, and its decoder must be one that can be ended. */
+/** Reads bars from a Parquet file. A worker thread decodes it: files are untrusted, and a worker can be terminated. */
 
 import { stat } from "node:fs/promises";
 import type { Bars } from "./bars.js";

@@ -9,17 +9,17 @@ import { readBars } from "./read.js";
 
 test("a name that ends otherwise is rejected before the file is looked for", async () => {
   for (const path of ["bars.json", "bars", "bars.csv.gz", "csv"]) {
-    await rejectsLater("BAD_FILE", readBars(path), /ends neither in \.csv nor in \.parquet/);
+    await rejectsLater("BAD_FILE", readBars(path), /extension is neither \.csv nor \.parquet/);
   }
 });
 
 test("a missing file and a folder are rejected by their paths", async () => {
   await inFolder(async (folder) => {
-    await rejectsLater("BAD_FILE", readBars(join(folder, "none.csv")), /none\.csv: there is no such file/);
+    await rejectsLater("BAD_FILE", readBars(join(folder, "none.csv")), /none\.csv: it does not exist/);
     await rejectsLater(
       "BAD_FILE",
       readBars(join(folder, "none.parquet")),
-      /none\.parquet: there is no such file/,
+      /none\.parquet: it does not exist/,
     );
     await mkdir(join(folder, "folder.csv"));
     await rejectsLater(

@@ -1,4 +1,4 @@
-/** Reads a file of bars, by the way its name ends. */
+/** Reads a file of bars, depending on its extension. */
 
 import { stat } from "node:fs/promises";
 import type { Bars } from "./bars.js";
@@ -9,10 +9,10 @@ import { badBars, wrapFault } from "./rejection.js";
 export type BarsFormat = "csv" | "parquet";
 
 /**
- * Reads bars from a CSV or a Parquet file. Columns may stand in any order, with capitals or without; further ones are
- * ignored. Times are ISO 8601 (UTC where no zone is given), or numbers: seconds below 1e11, else milliseconds. Whole numbers from
- * 19000101 to 21991231 are days, as in 20200131. The first row that is no bar is rejected with its number, the header not counted.
- * Parquet is decoded in a thread of its own, within limits of memory and time.
+ * Reads bars from a CSV or a Parquet file. Columns may be in any order; names ignore case; other columns are ignored. Times are ISO
+ * 8601 (default zone: UTC), or numbers: seconds below 1e11, else milliseconds. Whole numbers from 19000101 to 21991231 are days such
+ * as 20200131. The first invalid row is an error with its number, not counting the header. Parquet is decoded in a worker thread
+ * with limits of memory and time.
  *
  * @example
  * ```ts
@@ -29,22 +29,18 @@ export type BarsFormat = "csv" | "parquet";
 export async function readBars(path: string): Promise<Bars> {
   const format = formatOf(path);
   const stats = await stat(path).catch((error: unknown) => {
-    throw wrapFault(path, "there is no such file, or it can't be reached", error, "Check the path.");
+    throw wrapFault(path, "it does not exist or is not accessible", error, "Check the path.");
   });
-  // A folder has no bytes, and a pipe or a device may never end.
-  if (!stats.isFile()) throw badBars(path, "it is a folder, a pipe or a device.", "Give a file.");
-  if (stats.size === 0) throw badBars(path, "it is empty.", "Give a file with bars.");
+  // A folder has no bytes, and reading a pipe or a device may never end.
+  if (!stats.isFile()) throw badBars(path, "it is a folder, a pipe or a device.", "Use a file.");
+  if (stats.size === 0) throw badBars(path, "it is empty.", "Use a file with bars.");
   return format === "csv" ? await readCsv(path) : await readParquet(path);
 }
 
-/** The format that a path's end names. */
+/** The format for a path's extension. */
 export function formatOf(path: string): BarsFormat {
   const [, end] = /\.(csv|parquet)$/i.exec(path) ?? [];
   const format = end?.toLowerCase();
   if (format === "csv" || format === "parquet") return format;
-  throw badBars(
-    path,
-    "its name ends neither in .csv nor in .parquet.",
-    "Give a file of one of the two formats.",
-  );
+  throw badBars(path, "its extension is neither .csv nor .parquet.", "Use one of these formats.");
 }

@@ -77,7 +77,7 @@ test("a path that can't be written is rejected, and nothing is left beside it", 
       writeBars(join(folder, "none", "x.csv"), bars),
       /x\.csv: it can't be written/,
     );
-    await rejectsLater("BAD_FILE", writeBars(join(folder, "x.txt"), bars), /ends neither/);
+    await rejectsLater("BAD_FILE", writeBars(join(folder, "x.txt"), bars), /extension is neither/);
     assert.deepEqual(await readdir(folder), ["folder.csv"]);
   });
 });

@@ -1,4 +1,4 @@
-/** Writes bars to a file, aside and then renamed: at every moment the path has the old file or the new one, whole. */
+/** Writes bars to a file atomically: to a temporary file, which is then renamed. */
 
 import { randomUUID } from "node:crypto";
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
@@ -14,7 +14,7 @@ const rowsPerPiece = 8192;
 const rowsPerGroup = 65_536;
 
 /**
- * Writes bars to a CSV or a Parquet file, by the way the path ends. Read back, they have the same bits.
+ * Writes bars to a CSV or a Parquet file, depending on the extension. Reading them back gives the same bits.
  *
  * @example
  * ```ts
@@ -42,7 +42,7 @@ export async function writeBars(path: string, bars: Bars): Promise<void> {
     await rename(aside, path);
   } catch (error) {
     await rm(aside, { force: true }).catch(() => undefined);
-    const advice = "Check the path, the permissions and the room on the disk.";
+    const advice = "Check the path, the permissions and the free disk space.";
     throw wrapFault(path, "it can't be written", error, advice);
   }
 }
@@ -83,13 +83,13 @@ async function writeParquet(handle: FileHandle, bars: Bars): Promise<void> {
   await drain(writer, handle);
 }
 
-/** Moves what the writer has so far to the file; the writer counts its offsets on. */
+/** Moves the writer's bytes to the file. The writer keeps counting its offsets. */
 async function drain(writer: ByteWriter, handle: FileHandle): Promise<void> {
   await handle.appendFile(writer.getBytes());
   writer.index = 0;
 }
 
-/** Nothing is written that couldn't be read again. */
+/** Throws if the bars could not be read back. */
 function requireBars(bars: Bars): void {
   const count = bars.time.length;
   for (const column of barColumns) {

@@ -1,11 +1,11 @@
-/** Asks a model about samples, batch by batch. */
+/** Runs a model on samples, batch by batch. */
 
 import type { Device } from "../../tensor/index.js";
 import { type PredictedBatch, Predictor } from "../../train/index.js";
 import type { CrossAsset } from "../model.js";
 import { featureCount, sampleWidth, scales } from "../samples/index.js";
 
-/** Places samples on the device, for as often as they are asked about. The features are normalised. */
+/** Places samples on the device, for repeated runs. The features must be normalised. */
 export function placeQuestions(
   device: Device,
   model: CrossAsset,
@@ -19,7 +19,7 @@ export function placeQuestions(
   });
 }
 
-/** Asks once: the logits [rows, scales, classes] of each batch, and its first sample's number. */
+/** Runs once: passes on the logits [rows, scales, classes] of each batch and the index of its first sample. */
 export function* askModel(
   ...asked: Parameters<typeof placeQuestions>
 ): Generator<PredictedBatch, void, undefined> {

@@ -1,9 +1,10 @@
-/** What a CrossAsset job tells while it runs: for displays, logs and machines. Plain records. */
+/** The events of a CrossAsset job, as plain records: for displays, logs and programs. */
 
-import type { EpochRecord, RunPhase } from "../../train/index.js";
+import type { RunPhase } from "../../records/index.js";
+import type { EpochRecord } from "../../train/index.js";
 import type { FoldResult, JobResults } from "./results.js";
 
-/** Where in the job something happened; folds and epochs count from 0. */
+/** A position in the job. Folds and epochs count from 0. */
 export interface JobPlace {
   readonly fold: number;
   readonly folds: number;
@@ -11,18 +12,19 @@ export interface JobPlace {
   readonly epochs: number;
 }
 
+/** An event of a job, for its listener. */
 export type JobEvent =
   | { readonly kind: "device"; readonly name: string; readonly budgetBytes: number }
   | {
       readonly kind: "data";
-      /** The file, or what made the bars. */
+      /** The file, or the generator. */
       readonly source: string;
       readonly bars: number;
       readonly samples: number;
       readonly isCached: boolean;
       readonly seconds: number;
     }
-  /** What comes before the next step. */
+  /** The work before the next step. */
   | { readonly kind: "phase"; readonly phase: RunPhase }
   | {
       readonly kind: "fold";
@@ -33,7 +35,7 @@ export type JobEvent =
     }
   | ({ readonly kind: "step" } & JobPlace & StepFigures)
   | ({ readonly kind: "epoch" } & JobPlace & {
-        /** Of the whole job, so far. */
+        /** Completed steps of the job. */
         readonly step: number;
         readonly record: EpochRecord;
         readonly secondsLeft: number;
@@ -41,22 +43,22 @@ export type JobEvent =
   | { readonly kind: "fold end"; readonly step: number; readonly result: FoldResult }
   | { readonly kind: "checkpoint"; readonly step: number; readonly file: string }
   | ({ readonly kind: "resumed"; readonly file: string } & JobPlace & {
-        /** Of the whole job, done before and in all. */
+        /** Steps of the job: completed before, and in total. */
         readonly step: number;
         readonly steps: number;
       })
   | { readonly kind: "end"; readonly results: JobResults };
 
 export interface StepFigures {
-  /** Of the epoch, done so far and in all. */
+  /** Batches of the epoch: completed, and in total. */
   readonly batch: number;
   readonly batches: number;
-  /** Of the whole job, done so far and in all. */
+  /** Steps of the job: completed, and in total. */
   readonly step: number;
   readonly steps: number;
-  /** The loss that came to the host last. */
+  /** The latest loss that the host has read. */
   readonly loss: number | undefined;
-  /** Samples that were trained on in this process, one as often as it was. */
+  /** Samples trained on in this process. A sample counts each time it is used. */
   readonly samples: number;
   /** As `Trainer.samplesPerSecond` measures it. */
   readonly samplesPerSecond: number | undefined;
@@ -64,4 +66,5 @@ export interface StepFigures {
   readonly secondsLeft: number;
 }
 
+/** Receives the events of a job. */
 export type JobListener = (event: JobEvent) => void;

@@ -38,22 +38,22 @@ type Columns = [
   },
 ];
 
-/** −1 says that there is no label. */
+/** −1 is "no label". */
 const labelRange = { classes: classNames.length, ignoreIndex: -1 };
 
 export interface FoldTrainingOptions
   extends Pick<TrainerOptions<Columns>, "onStep" | "onEpoch" | "signal" | "from" | "watcher"> {
   readonly device: Device;
-  /** With the weights that this fold begins with. */
+  /** With the initial weights of this fold. */
   readonly model: CrossAsset;
   readonly settings: JobSettings;
   readonly samples: Samples;
   readonly fold: Fold;
-  /** Of a checkpoint; fitted to the training part unless given. */
+  /** From a checkpoint; default: fitted to the training samples. */
   readonly normaliser?: Normaliser | undefined;
-  /** Those of its epochs that had ended before. */
+  /** Its epochs that were completed before. */
   readonly epochs?: readonly EpochRecord[];
-  /** Is the model asked about the test part behind every epoch, too? */
+  /** Also test after every epoch. */
   readonly testsEpochs?: boolean | undefined;
 }
 
@@ -61,11 +61,11 @@ export class FoldTraining {
   readonly optimizer: AdamW;
   readonly trainer: Trainer<Columns>;
   readonly normaliser: Normaliser;
-  /** Those of its epochs that have ended. */
+  /** Its completed epochs. */
   readonly epochs: EpochRecord[];
   readonly #options: FoldTrainingOptions;
   readonly #data: TensorDataset<Columns>;
-  /** The test part, once it is on the device. */
+  /** The test samples, after they are on the device. */
   #questions: Predictor | undefined;
 
   constructor(options: FoldTrainingOptions) {
@@ -108,8 +108,8 @@ export class FoldTraining {
   }
 
   /**
-   * Asks the model about the test part; `onBatch` is called after each batch. Signals get their turn between two of them; nothing is
-   * given where one has ended it.
+   * Tests the model; `onBatch` is called after each batch. Signals are handled between batches. Returns undefined if a signal ended
+   * the test.
    */
   async test(
     onBatch?: () => void,
@@ -141,7 +141,7 @@ export class FoldTraining {
     return this.#questions;
   }
 
-  /** Gives the device's memory back. */
+  /** Releases the device memory. */
   close(): void {
     const { device } = this.#options;
     this.#questions?.close();
@@ -151,9 +151,9 @@ export class FoldTraining {
   }
 
   #features({ start, end }: SampleRange): Float32Array<ArrayBuffer> {
-    const part = this.#options.samples.x.slice(start * sampleWidth, end * sampleWidth);
-    applyNormaliser(this.normaliser, part);
-    return part;
+    const features = this.#options.samples.x.slice(start * sampleWidth, end * sampleWidth);
+    applyNormaliser(this.normaliser, features);
+    return features;
   }
 }
 

@@ -1,22 +1,20 @@
-/** A job's folder: what it was asked, how far it is, its figures, and checkpoints that another process goes on from. */
+/** A job's folder: settings, progress, figures, and checkpoints that another process can resume from. */
 
 import { join } from "node:path";
 import { isThere, type StoredTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import type { JsonRecord, RunProgress, RunRecord } from "../../records/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { ReportOptions } from "../../tensor/index.js";
 import {
   CheckpointStore,
   captureState,
   extrasOf,
-  type JsonRecord,
   type LoadedCheckpoint,
   RecorderLog,
   type RejectedCheckpoint,
   type Reporting,
   RunFolder,
-  type RunProgress,
-  type RunRecord,
   RunRecorder,
   readRun,
   readRunRecord,
@@ -33,34 +31,35 @@ import type { FoldTraining } from "./fold-training.js";
 import type { FoldResult, JobResults } from "./results.js";
 import { readSavedState, type SavedState } from "./saved-state.js";
 
-/** The kind of model that checkpoints name. */
+/** The model's name in checkpoints. */
 export const modelName = "CrossAsset";
 
+/** Options of a job's run folder. */
 export interface JobRunOptions {
   readonly path: string;
-  /** All that the result follows from; a run is gone on with only where they are the same. */
+  /** All settings that change the result. A run is only resumed with the same settings. */
   readonly settings: JsonRecord;
   /** The device's name. */
   readonly device: string;
-  /** Go on from the latest checkpoint that is sound, where later ones are not. */
+  /** Resume from the latest valid checkpoint if later ones are damaged. */
   readonly allowOlder?: boolean;
-  /** The device's; what it does is written into the folder, for the inspector and for people. */
+  /** The device's runtime. Its events are recorded in the folder, for the inspector. */
   readonly runtime?: Runtime;
 }
 
-/** Where a job goes on. */
+/** The state that a job resumes from. */
 export interface ResumedJob extends SavedState {
   readonly step: number;
   readonly file: string;
   readonly normaliser: Normaliser;
-  /** Checkpoints that were passed over, with the reasons. */
+  /** Skipped checkpoints, with the reasons. */
   readonly rejected: readonly RejectedCheckpoint[];
-  /** Brings weights, moments and random numbers back. */
+  /** Restores weights, moments and random positions. */
   restore(model: CrossAsset, training: FoldTraining): void;
 }
 
 /**
- * Does a folder hold a run, and has it ended with all that it was to do, or diverged? Neither is resumed.
+ * The state of the run in a folder. A finished or diverged run can't be resumed.
  *
  * @example
  * ```ts
@@ -75,7 +74,7 @@ export function stateOfRun(path: string): "none" | "unfinished" | "finished" | "
 }
 
 /**
- * Rejects settings that are not those of the run in a folder, and writes nothing. Only the settings that are given are compared.
+ * Throws if settings differ from those of the run in a folder. Compares the passed settings only, and writes nothing.
  *
  * @example
  * ```ts
@@ -88,7 +87,7 @@ export function stateOfRun(path: string): "none" | "unfinished" | "finished" | "
  * try {
  *   crossasset.requireRunSettings(path, { epochs: 4 });
  * } catch (error) {
- *   console.log(String(error).includes("epochs was 3 and is 4 here")); // → true
+ *   console.log(String(error).includes("epochs was 3 and is now 4")); // → true
  * }
  * ```
  */
@@ -103,7 +102,7 @@ function requireSettingsOf(path: string, run: RunRecord, settings: JsonRecord): 
 }
 
 /**
- * Begins a run in a folder, or goes on with the one that is there; `runJob` writes it down.
+ * Starts a run in a folder, or resumes the run there. `runJob` writes to it.
  *
  * @example
  * ```ts
@@ -121,7 +120,7 @@ export function openJobRun(options: JobRunOptions): JobRun {
   return new JobRun(options);
 }
 
-/** A run that is under way. */
+/** A running job. */
 export class JobRun {
   readonly resumed: ResumedJob | undefined;
   readonly #folder: RunFolder;
@@ -131,13 +130,13 @@ export class JobRun {
   readonly #runtime: Runtime | undefined;
   #progress: RunProgress = { step: 0 };
   #budgetBytes: number | undefined;
-  /** Steps skipped in folds that have ended. */
+  /** Steps skipped in completed folds. */
   #skippedBefore = 0;
   #isPartial = false;
   #log: RecorderLog | undefined;
   #recorder: RunRecorder | undefined;
 
-  /** Begins a run, or opens the one that is there; that one keeps every byte until the job's first event. */
+  /** Starts a run, or opens an existing one. An existing run stays unchanged until the job's first event. */
   constructor({ path, settings, device, allowOlder = false, runtime }: JobRunOptions) {
     this.#isNew = stateOfRun(path) === "none";
     this.#settings = settings;
@@ -156,7 +155,7 @@ export class JobRun {
     this.resumed = resumed;
   }
 
-  /** Writes down what the job tells. */
+  /** Records an event of the job. */
   note(event: JobEvent): void {
     this.#writing(() => this.#note(event));
   }
@@ -164,7 +163,7 @@ export class JobRun {
   #note(event: JobEvent): void {
     const folder = this.#folder;
     this.#begin();
-    if (event.kind === "step") this.#log?.glance();
+    if (event.kind === "step") this.#log?.writeIfDue();
     else this.#log?.write();
     if (event.kind === "device") this.#budgetBytes = event.budgetBytes;
     else if (event.kind === "phase") folder.enterPhase(event.phase);
@@ -187,9 +186,9 @@ export class JobRun {
       this.#noteEpoch(skipped, samplesPerSecond);
       const more = this.#skippedBefore + skipped - before;
       if (more > 0)
-        this.#recorder?.noteTrouble(
+        this.#recorder?.noteIncident(
           "steps not finite",
-          `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}, fold ${fold + 1}, had a gradient that was not finite and changed nothing.`,
+          `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}, fold ${fold + 1}, had a gradient that was not finite and were skipped.`,
         );
       folder.appendMetrics({ step, fold, epoch, loss, lr, samplesPerSecond, seconds, skipped, ...tested });
     } else if (event.kind === "resumed") {
@@ -203,7 +202,7 @@ export class JobRun {
     } else if (event.kind === "end") folder.writeResults({ ...event.results });
   }
 
-  /** Who writes down what a fold's training does; the folds before it have made so many steps. */
+  /** A recorder of a fold's training. `stepsBefore` counts the steps of the earlier folds. */
   watch(fold: number, stepsBefore: number): TrainingWatcher {
     const recorder = this.#recorder;
     return {
@@ -216,17 +215,17 @@ export class JobRun {
     };
   }
 
-  /** Writes down what a compiled step has become. */
+  /** Records the plans of a compiled step. */
   notePlans(compiled: Reporting, options?: ReportOptions): void {
     this.#recorder?.notePlans(compiled, options);
   }
 
-  /** Says that the job is alive, where it has nothing else to say. */
+  /** Writes a heartbeat. */
   beat(): void {
     this.#folder.beat();
   }
 
-  /** Saves where a fold's training stands; the job's step is what its file is named by. */
+  /** Saves the state of a fold's training. The file is named after the job's step. */
   save(
     step: number,
     fold: number,
@@ -238,7 +237,7 @@ export class JobRun {
   }
 
   #save(...[step, fold, model, training, results]: Parameters<JobRun["save"]>): string {
-    // First: it brings the losses of all steps to the host, and so into the step log.
+    // First, because it reads all losses, which go to the step log.
     const { position, epochs } = training;
     const logs = { ...this.#folder.syncMetrics(), ...this.#recorder?.sync() };
     const saved: SavedState = { fold, position, epochs, results, logs };
@@ -260,7 +259,7 @@ export class JobRun {
     });
   }
 
-  /** Says that an error has ended the run. A run that was resumed and had not begun yet stays as it was. */
+  /** Records that an error ended the run. A resumed run without an event stays unchanged. */
   fail(error: unknown, exitCode: number): void {
     if (!this.#isNew && !this.#isPartial) {
       this.#folder.close();
@@ -269,20 +268,20 @@ export class JobRun {
     const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
     for (const note of [
       () => this.#log?.write(),
-      () => this.#recorder?.noteTrouble(...troubleOf(error)),
+      () => this.#recorder?.noteIncident(...incidentOf(error)),
       () => this.#recorder?.close(),
       () => this.#folder.end({ state: endOf(error), ...(reason && { reason }), exitCode }),
     ]) {
       try {
         note();
       } catch (other) {
-        // On a full disk this fails too, and must not hide why the run has.
+        // On a full disk this fails too, and must not hide the first error.
         if (!(other instanceof HoldfastError)) throw other;
       }
     }
   }
 
-  /** The steps that this fold has skipped so far, in this process, and the epoch's speed, which stands until the next is known. */
+  /** Updates the skipped steps of this fold, and the epoch's speed until the next one is known. */
   #noteEpoch(skippedInFold: number, samplesPerSecond: number | undefined): void {
     const { figures } = this.#progress;
     const measured = {
@@ -293,7 +292,7 @@ export class JobRun {
     this.#folder.noteProgress(this.#progress);
   }
 
-  /** Where a write fails because the folder is gone, says that. */
+  /** If a write fails because the folder is gone, the error says so. */
   #writing<Result>(write: () => Result): Result {
     try {
       return write();
@@ -303,14 +302,14 @@ export class JobRun {
     }
   }
 
-  /** Before the first event: drops what the files tell of steps after the checkpoint, which the job makes again. */
+  /** Before the first event: removes the records of steps after the checkpoint, which the job repeats. */
   #begin(): void {
     if (this.#isPartial) return;
     this.#isPartial = true;
     const { step: from = 0, fold = 0, logs: sizes, results = [], epochs = [] } = this.resumed ?? {};
     if (!this.#isNew) {
       this.#store.continueFrom(from);
-      // A fold's test comes at the step of its last checkpoint, and is made again.
+      // A fold's test has the step of its last checkpoint, and is repeated.
       this.#folder.dropMetricsAfter(from, {
         sizes,
         isDropped: ({ test, fold: tested }) => test !== undefined && Number(tested) >= fold,
@@ -335,7 +334,7 @@ function findCheckpoint(
     : { checkpoint: store.load("latest"), rejected: [] };
   if (!checkpoint) {
     const reasons = rejected.map(({ name, reason }) => `${name}: ${reason}`).join(" ");
-    throw new HoldfastError("BAD_FILE", `No checkpoint in ${store.folder} is sound. ${reasons}`);
+    throw new HoldfastError("BAD_FILE", `No checkpoint in ${store.folder} is valid. ${reasons}`);
   }
   requireCompatible(checkpoint, { model: modelName, settings });
   try {
@@ -345,14 +344,14 @@ function findCheckpoint(
   }
 }
 
-/** Rejections of memory, whose messages hold the table of who has it. */
+/** Errors of memory. Their messages contain the table of holders. */
 const shortages: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
 
 function endOf(error: unknown): "failed" | "diverged" {
   return error instanceof HoldfastError && error.code === "DIVERGED" ? "diverged" : "failed";
 }
 
-function troubleOf(error: unknown): Parameters<RunRecorder["noteTrouble"]> {
+function incidentOf(error: unknown): Parameters<RunRecorder["noteIncident"]> {
   if (error instanceof HoldfastError) {
     const kind = shortages.has(error.code) ? "over budget" : "failure";
     return [error.code === "DIVERGED" ? "steps not finite" : kind, `${error.code}: ${error.message}`];
@@ -360,7 +359,7 @@ function troubleOf(error: unknown): Parameters<RunRecorder["noteTrouble"]> {
   return ["failure", error instanceof Error ? (error.stack ?? error.message) : String(error)];
 }
 
-/** What a checkpoint says of the job. */
+/** The job state of a checkpoint. */
 function stateIn(checkpoint: LoadedCheckpoint, settings: JsonRecord): Omit<ResumedJob, "rejected"> {
   return {
     ...readSavedState(checkpoint.state, settings),
@@ -370,14 +369,14 @@ function stateIn(checkpoint: LoadedCheckpoint, settings: JsonRecord): Omit<Resum
   };
 }
 
-/** Names the file in a rejection. */
+/** Adds the file name to an error. */
 function inCheckpoint({ folder }: CheckpointStore, { name }: LoadedCheckpoint, error: unknown): unknown {
   if (!(error instanceof HoldfastError)) return error;
   const { code, message, numbers } = error;
   return new HoldfastError(code, `${join(folder, name)}: ${message}`, { numbers, cause: error });
 }
 
-/** Steps that a fold has skipped, after those of its epochs that have ended. */
+/** Skipped steps of a fold, from its completed epochs. */
 function skippedIn(epochs: FoldResult["epochs"]): number {
   return epochs.at(-1)?.skipped ?? 0;
 }
@@ -389,7 +388,7 @@ function tensorsOf(normaliser: Normaliser): StoredTensor[] {
   }));
 }
 
-/** The statistics of the features that a checkpoint's model was trained with. */
+/** The feature statistics of a checkpoint's model. */
 export function normaliserIn(checkpoint: LoadedCheckpoint): Normaliser {
   const { tensors } = extrasOf(checkpoint);
   const valuesOf = (name: string): Float32Array => {

@@ -1,4 +1,4 @@
-/** The CrossAsset job: samples of bars, fold after fold a model trained and tested, and figures that were all measured. */
+/** The CrossAsset job: makes samples from bars, and trains and tests a model per fold. */
 
 import { storeTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
@@ -16,31 +16,32 @@ import { type FoldResult, type JobResults, resultsOf } from "./results.js";
 import { requireLayout } from "./saved-state.js";
 import { type JobSettings, requireSettings } from "./settings.js";
 
+/** Options of `runJob`. */
 export interface JobOptions {
   readonly device: Device;
   readonly settings: JobSettings;
   readonly bars: Bars;
-  /** Where the bars are from, for people. */
+  /** The origin of the bars, as text. */
   readonly source: string;
-  /** Where features are kept between jobs. */
+  /** The feature cache. */
   readonly cacheFolder: string | "off";
   readonly listen: JobListener;
-  /** Ends the job after the present step. */
+  /** Ends the job after the current step. */
   readonly signal?: AbortSignal;
-  /** Where it is written down; nothing is kept unless given. */
+  /** The run folder to write to; default: none. */
   readonly run?: JobRun;
-  /** Behind each fold's training, measure what each call of its step takes, for the run's record; no unless given. */
+  /** After each fold, measure the time of each call of its step, for the run's records; default: false. */
   readonly profile?: boolean;
-  /** Test behind every epoch, too, for a curve; no unless given. Nothing is chosen by it. */
+  /** Also test after every epoch, for a curve; default: false. It does not affect the training. */
   readonly testsEpochs?: boolean;
 }
 
-/** A checkpoint is saved at the end of each epoch, and as often as this, in milliseconds. */
+/** Max. interval between two checkpoints, in milliseconds. One is also saved after each epoch. */
 const checkpointMs = 300_000;
 
 /**
- * Trains and tests CrossAsset fold by fold: all folds, or those that a run has left. Gives nothing where the signal ended it.
- * A training that diverges is the error DIVERGED.
+ * Trains and tests CrossAsset fold by fold: all folds, or the remaining folds of a resumed run. Returns undefined if the signal ended
+ * it. Throws DIVERGED if the training diverges.
  *
  * @example
  * ```ts
@@ -92,7 +93,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     const [trainSamples, testSamples] = [lengthOf(fold.train), lengthOf(fold.test)];
     listen({ kind: "fold", fold: index, folds: folds.length, trainSamples, testSamples });
     listen({ kind: "phase", phase: "preparing a fold" });
-    // Every fold begins with the same weights and draws, so that it can be made again without those before it.
+    // Every fold starts with the same weights and random state, so that it can be repeated on its own.
     model.loadStateDict(first);
     manualSeed(settings.seed);
     const placeOf = (epoch: number): JobPlace => ({
@@ -120,13 +121,13 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       onEpoch: (record) => {
         const { secondsLeft, done: step } = pace;
         listen({ kind: "epoch", ...placeOf(record.epoch), step, record, secondsLeft });
-        // The checkpoints before it are those that somebody may want to look at.
+        // No checkpoint is saved here: the earlier ones are the useful ones.
         if (record.diverged === undefined) save();
       },
     });
     try {
       from?.restore(model, training);
-      // The first step makes the plan; the others are quick.
+      // The first step includes the compilation.
       listen({ kind: "phase", phase: "compiling" });
       const { state, epochs: ended } = await training.trainer.run();
       if (state === "diverged") throw divergence(index, ended.at(-1), settings);
@@ -138,7 +139,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
         run?.notePlans(training.trainer.compiled, { times: true });
       listen({ kind: "phase", phase: "testing" });
       const tested = await training.test(() => run?.beat());
-      // The last epoch's checkpoint is there: who goes on from it tests again.
+      // The last epoch's checkpoint exists: a resumed run repeats the test.
       if (!tested) return undefined;
       if (!Number.isFinite(tested.test.loss)) throw divergence(index, undefined, settings, tested.test.loss);
       const result: FoldResult = { fold: index, trainSamples, epochs: training.epochs, ...tested };
@@ -153,16 +154,14 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
   return all;
 }
 
-/** Without an epoch's record it was found by the fold's test. */
+/** Without an epoch's record, the fold's test found the divergence. */
 function divergence(
   fold: number,
   record: EpochRecord | undefined,
   { lr }: JobSettings,
   testLoss = Number.NaN,
 ): HoldfastError {
-  const what = record
-    ? `epoch ${record.epoch + 1}: ${record.diverged}`
-    : `the loss of its test is ${testLoss}`;
+  const what = record ? `epoch ${record.epoch + 1}: ${record.diverged}` : `its test loss is ${testLoss}`;
   return new HoldfastError(
     "DIVERGED",
     `Fold ${fold + 1}, ${what}. The learning rate is ${lr}: start a new run with a smaller one, in another folder.`,
@@ -183,14 +182,14 @@ function prepare({ bars, source, settings, cacheFolder, listen, run }: JobOption
   return settings.shuffledLabels ? shuffleLabels(samples, settings.seed) : samples;
 }
 
-/** The weights as they are, on the host. */
+/** A copy of the weights on the host. */
 function valuesOf(model: CrossAsset): LoadableState {
   return Object.fromEntries(
     [...model.namedParameters()].map(([name, parameter]) => [name, storeTensor(name, parameter)]),
   );
 }
 
-/** How far the job is, and how long it will take: from the steps of the last seconds. */
+/** The job's progress and remaining time, estimated from the last seconds. */
 class Pace {
   readonly #stepsOfFolds: readonly number[];
   #done: number;
@@ -198,14 +197,14 @@ class Pace {
   #plans = 0;
   #mark: { readonly atMs: number; readonly step: number; readonly perStepMs: number };
 
-  /** A resumed job begins with the steps that were made before. */
+  /** A resumed job starts with the completed steps. */
   constructor(stepsOfFolds: readonly number[], done: number) {
     this.#stepsOfFolds = stepsOfFolds;
     this.#done = done;
     this.#mark = { atMs: performance.now(), step: done, perStepMs: Number.NaN };
   }
 
-  /** Steps of the job that were made, also before it was resumed. */
+  /** Completed steps of the job, including those before a resume. */
   get done(): number {
     return this.#done;
   }
@@ -214,7 +213,7 @@ class Pace {
     return this.#stepsOfFolds.reduce((sum, steps) => sum + steps, 0);
   }
 
-  /** Steps of the folds before one. */
+  /** Steps of the folds before this one. */
   stepsBefore(fold: number): number {
     return this.#stepsOfFolds.slice(0, fold).reduce((sum, steps) => sum + steps, 0);
   }
@@ -232,11 +231,11 @@ class Pace {
   ) {
     const { epoch, batch, step } = trainer.progress;
     this.#done = this.stepsBefore(fold) + step;
-    // An epoch's last batch is what is left.
+    // An epoch's last batch may be smaller.
     this.#samples += Math.min(batchSize, trainSamples - (batch - 1) * batchSize);
     const nowMs = performance.now();
     const plans = trainer.compiled?.plans ?? 0;
-    // A step that makes a plan says nothing about the others.
+    // A step with a compilation is not representative.
     if (this.#done <= this.#mark.step || step === 1 || plans !== this.#plans)
       this.#mark = { ...this.#mark, atMs: nowMs, step: this.#done };
     else if (nowMs - this.#mark.atMs > 1000 || Number.isNaN(this.#mark.perStepMs)) {

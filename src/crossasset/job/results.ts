@@ -1,19 +1,21 @@
-/** The figures that a CrossAsset job ends with. */
+/** The results of a CrossAsset job. */
 
 import { ClassificationFigures, type EpochRecord } from "../../train/index.js";
 
+/** The names of the classes, in the order of their labels. */
 export const classNames = ["long", "short", "flat"] as const;
 
-/** How good answers are, as plain numbers. */
+/** The quality of predictions, as plain numbers. */
 export interface AnswerFigures {
   readonly loss: number;
   readonly accuracy: number;
-  /** What always answering with the commonest class would get. */
+  /** The accuracy of always predicting the most frequent class. */
   readonly majority: number;
-  /** By label, then by answer. */
+  /** By label, then by prediction. */
   readonly confusion: readonly (readonly number[])[];
 }
 
+/** The figures of one fold's test. */
 export interface FoldResult {
   readonly fold: number;
   readonly trainSamples: number;
@@ -24,9 +26,10 @@ export interface FoldResult {
   readonly perScale: readonly (AnswerFigures & { readonly minutes: number })[];
 }
 
+/** The figures of all folds. */
 export interface JobResults {
   readonly folds: readonly FoldResult[];
-  /** The mean over the folds of the accuracy, and of the commonest class's. */
+  /** The means over the folds: of the accuracy, and of the most frequent class's accuracy. */
   readonly wf_mean: number;
   readonly majority_mean: number;
 }
@@ -45,7 +48,7 @@ export function resultsOf(folds: readonly FoldResult[]): JobResults {
   };
 }
 
-/** Counts the answers of a test part: over all, and for each scale. */
+/** Counts the predictions of a test: overall, and per scale. */
 export class TestCounter {
   readonly #scales: readonly number[];
   readonly #each: readonly ClassificationFigures[];
@@ -65,7 +68,7 @@ export class TestCounter {
     }
   }
 
-  /** Logits of samples from the `first` on, and the labels of all samples. */
+  /** Logits of consecutive samples from `first`, and the labels of all samples. */
   addFrom(labels: Int32Array, first: number, logits: ArrayLike<number>): void {
     const from = first * this.#scales.length;
     this.add(logits, labels.subarray(from, from + logits.length / classNames.length));

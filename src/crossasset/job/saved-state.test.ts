@@ -6,7 +6,8 @@ import { describe, test } from "node:test";
 import { bytesIn } from "../../../test/support/folder-bytes.js";
 import { unpackRun } from "../../../test/support/kept-run.js";
 import { rejects } from "../../../test/support/rejects.js";
-import { CheckpointStore, type JsonRecord } from "../../train/index.js";
+import type { JsonRecord } from "../../records/index.js";
+import { CheckpointStore } from "../../train/index.js";
 import { openJobRun } from "./job-run.js";
 import { readSavedState, requireLayout, type SavedState } from "./saved-state.js";
 import { defaultSettings } from "./settings.js";
@@ -27,21 +28,21 @@ describe("a checkpoint's state", () => {
   test("is rejected where any part of it is of another kind, or contradicts another", () => {
     const { position, epochs, results } = saved;
     const wrong: readonly (readonly [JsonRecord, RegExp])[] = [
-      [{ fold: 7 }, /fold is 7, and the job has 2 folds/],
+      [{ fold: 7 }, /fold is 7, but the job has 2 folds/],
       [{ fold: 0 }, /it has results of 1 folds, but it is in fold 0/],
-      [{ fold: -1 }, /fold is no whole number/],
-      [{ fold: "1" }, /fold is no whole number/],
-      [{ position: null }, /position is no record/],
-      [{ position: { ...position, epoch: 9 } }, /position\.epoch is 9, and a fold has 2 epochs/],
+      [{ fold: -1 }, /fold is not a whole number/],
+      [{ fold: "1" }, /fold is not a whole number/],
+      [{ position: null }, /position is not a record/],
+      [{ position: { ...position, epoch: 9 } }, /position\.epoch is 9, but a fold has 2 epochs/],
       [{ position: { ...position, epoch: 0 } }, /it has records of 1 epochs, but position\.epoch is 0/],
-      [{ position: { ...position, step: Number.NaN } }, /position\.step is no whole number/],
-      [{ position: { ...position, losses: [null] } }, /position\.losses\[0\] is no number/],
-      [{ epochs: {} }, /epochs is no list/],
-      [{ epochs: [{ ...epochs[0], loss: "1" }] }, /epochs\[0\]\.loss is no number/],
-      [{ results: [{ ...results[0], test: undefined }] }, /results\[0\]\.test is no record/],
+      [{ position: { ...position, step: Number.NaN } }, /position\.step is not a whole number/],
+      [{ position: { ...position, losses: [null] } }, /position\.losses\[0\] is not a number/],
+      [{ epochs: {} }, /epochs is not a list/],
+      [{ epochs: [{ ...epochs[0], loss: "1" }] }, /epochs\[0\]\.loss is not a number/],
+      [{ results: [{ ...results[0], test: undefined }] }, /results\[0\]\.test is not a record/],
       [{ results: [{ ...results[0], fold: 1 }] }, /or they are out of order/],
       [{ results: [...results, ...results] }, /or they are out of order/],
-      [{ logs: { "metrics.jsonl": -1 } }, /logs is no record of sizes/],
+      [{ logs: { "metrics.jsonl": -1 } }, /logs is not a record of sizes/],
     ];
     for (const [change, message] of wrong)
       rejects("BAD_STATE", () => readSavedState({ ...saved, ...change }, settings), message);
@@ -78,7 +79,7 @@ describe("a checkpoint's state", () => {
     rejects(
       "BAD_STATE",
       () => openJobRun({ path: run, settings, device: "x" }),
-      /step-000000008\.safetensors: .*fold is 7, and the job has 2 folds/,
+      /step-000000008\.safetensors: .*fold is 7, but the job has 2 folds/,
     );
     const mean = { ...checkpoint.tensors.get("extra.normaliser.mean")!, dtype: "u8" as const, shape: [3] };
     const tensors = new Map([

@@ -4,17 +4,18 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
+import type { JsonRecord } from "../../records/index.js";
 import type { EpochRecord } from "../../train/index.js";
-import { type JsonRecord, jsonShapes, type LogSizes, type TrainerPosition } from "../../train/index.js";
+import { jsonShapes, type LogSizes, type TrainerPosition } from "../../train/index.js";
 import { classNames, type FoldResult } from "./results.js";
 
-/** What `JobRun.save` puts into a checkpoint beside the settings. */
+/** The state that `JobRun.save` adds to a checkpoint, besides the settings. */
 export interface SavedState {
   readonly fold: number;
   readonly position: TrainerPosition;
-  /** Of this fold, those that have ended. */
+  /** The completed epochs of this fold. */
   readonly epochs: readonly EpochRecord[];
-  /** Of the folds before this one. */
+  /** The results of the earlier folds. */
   readonly results: readonly FoldResult[];
   /** The sizes of the run's logs; version 0.1.0 did not write them. */
   readonly logs?: LogSizes | undefined;
@@ -22,16 +23,16 @@ export interface SavedState {
 
 const { fits, listOf, optional, recordOf } = jsonShapes;
 
-const whole = fits((value) => Number.isSafeInteger(value) && Number(value) >= 0, "whole number from 0");
-/** NaN and the infinities are figures too. */
+const whole = fits((value) => Number.isSafeInteger(value) && Number(value) >= 0, "a whole number from 0");
+/** NaN and the infinities are valid. */
 const figure = fits((value) => typeof value === "number", "number");
 const sizes = fits(
   (value) => Object.values(value ?? {}).every((size) => Number.isSafeInteger(size) && Number(size) >= 0),
-  "record of sizes",
+  "a record of sizes",
 );
 const row = fits(
   (value) => Array.isArray(value) && value.length === classNames.length,
-  `row of ${classNames.length} counts`,
+  `a row of ${classNames.length} counts`,
 );
 const answers = { loss: figure, accuracy: figure, majority: figure, confusion: listOf(row) };
 const epoch = recordOf({
@@ -54,31 +55,31 @@ const shape = recordOf({
   logs: optional(sizes),
 });
 
-/** Takes a checkpoint's state for a job's, or rejects it with the first thing in it that is wrong. */
+/** Returns a checkpoint's state as a job's state, or throws and names the first problem. */
 export function readSavedState(state: JsonRecord, settings: JsonRecord): SavedState {
   const problem = shape(state, "it") ?? contradictionIn(state as unknown as SavedState, settings);
   if (problem === undefined) return state as unknown as SavedState;
   throw rejection(problem);
 }
 
-/** How many steps the folds have, as the data and the settings give it. */
+/** The number of steps of the folds, from the data and the settings. */
 export interface JobLayout {
-  /** Of each fold, in an epoch. */
+  /** Per fold: steps per epoch. */
   readonly stepsPerEpoch: readonly number[];
   readonly epochs: number;
 }
 
-/** Rejects a state whose counts are not those of the job: `step` is the checkpoint's own. */
+/** Throws if the state's counts do not fit the job. `step` is the checkpoint's step. */
 export function requireLayout(
   { step, fold, position }: Pick<SavedState, "fold" | "position"> & { readonly step: number },
   { stepsPerEpoch, epochs }: JobLayout,
 ): void {
   const perEpoch = stepsPerEpoch[fold];
   if (perEpoch === undefined)
-    throw rejection(`fold is ${fold}, and the job has ${stepsPerEpoch.length} folds`);
+    throw rejection(`fold is ${fold}, but the job has ${stepsPerEpoch.length} folds`);
   if (position.batch > perEpoch)
     throw rejection(
-      `position.batch is ${position.batch}, and an epoch of fold ${fold} has ${perEpoch} batches`,
+      `position.batch is ${position.batch}, but an epoch of fold ${fold} has ${perEpoch} batches`,
     );
   const inFold = position.epoch * perEpoch + position.batch;
   if (position.step !== inFold)
@@ -90,11 +91,11 @@ export function requireLayout(
 
 function contradictionIn({ fold, position, epochs, results }: SavedState, settings: JsonRecord) {
   const { folds, epochs: wanted } = settings;
-  if (typeof folds === "number" && fold >= folds) return `fold is ${fold}, and the job has ${folds} folds`;
+  if (typeof folds === "number" && fold >= folds) return `fold is ${fold}, but the job has ${folds} folds`;
   if (results.length !== fold || results.some((result, index) => result.fold !== index))
     return `it has results of ${results.length} folds, but it is in fold ${fold}, or they are out of order`;
   if (typeof wanted === "number" && position.epoch > wanted)
-    return `position.epoch is ${position.epoch}, and a fold has ${wanted} epochs`;
+    return `position.epoch is ${position.epoch}, but a fold has ${wanted} epochs`;
   if (epochs.length !== position.epoch || epochs.some((record, index) => record.epoch !== index))
     return `it has records of ${epochs.length} epochs, but position.epoch is ${position.epoch}, or they are out of order`;
   return undefined;

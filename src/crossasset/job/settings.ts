@@ -1,22 +1,24 @@
-/** What a CrossAsset job is asked to do; everything that its result follows from, besides the bars. */
+/** The settings of a CrossAsset job. Together with the bars they determine its result. */
 
 import { HoldfastError } from "../../errors/index.js";
 
+/** The settings of a job. A run resumes only with the same ones. */
 export interface JobSettings {
   readonly folds: number;
   readonly epochs: number;
-  /** Samples in a step. */
+  /** Samples per step. */
   readonly batch: number;
-  /** Bars from one sample to the next. */
+  /** Bars between two samples. */
   readonly stride: number;
   readonly seed: number;
   readonly lr: number;
   readonly dropout: number;
   readonly qkNorm: boolean;
-  /** Gives every sample the labels of another one: then there is nothing to learn. */
+  /** Gives every sample the labels of another one, so that there is nothing to learn. */
   readonly shuffledLabels: boolean;
 }
 
+/** The settings of a job that names none. */
 export const defaultSettings: JobSettings = {
   folds: 2,
   epochs: 3,
@@ -29,20 +31,20 @@ export const defaultSettings: JobSettings = {
   shuffledLabels: false,
 };
 
-/** Rejects what no job can be made of. */
+/** Throws if a setting is invalid. */
 export function requireSettings(settings: JobSettings): void {
   for (const name of ["folds", "epochs", "batch", "stride"] as const) {
     const value = settings[name];
     if (Number.isSafeInteger(value) && value >= 1) continue;
-    throw new HoldfastError("BAD_ARGUMENT", `${name} is ${value}; give a whole number, 1 or more.`, {
+    throw new HoldfastError("BAD_ARGUMENT", `${name} is ${value}. It must be a whole number from 1.`, {
       numbers: { value },
     });
   }
   const { seed, lr, dropout } = settings;
   if (!Number.isSafeInteger(seed) || seed < 0)
-    throw new HoldfastError("BAD_ARGUMENT", `seed is ${seed}; give a whole number from 0 on.`);
+    throw new HoldfastError("BAD_ARGUMENT", `seed is ${seed}. It must be a whole number from 0.`);
   if (!(lr > 0 && Number.isFinite(lr)))
-    throw new HoldfastError("BAD_ARGUMENT", `lr is ${lr}; give a number above 0, such as 0.001.`);
+    throw new HoldfastError("BAD_ARGUMENT", `lr is ${lr}. It must be above 0, such as 0.001.`);
   if (!(dropout >= 0 && dropout < 1))
-    throw new HoldfastError("BAD_ARGUMENT", `dropout is ${dropout}; give a number from 0 to below 1.`);
+    throw new HoldfastError("BAD_ARGUMENT", `dropout is ${dropout}. It must be from 0 to below 1.`);
 }

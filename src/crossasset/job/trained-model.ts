@@ -1,4 +1,4 @@
-/** A model that a run has trained, asked about bars: its answers for each time and scale, and how good they are. */
+/** Runs a trained model on bars: predictions for each time and scale, and their accuracy. */
 
 import { join } from "node:path";
 import { HoldfastError } from "../../errors/index.js";
@@ -24,24 +24,26 @@ import { askModel } from "./ask-model.js";
 import { modelName, normaliserIn } from "./job-run.js";
 import { type AnswerFigures, classNames, type FoldResult, TestCounter } from "./results.js";
 
-/** What the model says of one time and scale. */
+/** The prediction for one time and scale. */
 export interface Answer {
-  /** Milliseconds since 1970 of the bar at which it was asked. */
+  /** The time of the last input bar, in milliseconds since 1970. */
   readonly time: number;
-  /** The scale: how far ahead the answer looks. */
+  /** The scale: the horizon of the prediction. */
   readonly minutes: number;
   readonly answer: (typeof classNames)[number];
-  /** Of long, short and flat; together 1. */
+  /** Of long, short and flat; their sum is 1. */
   readonly probabilities: readonly number[];
 }
 
+/** Options for asking a trained model. */
 export interface AskOptions {
-  /** Bars from one question to the next; 60 unless given. */
+  /** Bars between two predictions; default: 60. */
   readonly stride?: number;
-  /** Samples in a batch; 256 unless given. */
+  /** Samples per batch; default: 256. */
   readonly batch?: number;
 }
 
+/** The figures of a trained model on other bars. */
 export interface EvaluatedModel {
   readonly samples: number;
   readonly overall: AnswerFigures;
@@ -49,7 +51,7 @@ export interface EvaluatedModel {
 }
 
 /**
- * Opens the model of a run's latest checkpoint, with the figures that its features are normalised by.
+ * Opens the model of a run's latest checkpoint, with its feature normaliser.
  *
  * @example
  * ```ts
@@ -58,7 +60,7 @@ export interface EvaluatedModel {
  * try {
  *   crossasset.openTrainedModel(cpu, "runs/that/never/were");
  * } catch (error) {
- *   console.log(String(error)); // → HoldfastError [BAD_FILE]: runs/that/never/were holds no run: there is no such folder. Give the folder of a run.
+ *   console.log(String(error)); // → HoldfastError [BAD_FILE]: runs/that/never/were holds no run: the folder does not exist. Pass the folder of a run.
  * }
  * cpu.close();
  * ```
@@ -67,7 +69,7 @@ export function openTrainedModel(device: Device, path: string): TrainedModel {
   return new TrainedModel(device, path);
 }
 
-/** A model, ready to be asked. */
+/** A trained model. */
 export class TrainedModel {
   readonly step: number;
   readonly #path: string;
@@ -94,7 +96,7 @@ export class TrainedModel {
     this.#normaliser = normaliserIn(checkpoint);
   }
 
-  /** Calls `take` with the answers for every `stride`-th bar that has its history, scale by scale; also for the latest ones. */
+  /** Calls `take` with the predictions for every `stride`-th bar with enough history, scale by scale, up to the latest bars. */
   predict(bars: Bars, take: (answer: Answer) => void, options: AskOptions = {}): number {
     const samples = makeSamples(bars, { stride: options.stride ?? defaultStride, labelled: false });
     for (const { outputs: logits, firstRow: first } of this.#ask(samples, options)) {
@@ -113,7 +115,7 @@ export class TrainedModel {
     return samples.count;
   }
 
-  /** How good its answers are, wherever the bars tell what was right. */
+  /** Loss and accuracy, for all samples whose labels are known. */
   evaluate(bars: Bars, options: AskOptions = {}): EvaluatedModel {
     const samples = makeSamples(bars, { stride: options.stride ?? defaultStride });
     const counter = new TestCounter(scales);
@@ -127,7 +129,7 @@ export class TrainedModel {
   #notFinite(): HoldfastError {
     return new HoldfastError(
       "NOT_FINITE",
-      `The model of step ${this.step} in ${this.#path} gives answers that are not finite: its training has diverged. Use the model of another run.`,
+      `The model of step ${this.step} in ${this.#path} gives predictions that are not finite: its training diverged. Use the model of another run.`,
       { numbers: { step: this.step, path: this.#path } },
     );
   }

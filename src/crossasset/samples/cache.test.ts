@@ -52,7 +52,7 @@ function passesOver(replace: (path: string) => void, reason: RegExp): void {
     replace(join(folder, name!));
     const again = cachedSamples(bars, settings, folder);
     assert.equal(again.fromCache, false);
-    assert.match(again.passedOver ?? "", reason);
+    assert.match(again.skipReason ?? "", reason);
     sameSamples(again.samples, made, "made anew");
     assert.equal(cachedSamples(bars, settings, folder).fromCache, true, "the file was not written anew");
     assert.deepEqual(readdirSync(folder), [name]);
@@ -65,7 +65,7 @@ test("the first call makes the samples, the second reads them, with the same bit
     const first = cachedSamples(bars, settings, inner);
     const second = cachedSamples(bars, settings, inner);
     assert.deepEqual([first.fromCache, second.fromCache], [false, true]);
-    assert.deepEqual([first.passedOver, second.passedOver], [undefined, undefined]);
+    assert.deepEqual([first.skipReason, second.skipReason], [undefined, undefined]);
     sameSamples(first.samples, made, "the first");
     sameSamples(second.samples, made, "the second");
     assert.equal(readdirSync(inner).length, 1);
@@ -73,7 +73,7 @@ test("the first call makes the samples, the second reads them, with the same bit
 });
 
 test("a file that others may write, that is a link or another user's is passed over and written anew", () => {
-  passesOver((path) => chmodSync(path, 0o664), /is writable by other users.*chmod go-w.*written anew/);
+  passesOver((path) => chmodSync(path, 0o664), /is writable by other users.*chmod go-w.*written again/);
   passesOver((path) => chmodSync(path, 0o646), /is writable by other users/);
   passesOver((path) => {
     rmSync(path);
@@ -84,23 +84,23 @@ test("a file that others may write, that is a link or another user's is passed o
 test("a file or a folder of another user is not used", {
   skip: process.getuid?.() !== 0 && "needs root",
 }, () => {
-  passesOver((path) => chownSync(path, 65_534, 65_534), /belongs to another user.*written anew/);
+  passesOver((path) => chownSync(path, 65_534, 65_534), /belongs to another user.*written again/);
   inFolder((folder) => {
     cachedSamples(bars, settings, folder);
     chownSync(folder, 65_534, 65_534);
-    const { fromCache, passedOver } = cachedSamples(bars, settings, folder);
-    assert.deepEqual([fromCache, passedOver?.includes("belongs to another user")], [false, true]);
+    const { fromCache, skipReason } = cachedSamples(bars, settings, folder);
+    assert.deepEqual([fromCache, skipReason?.includes("belongs to another user")], [false, true]);
   });
 });
 
 test("a folder that others may write to is not used, and nothing is written there", () => {
   inFolder((folder) => {
     chmodSync(folder, 0o777);
-    const { samples, fromCache, passedOver } = cachedSamples(bars, settings, folder);
+    const { samples, fromCache, skipReason } = cachedSamples(bars, settings, folder);
     sameSamples(samples, made, "made anew");
     assert.equal(fromCache, false);
     assert.match(
-      passedOver ?? "",
+      skipReason ?? "",
       /folder .* is writable by other users\. .*chmod go-w on it\. It is not used/,
     );
     assert.deepEqual(readdirSync(folder), []);
@@ -180,21 +180,21 @@ function flipBit(path: string, byteOf: (length: number) => number, bit: number):
 }
 
 test("a changed feature is found by the checksum", () => {
-  passesOver((path) => flipBit(path, (length) => length >> 1, 3), /another checksum than its bytes/);
+  passesOver((path) => flipBit(path, (length) => length >> 1, 3), /a wrong checksum/);
 });
 
 test("a file of something else is passed over and written anew", () => {
   passesOver((path) => writeFileSync(path, ""), /can't be read/);
   passesOver((path) => writeFileSync(path, "time,open,high,low,close,volume\n".repeat(100)), /can't be read/);
   const weights = [{ name: "weight", dtype: "u8", shape: [1], bytes: new Uint8Array(1) }] as const;
-  passesOver((path) => saveSafetensors(path, weights), /made of other bars/);
+  passesOver((path) => saveSafetensors(path, weights), /made from other bars/);
 });
 
 test("a whole and sound file of other bars is passed over, though it has the right name", () => {
   inFolder((other) => {
     cachedSamples(randomBars(8000, { seed: 2 }), settings, other);
     const [name] = readdirSync(other);
-    passesOver((path) => copyFileSync(join(other, name!), path), /made of other bars/);
+    passesOver((path) => copyFileSync(join(other, name!), path), /made from other bars/);
   });
 });
 

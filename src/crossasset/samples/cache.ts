@@ -1,6 +1,6 @@
 /**
- * Samples on disk, so that the same bars are not worked through twice. A file is named by all that its samples follow
- * from; one that is damaged, cut off or somebody else's is passed over and written anew.
+ * A cache of samples on disk. A file's name is a digest of all inputs of its samples. A file that is damaged or belongs to another
+ * user is ignored and written again.
  */
 
 import { createHash } from "node:crypto";
@@ -21,20 +21,20 @@ import { checksumOfBars } from "../bars/checksum.js";
 import { defaultStride, makeSamples, type SampleSettings, type Samples } from "./features.js";
 import { featureCount, scales } from "./scales.js";
 
-/** To be raised whenever makeSamples gives other numbers than before: it makes every older file a stranger. */
+/** Increase it whenever makeSamples gives other numbers: it invalidates all older files. */
 export const samplesVersion = 1;
 
 export interface CachedSamples {
   readonly samples: Samples;
   readonly fromCache: boolean;
-  /** Why a file that was there was not used. */
-  readonly passedOver?: string;
+  /** Why an existing file was not used. */
+  readonly skipReason?: string;
 }
 
 /**
- * The samples of these bars, from the folder where they are there, else made and put there. The folder is made where it
- * is missing; one that can't be written to is an error. "off" makes them and writes nothing. A checksum keeps out accidents and
- * no one who can compute it, so a folder or a file is used only if it is this user's and nobody else may write to it.
+ * The samples of these bars, from the cache, or computed and stored there. A missing folder is made; a folder that can't be written
+ * is an error. "off" disables the cache. A checksum does not stop an attacker, so a folder or a file is used only if it belongs to
+ * this user and no other user may write to it.
  *
  * ```js
  * const { samples, fromCache } = cachedSamples(bars, { stride: 60 }, "cache/samples");
@@ -48,7 +48,7 @@ export function cachedSamples(bars: Bars, settings: SampleSettings, folder: stri
     return {
       samples: makeSamples(bars, settings),
       fromCache: false,
-      passedOver: `${strange} It is not used.`,
+      skipReason: `${strange} It is not used.`,
     };
   const key = keyOf(bars, settings);
   const path = join(folder, `samples-${key}.safetensors`);
@@ -63,7 +63,7 @@ export function cachedSamples(bars: Bars, settings: SampleSettings, folder: stri
   return { samples, fromCache: false, ...found };
 }
 
-/** Why others may have written it, with the way out; undefined where only this user can have. */
+/** Why another user may have written it, with advice; undefined if only this user can have. */
 function whyStrange(what: string, stats: Stats): string | undefined {
   if (isPrivate(stats)) return undefined;
   return stats.uid === process.getuid?.()
@@ -71,13 +71,13 @@ function whyStrange(what: string, stats: Stats): string | undefined {
     : `${what} belongs to another user. Use a cache folder of your own (--cache).`;
 }
 
-/** With a loose umask, what this process makes would be open to its group. */
+/** Removes group permissions that a loose umask would leave. */
 function keepOwn(path: string): void {
   const { mode } = statSync(path);
   if ((mode & 0o022) !== 0) chmodSync(path, mode & 0o7755);
 }
 
-/** All that samples follow from, in 64 characters. */
+/** A digest of all inputs of the samples, in 64 characters. */
 function keyOf(bars: Bars, { stride = defaultStride, labelled = true }: SampleSettings): string {
   const asked = JSON.stringify({ samplesVersion, stride, labelled });
   return createHash("sha256").update(asked).update(checksumOfBars(bars)).digest("hex");
@@ -85,7 +85,7 @@ function keyOf(bars: Bars, { stride = defaultStride, labelled = true }: SampleSe
 
 interface Found {
   readonly samples?: Samples;
-  readonly passedOver?: string;
+  readonly skipReason?: string;
 }
 
 function readSamples(path: string, key: string): Found {
@@ -93,11 +93,11 @@ function readSamples(path: string, key: string): Found {
     const stats = lstatSync(path);
     if (!stats.isFile()) throw stranger("is not a regular file");
     const strange = whyStrange(`The file ${path}`, stats);
-    if (strange !== undefined) return { passedOver: `${strange} It is written anew.` };
+    if (strange !== undefined) return { skipReason: `${strange} It is written again.` };
     return { samples: samplesOf(loadSafetensors(path), key) };
   } catch (error) {
     if (!(error instanceof HoldfastError)) throw error;
-    return { passedOver: error.message };
+    return { skipReason: error.message };
   }
 }
 
@@ -111,7 +111,7 @@ function tensorsOf({ count, bar, time, x, labels }: Samples): StoredTensor[] {
 }
 
 function samplesOf({ tensors, metadata }: SafetensorsFile, key: string): Samples {
-  if (metadata.get("key") !== key) throw stranger("was made of other bars or with other settings");
+  if (metadata.get("key") !== key) throw stranger("was made from other bars or settings");
   const samples = {
     count: tensors.get("bar")?.shape[0] ?? 0,
     bar: elementsOf(tensors, "bar", "i32"),
@@ -119,9 +119,8 @@ function samplesOf({ tensors, metadata }: SafetensorsFile, key: string): Samples
     x: elementsOf(tensors, "x", "f32"),
     labels: elementsOf(tensors, "labels", "i32"),
   };
-  // Made from what was read, and so in the one order, with the shapes that there must be.
-  if (metadata.get("checksum") !== checksumOf(tensorsOf(samples)))
-    throw stranger("has another checksum than its bytes");
+  // The checksum covers the parsed tensors, in their fixed order and with their expected shapes.
+  if (metadata.get("checksum") !== checksumOf(tensorsOf(samples))) throw stranger("has a wrong checksum");
   return samples;
 }
 
@@ -138,7 +137,7 @@ function checksumOf(tensors: readonly StoredTensor[]): string {
 }
 
 function stranger(what: string): HoldfastError {
-  return new HoldfastError("BAD_FILE", `The file ${what}. It is written anew.`);
+  return new HoldfastError("BAD_FILE", `The file ${what}. It is written again.`);
 }
 
 function bytesOf(array: ArrayBufferView): Uint8Array {

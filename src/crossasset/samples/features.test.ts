@@ -97,7 +97,7 @@ test("samples follow every 60 bars unless told otherwise, the last with its futu
   assert.equal(makeSamples(randomBars(minBars + 119)).count, 2);
 });
 
-/** One-minute returns of +0.01 and −0.01 in turn, the sample emulatorg behind a fall; σ is 0.01. */
+/** One-minute returns of +0.01 and −0.01 in turn, the sample right after a fall; σ is 0.01. */
 function seesaw(future: number): Bars {
   const closes = Array.from({ length: minBars }, (_, bar) => (bar % 2 === 0 ? 100 : 100 * Math.exp(0.01)));
   closes[historyBars] = 100 * Math.exp(future);
@@ -189,7 +189,7 @@ test("a sample depends on nothing before its history: the same bits come from a 
 });
 
 test("too few bars, and a stride that is none, are rejected", () => {
-  rejects("BAD_ARGUMENT", () => makeSamples(randomBars(7921)), /^7921 bars are too few .* needs 7922/);
+  rejects("BAD_ARGUMENT", () => makeSamples(randomBars(7921)), /^7921 bars are too few: a sample needs 7922/);
   for (const stride of [0, -1, 1.5, Number.NaN]) {
     rejects("BAD_ARGUMENT", () => makeSamples(randomBars(10), { stride }), /^The stride is/);
   }

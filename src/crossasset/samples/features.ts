@@ -1,8 +1,8 @@
 /**
- * Samples: what the model reads and what it should say. A sample stands at a bar and looks at it on every scale; its
- * features come from that bar and those before it alone, its labels from the bars behind it.
+ * Samples: the model's inputs and labels. A sample belongs to a bar and covers every scale. Its features use that bar and earlier
+ * ones only; its labels use later bars.
  *
- * The features are raw; `normaliser.ts` standardises them, for which it must know what is training data.
+ * The features are raw; `normaliser.ts` standardises them with statistics of the training data.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -21,46 +21,46 @@ import {
 } from "./scales.js";
 import { requireUsableBars } from "./usable-bars.js";
 
-/** Samples in the order of time. */
+/** Samples in time order. */
 export interface Samples {
   readonly count: number;
-  /** The bar at which each sample stands: the last that its features come from. [count] */
+  /** The bar of each sample: the last one that its features use. [count] */
   readonly bar: Int32Array;
   /** That bar's time. [count] */
   readonly time: Float64Array;
   /** The raw features. [count, 12, 193], row-major */
   readonly x: Float32Array;
-  /** 0 long, 1 short, 2 flat; −1 where the bars end before the label's time. [count, 12] */
+  /** 0 long, 1 short, 2 flat; −1 if the bars end before the label's time. [count, 12] */
   readonly labels: Int32Array;
 }
 
 export interface SampleSettings {
-  /** Bars from one sample to the next; 60 unless given. */
+  /** Bars between two samples; default: 60. */
   readonly stride?: number;
-  /** Does a sample need the bars that its labels follow from? So it does unless this is false: for predictions. */
+  /** Only samples whose labels are known; default: true. False for predictions. */
   readonly labelled?: boolean;
-  /** Called now and then while samples are made: they may take minutes, and nothing else gets a turn. */
+  /** Called regularly while samples are made: this may take minutes and blocks the event loop. */
   readonly onProgress?: (samples: number) => void;
 }
 
 export const defaultStride = 60;
 
-/** Samples from one call of onProgress to the next: some tens of milliseconds. */
+/** Samples between two calls of onProgress: some tens of milliseconds. */
 const chunk = 256;
 
-/** Of a sample whose label's time has not come. */
+/** The label of a sample whose horizon is after the last bar. */
 const noLabel = -1;
 
-/** The smallest σ, and the smallest deviation of volumes: what never moves is divided by this. */
+/** The min. σ and the min. deviation of volumes: the divisor of constant series. */
 const deviationFloor = 1e-8;
 
 /**
- * Makes the samples of a series of bars. The first stands at bar 7,688 (counted from 0), the first whose longest scale
- * has its 33 groups of 233 bars; the others follow every `stride` bars, as long as 233 bars lie behind them for the labels.
+ * Makes the samples of a series of bars. The first sample is at bar 7,688 (counted from 0), the first with 33 groups of 233 bars for
+ * the longest scale. The others follow every `stride` bars, as long as 233 later bars exist for the labels.
  *
  * ```js
  * const samples = makeSamples(bars, { stride: 60 });
- * samples.x.subarray(0, 193); // what the first sample sees on the scale of one minute
+ * samples.x.subarray(0, 193); // the first sample's features on the scale of one minute
  * ```
  */
 export function makeSamples(
@@ -86,22 +86,22 @@ export function makeSamples(
   return { count, bar, time, x, labels };
 }
 
-/** How many samples a number of bars gives, each with its history before it and a horizon behind; none is an error. */
+/** The number of samples of so many bars, each with its history and its horizon. Throws if there is none. */
 function requireSamples(bars: number, stride: number, horizon: number): number {
   const count = countSamples(bars, stride, horizon);
   if (count > 0) return count;
   const needed = historyBars + horizon;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${bars} bars are too few for a sample, which needs ${needed}: ${historyBars} of history and ${horizon} behind it. Give more bars.`,
+    `${bars} bars are too few: a sample needs ${needed}, ${historyBars} of history and ${horizon} after it. Use more bars.`,
     { numbers: { bars, needed, historyBars, horizon } },
   );
 }
 
-/** The same, and 0 where there is none. */
+/** The number of samples; 0 if there is none. */
 export function countSamples(bars: number, stride: number, horizon: number = longestHorizon): number {
   if (!Number.isInteger(stride) || stride < 1) {
-    const message = `The stride is ${stride}; give a whole number of bars from 1 on.`;
+    const message = `The stride is ${stride}. It must be a whole number of bars from 1.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { stride } });
   }
   const room = bars - historyBars - horizon;
@@ -115,17 +115,17 @@ function makeRows(count: number, stride: number): Float32Array {
     const bytes = count * sampleWidth * Float32Array.BYTES_PER_ELEMENT;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${count} samples at a stride of ${stride} would take ${bytes} bytes, which this Node.js can't give. Take a larger stride or fewer bars.`,
+      `${count} samples at a stride of ${stride} need ${bytes} bytes, more than this Node.js can allocate. Use a larger stride or fewer bars.`,
       { numbers: { count, stride, bytes }, cause },
     );
   }
 }
 
-// Read and written within one call of writeFeatures; here so that it needn't make them anew.
+// Scratch memory of writeFeatures, to avoid an allocation per call.
 const returns = new Float64Array(groupCount);
 const logVolumes = new Float64Array(groupCount);
 
-/** Writes the 193 features of one scale from `offset` on and tells σ. */
+/** Writes the 193 features of one scale at `offset` and returns σ. */
 function writeFeatures(groups: Groups, x: Float32Array, offset: number): number {
   const { open, high, low, close, volume, vwap } = groups;
   for (let group = 0; group < groupCount; group++) {
@@ -150,7 +150,7 @@ function writeFeatures(groups: Groups, x: Float32Array, offset: number): number 
   return sigma;
 }
 
-/** Mean and standard deviation: the population's, divided by the count and not by one less. */
+/** Mean and population standard deviation (divided by n). */
 function spreadOf(values: Float64Array): { readonly mean: number; readonly deviation: number } {
   let sum = 0;
   for (let index = 0; index < values.length; index++) sum += values[index] as number;

@@ -1,6 +1,6 @@
 /**
- * Walk-forward folds: the samples in equal blocks of time. Fold k learns from the blocks 0 to k and is tested on block
- * k + 1, so that it is always tested on a time behind the one that it knows.
+ * Walk-forward folds: the samples in equal blocks of time. Fold k trains on blocks 0 to k and is tested on block k + 1, so the test
+ * always comes after the training data.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -20,16 +20,16 @@ export interface Fold {
 
 export interface WalkForwardOptions {
   /**
-   * The bars that lie at least between the last training sample and the first test sample; the longest horizon unless
-   * given. With fewer, training labels tell of bars that test labels tell of too.
+   * Min. bars between the last training sample and the first test sample; default: the longest horizon. With fewer, training and
+   * test labels overlap in time.
    */
   readonly gap?: number;
 }
 
 /**
- * Splits samples into folds. Block b begins at sample ⌊b · count / (folds + 1)⌋, so the blocks' sizes differ by one at
- * most. The gap is taken from the beginning of the test block, never from the training blocks: 24,613 samples in 2 folds
- * train on 8,204 and 16,408, and at a stride of 60 each test block loses 3 samples.
+ * Splits samples into folds. Block b starts at sample ⌊b · count / (folds + 1)⌋, so the block sizes differ by at most one. The gap
+ * is taken from the start of the test block, never from the training blocks: 24,613 samples in 2 folds train on 8,204 and
+ * 16,408, and at a stride of 60 each test block loses 3 samples.
  *
  * ```js
  * const [first] = walkForward(samples, 2);
@@ -59,16 +59,16 @@ export function walkForward(
   });
 }
 
-function requireWhole(value: number, least: number, what: string): void {
-  if (Number.isInteger(value) && value >= least) return;
-  const message = `The ${what} is ${value}; give a whole number from ${least} on.`;
-  throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { value, least } });
+function requireWhole(value: number, min: number, name: string): void {
+  if (Number.isInteger(value) && value >= min) return;
+  const message = `The ${name} is ${value}. It must be a whole number from ${min}.`;
+  throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { value, min } });
 }
 
 function tooFew(count: number, folds: number, gap: number): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `${count} samples are too few for ${folds} folds with a gap of ${gap} bars: a test block would be empty. Give more bars, a smaller stride or fewer folds.`,
+    `${count} samples are too few for ${folds} folds with a gap of ${gap} bars: a test block would be empty. Use more bars, a smaller stride or fewer folds.`,
     { numbers: { count, folds, gap } },
   );
 }

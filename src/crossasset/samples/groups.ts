@@ -1,17 +1,17 @@
-/** Joins bars into groups: what one sample sees of the market on one scale. */
+/** Aggregates bars into groups: the input of one sample on one scale. */
 
 import type { Bars } from "../bars/bars.js";
 import { groupCount } from "./scales.js";
 
-/** The groups, oldest first. One record is filled again and again, so that a million bars cost no garbage. */
+/** The groups, oldest first. One record is reused for all samples, to avoid garbage. */
 export interface Groups {
   readonly open: Float64Array; // [32]
   readonly high: Float64Array; // [32]
   readonly low: Float64Array; // [32]
-  /** [33]: the close of the group before the first, for its return; then the groups' own. */
+  /** [33]: the close before the first group, for its return; then those of the groups. */
   readonly close: Float64Array;
   readonly volume: Float64Array; // [32]
-  /** The typical price (high + low + close) / 3, weighted by volume; the plain mean where nothing was traded. */
+  /** The typical price (high + low + close) / 3, weighted by volume; the plain mean if nothing was traded. */
   readonly vwap: Float64Array; // [32]
 }
 
@@ -28,10 +28,10 @@ export function emptyGroups(): Groups {
 }
 
 /**
- * Fills `groups` with the last groups of `width` bars, the last of which ends with bar `end`. Nothing behind `end` is read.
+ * Fills `groups` with groups of `width` bars; the last group ends with bar `end`. No bar after `end` is read.
  *
- * Every group is summed from its own bars. Sums from the series' beginning would be faster, but their rounding would
- * make a sample depend on bars that it doesn't look at.
+ * Every group is summed from its own bars. Prefix sums would be faster, but their rounding would make a sample depend on earlier
+ * bars.
  */
 export function readGroups(bars: Bars, end: number, width: number, groups: Groups): void {
   const { high, low, close, volume } = bars;

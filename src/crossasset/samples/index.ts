@@ -1,4 +1,4 @@
-/** samples: from bars to what the model trains on. Features and labels, walk-forward folds, and their normalisation. */
+/** samples: training samples from bars. Features and labels, walk-forward folds, and normalisation. */
 
 export { type CachedSamples, cachedSamples } from "./cache.js";
 export { defaultStride, makeSamples, type SampleSettings, type Samples } from "./features.js";

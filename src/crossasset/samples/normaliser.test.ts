@@ -128,7 +128,7 @@ test("rows that are not there, parts of rows and a target of another length are 
     [0, rows + 1],
     [0, 1.5],
   ] as const) {
-    rejects("BAD_ARGUMENT", () => fitNormaliser(x, { start, end }), /can't be fitted to/);
+    rejects("BAD_ARGUMENT", () => fitNormaliser(x, { start, end }), /are not a valid range/);
   }
   rejects("BAD_ARGUMENT", () => fitNormaliser(x.subarray(1), train), /no whole number of samples/);
   rejects("BAD_ARGUMENT", () => applyNormaliser(normaliser, x.subarray(1)), /no whole number of samples/);

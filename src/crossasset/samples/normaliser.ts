@@ -1,6 +1,6 @@
 /**
- * Brings features to mean 0 and deviation 1, as the training rows have them, and clips the rest. The statistics are the
- * model's as much as its weights are: they are fitted on training rows alone and travel with the checkpoint.
+ * Standardises features to mean 0 and deviation 1, and clips outliers. The statistics belong to the model like its weights: they are
+ * fitted on training rows only and saved in the checkpoint.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -8,8 +8,7 @@ import type { SampleRange } from "./folds.js";
 import { sampleWidth } from "./scales.js";
 
 /**
- * The statistics, in the float32 in which they are both applied and saved: a loaded normaliser gives the bits that the
- * saved one gave. [12 · 193] each
+ * The statistics, in float32 both when applied and when saved: a loaded normaliser gives the same bits. [12 · 193] each
  */
 export interface Normaliser {
   readonly mean: Float32Array;
@@ -22,8 +21,8 @@ export const clipLimit = 5;
 const deviationFloor = 1e-8;
 
 /**
- * Takes mean and deviation of each feature from these rows of x [count, 12, 193], in two passes and float64; other rows
- * are not read.
+ * Computes the mean and deviation of each feature over these rows of x [count, 12, 193], in two passes and float64. Other rows are
+ * not read.
  *
  * ```js
  * const normaliser = fitNormaliser(samples.x, fold.train);
@@ -56,7 +55,7 @@ export function fitNormaliser(x: Float32Array, rows: SampleRange): Normaliser {
 }
 
 /**
- * Writes the standardised and clipped features of whole samples into `target`, which may be x itself, and returns it.
+ * Writes the standardised and clipped features of whole samples to `target`, which may be x itself, and returns it.
  *
  * ```js
  * applyNormaliser(normaliser, samples.x); // in place
@@ -69,7 +68,7 @@ export function applyNormaliser(
 ): Float32Array {
   requireWholeRows(x);
   if (target.length !== x.length) {
-    const message = `The target has ${target.length} numbers for ${x.length} features. Give one of the same length.`;
+    const message = `The target has ${target.length} numbers for ${x.length} features. Both must have the same length.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { target: target.length, x: x.length } });
   }
   for (let row = 0; row < x.length; row += sampleWidth) {
@@ -82,7 +81,7 @@ export function applyNormaliser(
   return target;
 }
 
-/** A normaliser as the arrays of a checkpoint, under their names there. */
+/** A normaliser as the named arrays of a checkpoint. */
 export function normaliserRecord({
   mean,
   deviation,
@@ -91,7 +90,7 @@ export function normaliserRecord({
 }
 
 /**
- * A normaliser from the arrays of a checkpoint. What is no normaliser of these features is an error.
+ * A normaliser from the arrays of a checkpoint. Throws if they do not fit the features.
  *
  * ```js
  * normaliserFrom(normaliserRecord(normaliser)); // gives the same bits as normaliser
@@ -114,7 +113,7 @@ function statistic(
   if (values?.length !== sampleWidth) {
     throw new HoldfastError(
       "BAD_STATE",
-      `The normaliser's ${name} has ${values?.length ?? "no"} numbers, expected ${sampleWidth}: one a feature. Use the checkpoint of a model that was trained on these features.`,
+      `The normaliser's ${name} has ${values?.length ?? "no"} numbers, expected ${sampleWidth}: one per feature. Use the checkpoint of a model that was trained on these features.`,
       { numbers: { name, length: values?.length ?? 0, expected: sampleWidth } },
     );
   }
@@ -123,7 +122,7 @@ function statistic(
     const value = values[feature] as number;
     throw new HoldfastError(
       "NOT_FINITE",
-      `The normaliser's ${name} of feature ${feature} is ${value}; it must be ${expected}. Look for NaN or infinity in this feature of the training rows.`,
+      `The normaliser's ${name} of feature ${feature} is ${value}. It must be ${expected}. Check this feature of the training rows for NaN or infinity.`,
       { numbers: { name, feature, value } },
     );
   }
@@ -132,13 +131,13 @@ function statistic(
 
 function requireWholeRows(x: Float32Array): void {
   if (x.length % sampleWidth === 0) return;
-  const message = `${x.length} features are no whole number of samples, which have ${sampleWidth} each. Give whole samples.`;
+  const message = `${x.length} features are not a whole number of samples of ${sampleWidth} features. Pass whole samples.`;
   throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { length: x.length, sampleWidth } });
 }
 
 function requireRows(count: number, { start, end }: SampleRange): void {
   const isRange = Number.isInteger(start) && Number.isInteger(end);
   if (isRange && 0 <= start && start < end && end <= count) return;
-  const message = `Rows ${start} to ${end} of ${count} can't be fitted to. Give a range of at least one row within them.`;
+  const message = `Rows ${start} to ${end} of ${count} are not a valid range. Pass a range of at least one row.`;
   throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { start, end, count } });
 }

@@ -1,18 +1,18 @@
-/** Samples whose labels say nothing: the proof that a model which learns from them learns what isn't there. */
+/** Samples with shuffled labels: a model that seems to learn from them reveals an information leak. */
 
 import { permutation, type Seed } from "../../kernels/index.js";
 import type { Samples } from "./features.js";
 import { scales } from "./scales.js";
 
-/** Apart from the streams of the epochs, whose ids are their numbers. */
+/** Differs from the random streams of the epochs, whose ids are their numbers. */
 const labelStream = 2n ** 63n;
 
 /**
- * The same samples, with each one's twelve labels given to another sample. So every scale keeps its share of every
- * class, and only what the features tell of the labels is gone.
+ * The same samples, with the twelve labels of each moved to another sample. Every scale keeps its class frequencies; only the
+ * relation between features and labels is lost.
  *
  * ```js
- * shuffleLabels(samples, 42); // the features are shared, the labels new
+ * shuffleLabels(samples, 42); // shares the features, copies the labels
  * ```
  */
 export function shuffleLabels(samples: Samples, seed: Seed): Samples {

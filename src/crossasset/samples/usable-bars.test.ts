@@ -25,19 +25,19 @@ test("good bars pass, also where nothing moves and nothing is traded", () => {
 test("a price that is no positive number is rejected with its bar and its column", () => {
   for (const column of ["open", "high", "low", "close"] as const) {
     for (const value of [Number.NaN, Number.POSITIVE_INFINITY, 0, -1]) {
-      rejectsValue(column, value, new RegExp(`^Bar 7 has ${column} ${value}; it must be a positive number`));
+      rejectsValue(column, value, new RegExp(`^Bar 7 has ${column} ${value}. It must be a positive number`));
     }
   }
 });
 
-test("a volume that is no number, or below zero, is rejected", () => {
+test("a volume that is not a number, or below zero, is rejected", () => {
   for (const value of [Number.NaN, Number.POSITIVE_INFINITY, -1]) {
-    rejectsValue("volume", value, new RegExp(`^Bar 7 has volume ${value}; it must be zero or a positive`));
+    rejectsValue("volume", value, new RegExp(`^Bar 7 has volume ${value}. It must be zero or a positive`));
   }
 });
 
 test("a high below its bar's low is rejected", () => {
-  rejectsValue("high", 1, /^Bar 7 has high 1; it must be the bar's low or more/);
+  rejectsValue("high", 1, /^Bar 7 has high 1. It must be the bar's low or more/);
 });
 
 test("columns of different lengths are rejected", () => {

@@ -1,4 +1,4 @@
-/** Rejects bars that samples can't be made of. Readers check their files; bars that a program made come here unchecked. */
+/** Checks bars before samples are made. Readers check their files, but bars from a program are unchecked. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Bars, barColumns } from "../bars/bars.js";
@@ -28,7 +28,7 @@ function requireOneLength(bars: Bars): void {
     if (length === count) continue;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `The bars have ${length} values of ${column} and ${count} of close. Give every column one value a bar.`,
+      `The bars have ${length} values of ${column} and ${count} of close. Every column needs one value per bar.`,
       { numbers: { column, length, count } },
     );
   }
@@ -45,7 +45,7 @@ function requireAll(
   const value = values[bar] as number;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `Bar ${bar} has ${column} ${value}; it must be ${expected}. Correct the bar or leave it out: gaps are legal.`,
+    `Bar ${bar} has ${column} ${value}. It must be ${expected}. Correct or remove the bar; gaps are allowed.`,
     { numbers: { bar, column, value } },
   );
 }

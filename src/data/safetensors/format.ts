@@ -2,6 +2,7 @@
 
 import { type Dtype, dtypes } from "../../ir/index.js";
 
+/** A tensor in a safetensors file. */
 export interface StoredTensor {
   readonly name: string;
   readonly dtype: Dtype;

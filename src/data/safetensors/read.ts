@@ -12,6 +12,7 @@ import {
 import { checkPlacement, parseHeader } from "./header.js";
 import { badFile } from "./rejection.js";
 
+/** Options for reading a safetensors file. */
 export interface ReadOptions {
   /** Tensors to skip: their names, or a predicate. */
   readonly skip?: readonly string[] | ((name: string) => boolean);

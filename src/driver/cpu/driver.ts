@@ -34,6 +34,7 @@ import { DeviceMemory, pageBytes } from "./memory.js";
 import { CommandQueue, type StreamPosition } from "./stream.js";
 import { WorkerPool } from "./worker-pool.js";
 
+/** Options of `openCpuDriver`. */
 export interface CpuDriverOptions {
   /** Threads that share a large launch, including the calling one. Default: what the system and its cgroups offer. */
   readonly threads?: number;
@@ -43,6 +44,7 @@ export interface CpuDriverOptions {
   readonly hostRoot?: string;
 }
 
+/** The driver of the CPU. */
 export interface CpuDriver extends Driver {
   /** Committed device memory, for tests. Shows the effect of work that has run; runs nothing. */
   deviceBytes(range: Span): Uint8Array;

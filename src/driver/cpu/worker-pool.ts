@@ -51,7 +51,7 @@ export interface PoolStatistics {
 }
 
 export class WorkerPool {
-  /** Including this thread. Fewer than requested if the system refuses some. */
+  /** Including this thread. Fewer than requested if the system can't start all of them. */
   #threads: number;
   readonly #memory: WebAssembly.Memory;
   readonly #job = createSharedJob();

@@ -9,6 +9,7 @@ import { OutBlock } from "./out-block.js";
 /** The oldest compute capability that kernels are generated for. */
 const minCapability = 8;
 
+/** A GPU, as `listCudaDevices` describes it. */
 export interface CudaDeviceInfo {
   /** The index that `device("cuda", { index })` takes. */
   readonly index: number;

@@ -44,6 +44,7 @@ import { requireLive } from "./spans.js";
 /** Address space costs nothing until memory is committed. */
 const addressSpace = bytes(16 * 1024 * GiB);
 
+/** Options of `openCudaDriver`. */
 export interface CudaDriverOptions {
   /** Index of the GPU, as in `listCudaDevices`. Default: 0. */
   readonly index?: number;
@@ -54,6 +55,7 @@ export interface CudaDriverOptions {
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
+/** The driver of an NVIDIA GPU. */
 export interface CudaDriver extends Driver {
   /** Kernels compiled since the start, and kernels loaded from the cache. */
   readonly compiled: Readonly<Record<"compiled" | "cached", number>>;

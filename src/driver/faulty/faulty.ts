@@ -13,6 +13,7 @@ import { type Effect, parseFault } from "./script.js";
 /** On a fake clock even a stall must end: after a day, with an error. */
 const stallMs = 24 * 60 * 60 * 1000;
 
+/** Options of `faulty`. */
 export interface FaultyOptions {
   readonly clock?: FakeClock;
 }

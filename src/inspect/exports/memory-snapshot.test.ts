@@ -15,8 +15,8 @@ import { writeSampleRun } from "../../../test/support/sample-run.js";
 import { openTestDriver } from "../../../test/support/test-device.js";
 import { Linear } from "../../nn/index.js";
 import { AdamW } from "../../optim/index.js";
+import type { PlanRecord } from "../../records/index.js";
 import { randn, type Tensor } from "../../tensor/index.js";
-import type { PlanRecord } from "../../train/index.js";
 import { exportMemorySnapshot, memorySnapshot } from "./index.js";
 
 type PlannedTensor = PlanRecord["memory"]["tensors"][number];
@@ -223,8 +223,8 @@ test("a block says the op, the type, whether it is saved, and the calls from whi
   const [first, last] = [plan.calls[saved.birth]!, plan.calls[saved.death]!];
   assert.deepEqual(frames, [
     { filename: "tensor", line: saved.birth, name: `${saved.label} ${saved.type}, saved for backward` },
-    { filename: "from call", line: saved.birth, name: `${first.op}, ${first.part}, kernel ${first.kernel}` },
-    { filename: "to call", line: saved.death, name: `${last.op}, ${last.part}, kernel ${last.kernel}` },
+    { filename: "from call", line: saved.birth, name: `${first.op}, ${first.phase}, kernel ${first.kernel}` },
+    { filename: "to call", line: saved.death, name: `${last.op}, ${last.phase}, kernel ${last.kernel}` },
   ]);
 });
 

@@ -4,7 +4,7 @@
  * a segment of its own, allocated before the step and never freed.
  */
 
-import type { PlanRecord } from "../../train/index.js";
+import type { PlanRecord } from "../../records/index.js";
 import { PickleTuple, type PickleValue, pickle } from "./pickle.js";
 
 type PlannedTensor = PlanRecord["memory"]["tensors"][number];
@@ -91,7 +91,7 @@ function stepEvents(plan: PlanRecord, tensors: readonly PlannedTensor[], beganUs
     })
     .sort((one, other) => one.at - other.at || Number(one.isFree) - Number(other.isFree));
   return moments.flatMap(({ at, isFree, block }) => {
-    // Halves lie between two calls of the main branch.
+    // Halves lie between two calls of the main stream.
     const timeUs = beganUs + clock(isFree ? Math.floor(at) + 1 : Math.ceil(at));
     // Two entries for a free, as PyTorch writes them: asked for, and done.
     return isFree
@@ -117,8 +117,8 @@ function framesOf({ calls }: PlanRecord, { label, type, birth, death, isSaved }:
   const read = calls[last];
   return [
     frame("tensor", first, `${label} ${type ?? "scratch"}${isSaved ? ", saved for backward" : ""}`),
-    ...(made ? [frame("from call", first, `${made.op}, ${made.part}, kernel ${made.kernel}`)] : []),
-    ...(read ? [frame("to call", last, `${read.op}, ${read.part}, kernel ${read.kernel}`)] : []),
+    ...(made ? [frame("from call", first, `${made.op}, ${made.phase}, kernel ${made.kernel}`)] : []),
+    ...(read ? [frame("to call", last, `${read.op}, ${read.phase}, kernel ${read.kernel}`)] : []),
   ];
 }
 

@@ -1,9 +1,9 @@
 /**
  * A plan's kernels on a trace, once, where a step of the run was sent. They are no recording of that step: each call lasts as
- * long as it was measured to add to the step, one behind the other, on the track of its branch.
+ * long as it was measured to add to the step, one behind the other, on the track of its stream.
  */
 
-import type { PlanRecord } from "../../train/index.js";
+import type { PlanRecord } from "../../records/index.js";
 import type { StepBucket } from "./step-buckets.js";
 import type { TraceSpan, TraceWriter } from "./trace-events.js";
 
@@ -45,10 +45,10 @@ export function addPlan(
     args: { step, calls: calls.length, mode: plan.mode, reason: plan.reason },
     inner: partSpans(calls),
   };
-  writer.addSpans(writer.addTrack(pid, "the step and its parts"), [replay], atMs);
-  for (const branch of [...new Set(calls.map(({ call }) => call.branch))].sort((one, other) => one - other)) {
-    const track = writer.addTrack(pid, branch === 0 ? "kernels, main branch" : `kernels, branch ${branch}`);
-    const own = calls.filter(({ call }) => call.branch === branch).map(callSpan);
+  writer.addSpans(writer.addTrack(pid, "the step and its phases"), [replay], atMs);
+  for (const stream of [...new Set(calls.map(({ call }) => call.stream))].sort((one, other) => one - other)) {
+    const track = writer.addTrack(pid, stream === 0 ? "kernels, main stream" : `kernels, stream ${stream}`);
+    const own = calls.filter(({ call }) => call.stream === stream).map(callSpan);
     writer.addSpans(track, own, atMs);
   }
 }
@@ -80,26 +80,26 @@ function endOf(calls: readonly TimedCall[]): number {
   return last ? last.beginMs + last.lastsMs : 0;
 }
 
-/** Forward, backward and update: calls of one part that follow each other. */
+/** Forward, backward and update: calls of one phase that follow each other. */
 function partSpans(calls: readonly TimedCall[]): TraceSpan[] {
   const runs: TimedCall[][] = [];
   for (const timed of calls) {
     const last = runs.at(-1);
-    if (last?.[0]?.call.part === timed.call.part) last.push(timed);
+    if (last?.[0]?.call.phase === timed.call.phase) last.push(timed);
     else runs.push([timed]);
   }
   return runs.flatMap((run) => {
     const [first] = run;
     if (!first) return [];
     const { beginMs, call } = first;
-    return [{ name: call.part, cat: "part", beginMs, lastsMs: endOf(run) - beginMs }];
+    return [{ name: call.phase, cat: "phase", beginMs, lastsMs: endOf(run) - beginMs }];
   });
 }
 
 function callSpan({ index, call, beginMs, lastsMs }: TimedCall): TraceSpan {
-  const { op, kernel, kind, shape, part, readBytes, writtenBytes, us } = call;
+  const { op, kernel, kind, shape, phase, readBytes, writtenBytes, us } = call;
   return {
     ...{ name: op, cat: kind === "copy" ? "copy" : "kernel", beginMs, lastsMs },
-    args: { call: index, kernel, kind, shape, part, readBytes, writtenBytes, us },
+    args: { call: index, kernel, kind, shape, phase, readBytes, writtenBytes, us },
   };
 }

@@ -65,7 +65,7 @@ test("what a killed process had open ends there when the next one opens its devi
 
 test("an exit without its begin, and lines that are none, are passed over", () => {
   const { phases } = read([
-    "3 events came too fast to be written down",
+    "3 events came too fast and were lost",
     at(1, "phase-exit   compile"),
     at(2, "phase        plan  0ms"),
     "",

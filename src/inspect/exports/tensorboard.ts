@@ -2,7 +2,8 @@
 
 import { existsSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
-import { countSteps, inspectionFiles, type JsonRecord, readRun } from "../../train/index.js";
+import type { JsonRecord } from "../../records/index.js";
+import { countSteps, inspectionFiles, readRun } from "../../train/index.js";
 import { EventFileWriter } from "./event-file.js";
 import { bucketSteps, type StepBucket } from "./step-buckets.js";
 

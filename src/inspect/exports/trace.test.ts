@@ -7,16 +7,17 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { makeFolder } from "../../../test/support/folders.js";
 import { samplePlan } from "../../../test/support/sample-plan.js";
-import { sampleTrouble, writeSampleRun } from "../../../test/support/sample-run.js";
+import { sampleIncidents, writeSampleRun } from "../../../test/support/sample-run.js";
 import { checkTrace } from "../../../test/support/trace-format.js";
-import { StepLog, stepColumns } from "../../train/index.js";
+import { stepColumns } from "../../records/index.js";
+import { StepLog } from "../../train/index.js";
 import { exportTrace, traceRun } from "./index.js";
 
 const start = Date.UTC(2026, 0, 5, 12);
 const iso = (ms: number): string => new Date(start + ms).toISOString();
 
-test("a run's steps, phases, copies, trouble, curves and kernels stand on their tracks", () => {
-  const run = writeSampleRun(makeFolder(), "first", { steps: 50, trouble: sampleTrouble() });
+test("a run's steps, phases, copies, incidents, curves and kernels stand on their tracks", () => {
+  const run = writeSampleRun(makeFolder(), "first", { steps: 50, incidents: sampleIncidents() });
   run.appendPhases([
     `${iso(10)}  phase-enter  compile (train step)`,
     `${iso(11)}  phase        upload (weights) ×3  2.4ms  6 MiB  step 1`,
@@ -42,8 +43,8 @@ test("a run's steps, phases, copies, trouble, curves and kernels stand on their 
   assert.ok(compile.begin <= upload.begin && upload.end <= compile.end);
 
   assert.deepEqual(
-    trace.instants.filter(({ track }) => track === "trouble").map((instant) => instant.name),
-    sampleTrouble().map(({ kind }) => kind),
+    trace.instants.filter(({ track }) => track === "incidents").map((instant) => instant.name),
+    sampleIncidents().map(({ kind }) => kind),
   );
   const stall = trace.instants.find((instant) => instant.name === "stall")!;
   assert.equal(stall.args["phases"], "upload\ntrain step\nread-back");
@@ -56,7 +57,7 @@ test("a run's steps, phases, copies, trouble, curves and kernels stand on their 
   assert.equal(trace.counters.get("run first: memory by holder, bytes staging")?.length, 2);
 });
 
-test("one replay of a plan lasts as long as its calls were measured, a track for each branch, at a step of the run", () => {
+test("one replay of a plan lasts as long as its calls were measured, a track for each stream, at a step of the run", () => {
   const run = writeSampleRun(makeFolder(), "first", {
     steps: 5,
     plans: [samplePlan({ time: start, step: 2 })],
@@ -65,7 +66,7 @@ test("one replay of a plan lasts as long as its calls were measured, a track for
   const { calls, name, inputs } = samplePlan();
   const trace = checkTrace(JSON.stringify(traceRun(run.path)));
   const process = `plan ${name} (${inputs})`;
-  const [replay, ...parts] = trace.spans.get(`${process}: the step and its parts`)!;
+  const [replay, ...phases] = trace.spans.get(`${process}: the step and its phases`)!;
   assert.equal(replay!.name, "one replay, shown at step 3");
   assert.equal(replay!.cat, "measured kernel times");
   const inAllUs = calls.reduce((sum, { us = 0 }) => sum + us, 0);
@@ -73,10 +74,10 @@ test("one replay of a plan lasts as long as its calls were measured, a track for
   const step = trace.spans.get("run first: steps, as the host sends them")![2]!;
   assert.equal(replay!.begin, step.begin);
   assert.deepEqual(
-    parts.map((part) => part.name),
+    phases.map((phase) => phase.name),
     ["forward", "backward", "update"],
   );
-  const kernels = ["kernels, main branch", "kernels, branch 1"].flatMap((track) =>
+  const kernels = ["kernels, main stream", "kernels, stream 1"].flatMap((track) =>
     trace.spans.get(`${process}: ${track}`)!.map((span) => ({ ...span, track })),
   );
   assert.equal(kernels.length, calls.length);
@@ -84,7 +85,7 @@ test("one replay of a plan lasts as long as its calls were measured, a track for
   for (const [index, call] of calls.entries()) {
     const span = kernels.find(({ args }) => args["call"] === index)!;
     assert.deepEqual([span.begin, span.end], [at, at + call.us! * 1000 - 1]);
-    assert.equal(span.track === "kernels, main branch", call.branch === 0);
+    assert.equal(span.track === "kernels, main stream", call.stream === 0);
     assert.deepEqual([span.name, span.args["kernel"]], [call.op, call.kernel]);
     at = span.end + 1;
   }
@@ -170,12 +171,7 @@ const drawnLine = fc.oneof(
     .map(({ ms, kind, label, lasted, step }) =>
       [iso(ms), kind.padEnd(11), label, ...(kind === "phase" ? [lasted] : []), `step ${step}`].join("  "),
     ),
-  fc.constantFrom(
-    "",
-    "12 events came too fast to be written down",
-    "2026-01-05T12  phase",
-    "garbage  garbage  x",
-  ),
+  fc.constantFrom("", "12 events came too fast and were lost", "2026-01-05T12  phase", "garbage  garbage  x"),
 );
 
 const randomStep = fc.record({
@@ -198,7 +194,7 @@ test("whatever lines and rows a run holds, the trace is valid: clocks that go ba
         const plan = samplePlan({ time: start });
         const calls = plan.calls.map((call, index) => ({ ...call, us: times[index] }));
         const run = writeSampleRun(folder, `run-${count++}`, {
-          ...{ steps: 0, plans: [{ ...plan, calls }], trouble: sampleTrouble(start - 1000) },
+          ...{ steps: 0, plans: [{ ...plan, calls }], incidents: sampleIncidents(start - 1000) },
         });
         run.appendPhases(lines);
         run.close();
@@ -223,7 +219,7 @@ test("a folder that is damaged or empty gives a trace that says so", () => {
   writeFileSync(join(run.path, "steps.bin"), "x".repeat(700));
   const torn = traceRun(run.path);
   checkTrace(JSON.stringify(torn));
-  assert.match(torn.otherData["notes"]!, /plans\.jsonl is left out.*steps\.bin is no step log/s);
+  assert.match(torn.otherData["notes"]!, /plans\.jsonl is ignored.*steps\.bin is not a step log/s);
   const empty = traceRun(makeFolder());
   assert.ok(checkTrace(JSON.stringify(empty)).events > 0);
   assert.match(empty.otherData["notes"]!, /no step log/);

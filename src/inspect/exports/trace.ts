@@ -1,20 +1,13 @@
 /**
- * A run as a trace that Perfetto and Chrome open: the steps as the host sent them, phases, copies, trouble, curves of loss, rate
+ * A run as a trace that Perfetto and Chrome open: the steps as the host sent them, phases, copies, incidents, curves of loss, rate
  * and memory; and, once for each plan, its kernels with the times that were measured for them. A long run is shown by its
  * last steps, and the steps before them taken together: the file says how many.
  */
 
 import { existsSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
-import {
-  countSteps,
-  inspectionFiles,
-  type MemorySample,
-  type PlanRecord,
-  readInspection,
-  readRun,
-  type TroubleRecord,
-} from "../../train/index.js";
+import type { IncidentRecord, MemorySample, PlanRecord } from "../../records/index.js";
+import { countSteps, inspectionFiles, readInspection, readRun } from "../../train/index.js";
 import { addPlan } from "./plan-tracks.js";
 import { type RecorderReading, readRecorder } from "./recorder-lines.js";
 import { bucketSteps, type StepBucket } from "./step-buckets.js";
@@ -28,7 +21,7 @@ export interface TraceLimits {
   readonly buckets?: number;
   /** The last plans; 16 unless given. */
   readonly plans?: number;
-  /** The last lines of the recorder's log, memory samples and records of trouble; 20,000 unless given. */
+  /** The last lines of the recorder's log, memory samples and records of incidents; 20,000 unless given. */
   readonly lines?: number;
 }
 
@@ -44,21 +37,21 @@ export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
   const { steps = 2000, buckets = 2000, plans: maxPlans = 16, lines = 20_000 } = limits;
   const name = basename(resolve(runPath));
   const run = readRun(runPath);
-  const { plans, memory, trouble, messages } = readInspection(runPath);
+  const { plans, memory, incidents, messages } = readInspection(runPath);
   const notes = [...run.messages, ...messages];
   const rows = readRows(runPath, steps, buckets, notes);
   const recorder = readRecorder(runPath, lines);
   if (recorder.leftOut > 0) notes.push(`${recorder.leftOut} older lines of the recorder's log are left out.`);
   const keptPlans = lastOf(plans, maxPlans, "plans", notes);
   const keptMemory = lastOf(memory, lines, "memory samples", notes);
-  const keptTrouble = lastOf(trouble, lines, "records of trouble", notes);
-  const originMs = earliest(rows, keptPlans, keptMemory, keptTrouble, recorder);
+  const keptIncidents = lastOf(incidents, lines, "records of incidents", notes);
+  const originMs = earliest(rows, keptPlans, keptMemory, keptIncidents, recorder);
 
   const writer = new TraceWriter(originMs);
   const pid = writer.addProcess(`run ${name}`, run.run?.device ?? "");
   writer.addSpans(writer.addTrack(pid, "steps, as the host sends them"), stepSpans(rows));
   addPhases(writer, pid, recorder);
-  addTrouble(writer, pid, keptTrouble);
+  addIncidents(writer, pid, keptIncidents);
   addCurves(writer, pid, rows);
   addMemory(writer, pid, keptMemory);
   for (const plan of keptPlans) addPlan(writer, plan, rows, notes);
@@ -110,7 +103,7 @@ function earliest(
   rows: readonly StepBucket[],
   plans: readonly PlanRecord[],
   memory: readonly MemorySample[],
-  trouble: readonly TroubleRecord[],
+  incidents: readonly IncidentRecord[],
   recorder: RecorderReading,
 ): number {
   let first = Infinity;
@@ -119,7 +112,7 @@ function earliest(
   };
   for (const { time } of rows) look(time);
   for (const { at } of plans) look(Date.parse(at));
-  for (const { time } of [...memory, ...trouble]) look(time);
+  for (const { time } of [...memory, ...incidents]) look(time);
   for (const { beginMs } of recorder.phases) look(beginMs);
   for (const { atMs } of recorder.moments) look(atMs);
   return Number.isFinite(first) ? first : 0;
@@ -166,12 +159,12 @@ function addPhases(writer: TraceWriter, pid: number, { phases, moments }: Record
   for (const moment of inOrder(moments, ({ atMs }) => atMs)) writer.addInstant(track, moment);
 }
 
-function addTrouble(writer: TraceWriter, pid: number, trouble: readonly TroubleRecord[]): void {
-  if (trouble.length === 0) return;
-  const track = writer.addTrack(pid, "trouble");
-  for (const { kind, time, step, message, details, phases } of inOrder(trouble, ({ time }) => time)) {
+function addIncidents(writer: TraceWriter, pid: number, incidents: readonly IncidentRecord[]): void {
+  if (incidents.length === 0) return;
+  const track = writer.addTrack(pid, "incidents");
+  for (const { kind, time, step, message, details, phases } of inOrder(incidents, ({ time }) => time)) {
     const args = { message, step, details, phases: phases.join("\n") };
-    writer.addInstant(track, { name: kind, cat: "trouble", atMs: time, args });
+    writer.addInstant(track, { name: kind, cat: "incidents", atMs: time, args });
   }
 }
 

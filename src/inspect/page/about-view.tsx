@@ -149,7 +149,7 @@ const files: readonly (readonly [string, string])[] = [
   ["steps.bin", "loss, learning rate and times of every step, in binary"],
   ["plans.jsonl", "a line for each compiled step's plan"],
   ["memory.jsonl", "where the memory stood, now and then"],
-  ["trouble.jsonl", "what went wrong"],
+  ["incidents.jsonl", "what went wrong"],
   ["recorder.log", "the phases, as the device's recorder saw them"],
   ["checkpoints/", "the last three: weights, moments, random numbers, position"],
 ];

@@ -8,7 +8,7 @@ import { InkContext, useTheme } from "./charts/theme.js";
 import { HelpDialog } from "./help-dialog.js";
 import { MemoryView } from "./plan/memory-view.js";
 import { formatRoute, parseRoute, type Route, type Tab, tabs } from "./route.js";
-import { TroubleView } from "./runs/incidents-view.js";
+import { IncidentsView } from "./runs/incidents-view.js";
 import { LearningView } from "./runs/learning-view.js";
 import { RunHead } from "./runs/run-head.js";
 import { RunList } from "./runs/run-list.js";
@@ -22,7 +22,7 @@ const tabNames: Readonly<Record<Tab, string>> = {
   learning: "Learning",
   speed: "Speed",
   memory: "Memory",
-  trouble: "Trouble",
+  incidents: "Incidents",
   about: "About this run",
 };
 
@@ -164,7 +164,7 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
         table={tables.whole.get(name)}
         memory={samples.at(-1)}
       />
-      <Tabs tab={tab} troubles={detail.trouble.length} onTab={(next) => go({ ...route, tab: next })} />
+      <Tabs tab={tab} incidents={detail.incidents.length} onTab={(next) => go({ ...route, tab: next })} />
       <div id="panel" role="tabpanel" aria-labelledby={`tab-${tab}`}>
         <Guard key={tab}>
           {tab === "learning" ? (
@@ -182,7 +182,7 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
           {tab === "memory" ? (
             <MemoryView detail={detail} samples={samples} planVersion={live.planVersion} />
           ) : null}
-          {tab === "trouble" ? <TroubleView detail={detail} /> : null}
+          {tab === "incidents" ? <IncidentsView detail={detail} /> : null}
           {tab === "about" ? <AboutView detail={detail} status={status} /> : null}
         </Guard>
       </div>
@@ -194,11 +194,11 @@ const noSamples: readonly MemorySample[] = [];
 
 interface TabsProps {
   readonly tab: Tab;
-  readonly troubles: number;
+  readonly incidents: number;
   readonly onTab: (tab: Tab) => void;
 }
 
-function Tabs({ tab, troubles, onTab }: TabsProps) {
+function Tabs({ tab, incidents, onTab }: TabsProps) {
   const list = useRef<HTMLDivElement>(null);
   const move = (event: TargetedKeyboardEvent<HTMLDivElement>): void => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -222,7 +222,7 @@ function Tabs({ tab, troubles, onTab }: TabsProps) {
           onClick={() => onTab(name)}
         >
           {tabNames[name]}
-          {name === "trouble" && troubles > 0 ? <span class="badge">{formatCount(troubles)}</span> : null}
+          {name === "incidents" && incidents > 0 ? <span class="badge">{formatCount(incidents)}</span> : null}
         </button>
       ))}
     </div>

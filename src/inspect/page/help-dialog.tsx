@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 
 const keys: readonly (readonly [string, string])[] = [
-  ["1 … 5", "Learning, Speed, Memory, Trouble, About this run"],
+  ["1 … 5", "Learning, Speed, Memory, Incidents, About this run"],
   ["/", "find: tensors in Memory, runs elsewhere"],
   ["← →", "in a chart: from point to point; in tabs and passes: the one beside"],
   ["Shift ← →", "in a zoomed chart: move along"],

@@ -1,6 +1,6 @@
 /** Where the page is, as its address tells it: `#/NAME/TAB?with=OTHER&with=ANOTHER`. */
 
-export const tabs = ["learning", "speed", "memory", "trouble", "about"] as const;
+export const tabs = ["learning", "speed", "memory", "incidents", "about"] as const;
 
 export type Tab = (typeof tabs)[number];
 

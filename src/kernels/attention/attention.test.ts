@@ -22,7 +22,8 @@ import { sameNamedBytes } from "../../../test/support/same-bytes.js";
 import { runsOfKernels } from "../../../test/support/test-device.js";
 import { openCpuDriver, strict } from "../../driver/index.js";
 import type { Storage } from "../../runtime/index.js";
-import { attend, attendBackward } from "./attention.js";
+import { submit } from "../submit.js";
+import { attentionBackwardCalls, attentionCalls } from "./attention.js";
 
 const runtime = openKernelRuntime();
 
@@ -142,18 +143,24 @@ test("queries, keys and values may lie in one buffer, and their gradients in ano
       value: part(joint, 2),
       probabilities: scores("probabilities"),
     };
-    attend(runtime, {
-      ...inputs,
-      out: { storage: runtime.arena.allocate(upstream.byteLength, "out"), ...plain },
-    });
-    attendBackward(runtime, {
-      ...inputs,
-      outGradient: { storage: put(runtime, upstream, "upstream"), ...plain },
-      queryGradient: part(gradients, 0),
-      keyGradient: part(gradients, 1),
-      valueGradient: part(gradients, 2),
-      scoreGradient: scores("scoreGradient"),
-    });
+    submit(
+      runtime,
+      attentionCalls({
+        ...inputs,
+        out: { storage: runtime.arena.allocate(upstream.byteLength, "out"), ...plain },
+      }),
+    );
+    submit(
+      runtime,
+      attentionBackwardCalls({
+        ...inputs,
+        outGradient: { storage: put(runtime, upstream, "upstream"), ...plain },
+        queryGradient: part(gradients, 0),
+        keyGradient: part(gradients, 1),
+        valueGradient: part(gradients, 2),
+        scoreGradient: scores("scoreGradient"),
+      }),
+    );
     return new Float32Array(runtime.read(gradients).buffer);
   });
   const inputs = { query: lookUp(values, 0), key: lookUp(values, 1), value: lookUp(values, 2) };

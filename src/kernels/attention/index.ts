@@ -1,6 +1,6 @@
 /** attention: scaled dot product attention, forward and backward, each as one kernel. */
 
-export { attend, attendBackward } from "./attention.js";
+export { attentionBackwardCalls, attentionCalls } from "./attention.js";
 export type {
   AttentionBackwardProblem,
   AttentionInput,

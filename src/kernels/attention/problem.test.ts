@@ -6,7 +6,8 @@ import { CallLog } from "../../../test/support/call-log.js";
 import { withRuntime } from "../../../test/support/runtimes.js";
 import { strict } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { attend, attendBackward } from "./attention.js";
+import { submit } from "../submit.js";
+import { attentionBackwardCalls, attentionCalls } from "./attention.js";
 import type { AttentionBackwardProblem, AttentionProblem } from "./problem.js";
 
 /** A sound problem over fresh storages, 2 × 3 pairs of 4 rows, 5 columns, width 6 and value width 7. */
@@ -41,9 +42,9 @@ test("attention is one launch, and so are its gradients; with no batch or no hea
         const problem = soundProblem(runtime);
         const launches = (change: Partial<AttentionProblem>): [number, number] => {
           const before = log.count("launch");
-          attend(runtime, { ...problem, ...change });
+          submit(runtime, attentionCalls({ ...problem, ...change }));
           const between = log.count("launch");
-          attendBackward(runtime, { ...problem, ...change });
+          submit(runtime, attentionBackwardCalls({ ...problem, ...change }));
           return [between - before, log.count("launch") - between];
         };
         assert.deepEqual(launches({}), [1, 1]);
@@ -67,20 +68,27 @@ test("what does not fit is rejected with its numbers, before anything is launche
         [{ probabilities: query.storage, columns: 700 }, /takes \d+ bytes .* Pass a larger storage/],
       ];
       for (const [change, message] of rejections) {
-        for (const run of [attend, attendBackward])
-          assert.throws(() => run(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
+        for (const callsOf of [attentionCalls, attentionBackwardCalls])
+          assert.throws(() => submit(runtime, callsOf({ ...sound, ...change })), {
+            code: "BAD_ARGUMENT",
+            message,
+          });
       }
       const overlapping: [() => void, RegExp][] = [
         [
-          () => attend(runtime, { ...sound, out: { ...out, headStride: 6 } }),
+          () => submit(runtime, attentionCalls({ ...sound, out: { ...out, headStride: 6 } })),
           /attend: out's head stride of 6 makes its elements overlap; at least 7 keeps them apart/,
         ],
         [
-          () => attendBackward(runtime, { ...sound, keyGradient: { ...keyGradient, batchStride: 0 } }),
+          () =>
+            submit(
+              runtime,
+              attentionBackwardCalls({ ...sound, keyGradient: { ...keyGradient, batchStride: 0 } }),
+            ),
           /attendBackward: keyGradient's batch stride of 0 makes its elements overlap; at least 6/,
         ],
         [
-          () => attend(runtime, { ...sound, mask: { ...query, columnStride: 40 } }),
+          () => submit(runtime, attentionCalls({ ...sound, mask: { ...query, columnStride: 40 } })),
           /mask takes \d+ bytes \(2×3×4×5 of f32\), and "query" has 576/,
         ],
       ];
@@ -104,8 +112,11 @@ test("results are stored in another dtype only where they are of f32, and on CUD
             ][])),
       ];
       for (const [change, message] of rejections) {
-        for (const run of [attend, attendBackward])
-          assert.throws(() => run(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
+        for (const callsOf of [attentionCalls, attentionBackwardCalls])
+          assert.throws(() => submit(runtime, callsOf({ ...sound, ...change })), {
+            code: "BAD_ARGUMENT",
+            message,
+          });
       }
     }),
   );
@@ -132,8 +143,11 @@ test("inputs are read as half floats only for f32, all of one dtype, and on CUDA
             ][])),
       ];
       for (const [change, message] of rejections) {
-        for (const run of [attend, attendBackward])
-          assert.throws(() => run(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
+        for (const callsOf of [attentionCalls, attentionBackwardCalls])
+          assert.throws(() => submit(runtime, callsOf({ ...sound, ...change })), {
+            code: "BAD_ARGUMENT",
+            message,
+          });
       }
     }),
   );
@@ -151,14 +165,17 @@ test("keys and values are read no further than they go, however far apart they l
       const query = { storage: place("query", 4), ...near };
       runtime.fill(query.storage, 0);
       const probabilities = place("probabilities", 2);
-      attend(runtime, {
-        ...{ dtype: "f32", batch: 1, heads: 1, rows: 1, columns: 2, width: 4, valueWidth: 4, scale: 1 },
-        query,
-        key: far,
-        value: far,
-        out: { storage: place("out", 4), ...near },
-        probabilities,
-      });
+      submit(
+        runtime,
+        attentionCalls({
+          ...{ dtype: "f32", batch: 1, heads: 1, rows: 1, columns: 2, width: 4, valueWidth: 4, scale: 1 },
+          query,
+          key: far,
+          value: far,
+          out: { storage: place("out", 4), ...near },
+          probabilities,
+        }),
+      );
       assert.deepEqual([...new Float32Array(runtime.read(probabilities).buffer)], [0.5, 0.5]);
     }),
   );

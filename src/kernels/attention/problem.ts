@@ -229,3 +229,36 @@ export class SoundnessCheck {
     return new HoldfastError("BAD_ARGUMENT", `${this.#name}: ${message}`);
   }
 }
+
+export type Access = "out" | "partial-out";
+
+/** `out` promises that a launch writes every byte of its outputs, so that nothing of their old contents is left. */
+export function accessTo(problem: AttentionProblem): Access {
+  const { dtype, rows, columns, valueWidth, out, probabilities } = problem;
+  return accessToAll(problem, [
+    [out.storage, rows * valueWidth, resultDtypeOf(problem)],
+    [probabilities, rows * columns, dtype],
+  ]);
+}
+
+export function backwardAccessTo(problem: AttentionBackwardProblem): Access {
+  const { dtype, rows, columns, width, valueWidth, scoreGradient } = problem;
+  const { queryGradient, keyGradient, valueGradient } = problem;
+  const stored = resultDtypeOf(problem);
+  return accessToAll(problem, [
+    [queryGradient.storage, rows * width, stored],
+    [keyGradient.storage, columns * width, stored],
+    [valueGradient.storage, columns * valueWidth, stored],
+    [scoreGradient, rows * columns, dtype],
+  ]);
+}
+
+function accessToAll(
+  { batch, heads }: AttentionShape,
+  outputs: readonly (readonly [storage: Storage, elementsOfPair: number, dtype: Dtype])[],
+): Access {
+  const isAllWritten = outputs.every(
+    ([{ span }, elements, dtype]) => span.size === batch * heads * elements * dtypes[dtype].bytes,
+  );
+  return isAllWritten ? "out" : "partial-out";
+}

@@ -19,12 +19,14 @@ import { withCpuRuntime, withRuntime } from "../../../test/support/runtimes.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openCpuDriver, strict } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
+import { submit } from "../submit.js";
 import { elementOf } from "./cpu/element.js";
+import { cpuScratchBytes } from "./cpu/lower.js";
 import { blocking } from "./cpu/multiply.js";
 import { planGemm } from "./cpu/plan.js";
 import { tileColumns, tileShape } from "./cpu/tile.js";
 import type { GemmProblem } from "./desc.js";
-import { cpuScratchBytes, gemm, gemmScratchBytes } from "./gemm.js";
+import { gemmCalls, gemmScratchBytes } from "./gemm.js";
 
 for (const dtype of ["f32", "f64"] as const) {
   test(`a product of ${dtype} is right for any shape, layout, alpha and beta, and writes nothing beside C`, () => {
@@ -82,7 +84,10 @@ function runEmpty(runtime: Runtime, one: GemmCase) {
     const operand = { storage: runtime.arena.allocate(8, "operand"), rowStride: 7 };
     runtime.upload([{ source: c, target: storage }]);
     const { dtype, m, n, beta } = one;
-    gemm(runtime, { dtype, m, n, k: 0, a: operand, b: operand, c: { storage, rowStride: n }, beta });
+    submit(
+      runtime,
+      gemmCalls({ dtype, m, n, k: 0, a: operand, b: operand, c: { storage, rowStride: n }, beta }),
+    );
     return { values: { c }, layouts, after: new arrayOf[dtype](runtime.read(storage).buffer) };
   });
 }
@@ -138,7 +143,9 @@ test("a product can be captured, and its replay counts", () => {
     const [scratch] = runtime.persistent.place("library workspace", "scratch", [
       { name: "scratch", size },
     ]).storages;
-    const graph = runtime.capture("product", () => gemm(runtime, { ...product, scratch: scratch! }));
+    const graph = runtime.capture("product", () =>
+      submit(runtime, gemmCalls({ ...product, scratch: scratch! })),
+    );
     assert.equal(graph.mode, "graph");
     graph.replay();
     sameBytes(runtime.read(c!), new Float32Array(m * n).fill(k), "the replay");
@@ -154,7 +161,7 @@ test("a product of nothing launches nothing", () => {
         { m: 3, n: 0, k: 3 },
         { m: 3, n: 3, k: 3, batch: 0 },
       ]) {
-        gemm(runtime, { dtype: "f32", a: operand, b: operand, c: operand, ...shape });
+        submit(runtime, gemmCalls({ dtype: "f32", a: operand, b: operand, c: operand, ...shape }));
       }
     }),
   );
@@ -189,7 +196,10 @@ test("what does not fit is rejected with its numbers, before anything is launche
         [{ scratch: operand.storage }, /scratch memory, and "operand" has 16384/],
       ];
       for (const [change, message] of rejections) {
-        assert.throws(() => gemm(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
+        assert.throws(() => submit(runtime, gemmCalls({ ...sound, ...change })), {
+          code: "BAD_ARGUMENT",
+          message,
+        });
       }
     }),
   );

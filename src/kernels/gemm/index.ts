@@ -5,6 +5,7 @@
 
 export type { GemmDtype } from "./cpu/element.js";
 export { cublasLtKey } from "./cublaslt/cublaslt.js";
+export { hasNativeGemm } from "./cuda.js";
 export {
   firstNativeAlgorithm,
   type GemmDesc,
@@ -17,12 +18,9 @@ export {
 export {
   canFuseEpilogue,
   canGroupGemms,
-  gemm,
+  gemmCalls,
   gemmCandidates,
   gemmScratchBytes,
-  gemmWithEpilogue,
-  groupedGemm,
-  hasNativeGemm,
   prefersTransposedB,
 } from "./gemm.js";
 export { colsumRows, type Epilogue } from "./sm90/index.js";

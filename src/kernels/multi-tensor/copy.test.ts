@@ -5,8 +5,9 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import type { WorkCommand } from "../../runtime/index.js";
-import { isInWords, launchCopies } from "./copy.js";
+import { backendOf } from "../backend.js";
+import { submit } from "../submit.js";
+import { isInWords } from "./copy.js";
 
 const skip = cudaMissing;
 const runtime = skip ? undefined! : openCudaKernelRuntime();
@@ -36,13 +37,8 @@ function prove(copies: readonly RandomCopy[]): number {
         },
       };
     });
-    const work: WorkCommand[] = [];
-    runtime.onWork = (piece) => work.push(piece);
-    launchCopies(
-      runtime,
-      placed.map(({ copy }) => copy),
-    );
-    runtime.onWork = undefined;
+    const work = backendOf(runtime).lowerCopies(placed.map(({ copy }) => copy));
+    submit(runtime, work);
     for (const [index, { whole, expected }] of placed.entries())
       sameBytes(runtime.read(whole), expected, `copy ${index} of ${copies.length}`);
     assert.ok(work.every(({ kind }) => kind === "launch"));
@@ -77,9 +73,7 @@ describe("copies on CUDA", { skip }, () => {
   }
 
   test("of none are no launch", () => {
-    runtime.onWork = () => assert.fail("nothing is to be copied");
-    launchCopies(runtime, []);
-    runtime.onWork = undefined;
+    assert.deepEqual(backendOf(runtime).lowerCopies([]), []);
   });
 
   test("are only for what lies in words", () => {

@@ -4,8 +4,9 @@
  */
 
 import type { KernelSource, Parameter } from "../../driver/index.js";
-import type { Runtime, Storage } from "../../runtime/index.js";
+import type { LaunchCommand, Storage } from "../../runtime/index.js";
 import { awaiting, awaitingFirst } from "../codegen/cuda/kernel-text.js";
+import { cachedSource } from "../source-cache.js";
 
 export interface PlainCopy {
   readonly source: Storage;
@@ -30,25 +31,23 @@ export function isInWords({ source, target }: PlainCopy): boolean {
 }
 
 /** Copies, in no order: no target may overlap another, or a source. All of them `isInWords`. Only on CUDA. */
-export function launchCopies(runtime: Runtime, copies: readonly PlainCopy[], op = "copy"): void {
+export function lowerCopies(copies: readonly PlainCopy[], op = "copy"): readonly LaunchCommand[] {
+  const launches: LaunchCommand[] = [];
   for (let first = 0; first < copies.length; first += maxCopies) {
-    launchSome(runtime, copies.slice(first, first + maxCopies), op);
+    launches.push(...lowerSome(copies.slice(first, first + maxCopies), op));
   }
+  return launches;
 }
 
-function launchSome(runtime: Runtime, copies: readonly PlainCopy[], op: string): void {
+function lowerSome(copies: readonly PlainCopy[], op: string): readonly LaunchCommand[] {
   const [any] = copies;
-  if (!any) return;
+  if (!any) return [];
   if (copies.length === 1) {
     // Before every step with one input: no lists are made for it.
     const { source, target } = any;
     const words = source.span.size / wordBytes;
     const blocks = Math.ceil(words / wordsPerBlock);
-    runtime.launch({
-      ...{ op, kernel: runtime.kernel(kernelOf(1)), blocks },
-      arguments: [source, target, words, blocks],
-    });
-    return;
+    return [{ kind: "launch", op, source: kernelOf(1), blocks, arguments: [source, target, words, blocks] }];
   }
   const size = placesFor(copies.length);
   const words = copies.map(({ source }) => source.span.size / wordBytes);
@@ -60,21 +59,17 @@ function launchSome(runtime: Runtime, copies: readonly PlainCopy[], op: string):
   }
   const padding = size - copies.length;
   const repeated = <T>(value: T): T[] => new Array<T>(padding).fill(value);
-  runtime.launch({
-    op,
-    kernel: runtime.kernel(kernelOf(size)),
-    blocks,
-    arguments: [
-      ...copies.map(({ source }) => source),
-      ...repeated(any.source),
-      ...copies.map(({ target }) => target),
-      ...repeated(any.target),
-      ...words,
-      ...repeated(0),
-      ...ends,
-      ...repeated(blocks),
-    ],
-  });
+  const values = [
+    ...copies.map(({ source }) => source),
+    ...repeated(any.source),
+    ...copies.map(({ target }) => target),
+    ...repeated(any.target),
+    ...words,
+    ...repeated(0),
+    ...ends,
+    ...repeated(blocks),
+  ];
+  return [{ kind: "launch", op, source: kernelOf(size), blocks, arguments: values }];
 }
 
 function placesFor(copies: number): number {
@@ -82,21 +77,19 @@ function placesFor(copies: number): number {
   return 2 ** Math.ceil(Math.log2(copies));
 }
 
-const kernels = new Map<number, KernelSource>();
-
 function kernelOf(size: number): KernelSource {
-  const known = kernels.get(size);
-  if (known) return known;
+  return cachedSource(`cuda copy of ${size}`, () => printKernel(size));
+}
+
+function printKernel(size: number): KernelSource {
   const each = (parameter: Parameter): Parameter[] => new Array<Parameter>(size).fill(parameter);
   const entry = `hf_copy_many_${size}`;
-  const source: KernelSource = {
+  return {
     name: `copy of ${size}`,
     // "partial-out": where fewer are copied than there are places, a target stands there twice.
     parameters: [...each("in"), ...each("partial-out"), ...each("u32"), ...each("u32")],
     cuda: { code: printCopies(entry, size), entry, threads, waits: true },
   };
-  kernels.set(size, source);
-  return source;
 }
 
 function printCopies(entry: string, size: number): string {

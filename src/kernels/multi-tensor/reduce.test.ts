@@ -12,8 +12,10 @@ import {
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import type { ChunkedReduceKernel } from "../../ir/index.js";
 import { narrowToBf16, term, widenBf16 } from "../../ir/index.js";
-import type { Runtime, WorkCommand } from "../../runtime/index.js";
-import { chunkCount, launchChunkedReduce } from "./reduce.js";
+import type { Runtime } from "../../runtime/index.js";
+import { backendOf } from "../backend.js";
+import { submit } from "../submit.js";
+import { chunkCount } from "./reduce.js";
 
 const squares: ChunkedReduceKernel = {
   name: "squares",
@@ -51,13 +53,11 @@ function reduce(runtime: Runtime, drawn: readonly Drawn[]): { results: Float64Ar
     });
     const parts = drawn.reduce((sum, { length }) => sum + chunkCount(length), 0);
     const results = runtime.arena.allocate(8 * parts, "results");
-    const work: WorkCommand[] = [];
-    runtime.onWork = (piece) => work.push(piece);
-    launchChunkedReduce(runtime, {
+    const work = backendOf(runtime).lowerChunkedReduce({
       ...{ kernel: squares, vectors, results, scalars: [0.5] },
       view: (storage, offset, size) => runtime.view(storage, offset, size),
     });
-    runtime.onWork = undefined;
+    submit(runtime, work);
     return { results: new Float64Array(runtime.read(results).buffer), launches: work.length };
   });
 }
@@ -99,10 +99,17 @@ for (const { device, skip, open } of kernelDevices) {
         const narrow = narrowToBf16(values);
         const reduceBf16 = (): Float32Array => {
           const results = runtime.arena.allocate(8, "results");
-          launchChunkedReduce(runtime, {
-            ...{ kernel: largest, vectors: [{ storage: put(runtime, narrow, "v"), length: 5000 }], results },
-            view: (storage, offset, size) => runtime.view(storage, offset, size),
-          });
+          submit(
+            runtime,
+            backendOf(runtime).lowerChunkedReduce({
+              ...{
+                kernel: largest,
+                vectors: [{ storage: put(runtime, narrow, "v"), length: 5000 }],
+                results,
+              },
+              view: (storage, offset, size) => runtime.view(storage, offset, size),
+            }),
+          );
           return new Float32Array(runtime.read(results).buffer);
         };
         const wide = Array.from(widenBf16(narrow), Math.abs);

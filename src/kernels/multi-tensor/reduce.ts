@@ -5,10 +5,11 @@
 
 import type { KernelSource } from "../../driver/index.js";
 import type { ChunkedReduceKernel, RowKernel } from "../../ir/index.js";
-import { dtypes, iterateRows, term } from "../../ir/index.js";
-import type { Runtime, Storage } from "../../runtime/index.js";
+import { dtypes, iterateRows, kernelKey, term } from "../../ir/index.js";
+import type { LaunchCommand, Storage } from "../../runtime/index.js";
 import { chunkLength, printChunkedReduceKernel } from "../codegen/cuda/chunked-reduce-kernel.js";
-import { launchRows } from "../launch.js";
+import { type KernelCall, rowCalls } from "../kernel-call.js";
+import { cachedSource } from "../source-cache.js";
 
 export interface ChunkedReduceLaunch {
   readonly kernel: ChunkedReduceKernel;
@@ -31,30 +32,45 @@ export function chunkCount(length: number): number {
   return Math.ceil(length / chunkLength);
 }
 
-export function launchChunkedReduce(runtime: Runtime, launch: ChunkedReduceLaunch): void {
+/** One launch for up to `maxVectors` vectors. */
+export function lowerChunkedReduceOnCuda(launch: ChunkedReduceLaunch): readonly KernelCall[] {
+  return inParts(launch, maxVectors, lowerCombo);
+}
+
+/** Two row kernels for each vector: one for its whole parts, one for the rest. */
+export function lowerChunkedReduceOnWasm(launch: ChunkedReduceLaunch): readonly KernelCall[] {
+  return inParts(launch, 1, lowerVectors);
+}
+
+function inParts(
+  launch: ChunkedReduceLaunch,
+  atOnce: number,
+  lower: (launch: ChunkedReduceLaunch) => readonly KernelCall[],
+): readonly KernelCall[] {
   const { kernel, vectors, results, view } = launch;
-  const isOnGpu = runtime.device.kind === "cuda";
-  const atOnce = isOnGpu ? maxVectors : 1;
+  const calls: KernelCall[] = [];
   const resultBytes = dtypes[kernel.value.type].bytes;
   let done = 0;
   for (let first = 0; first < vectors.length; first += atOnce) {
     const some = vectors.slice(first, first + atOnce);
     const parts = some.reduce((sum, { length }) => sum + chunkCount(length), 0);
     const own = view(results, done * resultBytes, parts * resultBytes);
-    const launchSome = isOnGpu ? launchCombo : launchOnCpu;
-    launchSome(runtime, { ...launch, vectors: some, results: own });
+    calls.push(...lower({ ...launch, vectors: some, results: own }));
     done += parts;
   }
+  return calls;
 }
 
-function launchCombo(
-  runtime: Runtime,
-  { kernel, vectors, results, scalars = [] }: ChunkedReduceLaunch,
-): void {
+function lowerCombo({
+  kernel,
+  vectors,
+  results,
+  scalars = [],
+}: ChunkedReduceLaunch): readonly LaunchCommand[] {
   const storages = vectors.map(({ storage }) => storage);
   const lengths = vectors.map(({ length }) => length);
   const [any] = storages;
-  if (!any) return;
+  if (!any) return [];
   const ends: number[] = [];
   let parts = 0;
   for (const length of lengths) {
@@ -66,34 +82,40 @@ function launchCombo(
     ...list,
     ...new Array<T>(size - list.length).fill(value),
   ];
-  runtime.launch({
-    op: kernel.name,
-    kernel: runtime.kernel(sourceOf(kernel, size)),
-    blocks: parts,
-    arguments: [...filled(storages, any), results, ...filled(lengths, 0), ...filled(ends, parts), ...scalars],
-  });
+  const values = [
+    ...filled(storages, any),
+    results,
+    ...filled(lengths, 0),
+    ...filled(ends, parts),
+    ...scalars,
+  ];
+  return [
+    { kind: "launch", op: kernel.name, source: sourceOf(kernel, size), blocks: parts, arguments: values },
+  ];
 }
 
 /** The whole parts of a vector first, as rows; then what is left, which is a shorter one. */
-function launchOnCpu(
-  runtime: Runtime,
-  { kernel, vectors, results, scalars = [], view }: ChunkedReduceLaunch,
-): void {
+function lowerVectors({
+  kernel,
+  vectors,
+  results,
+  scalars = [],
+  view,
+}: ChunkedReduceLaunch): readonly KernelCall[] {
   const [vector] = vectors;
-  if (!vector) return;
+  if (!vector) return [];
   const { storage, length } = vector;
   const whole = Math.floor(length / chunkLength);
-  reduceRows(0, whole, chunkLength);
-  reduceRows(whole, 1, length - whole * chunkLength);
+  return [...reduceRows(0, whole, chunkLength), ...reduceRows(whole, 1, length - whole * chunkLength)];
 
-  function reduceRows(first: number, rows: number, size: number): void {
-    if (rows * size === 0) return;
+  function reduceRows(first: number, rows: number, size: number): readonly KernelCall[] {
+    if (rows * size === 0) return [];
     const [from, to] = [dtypes[kernel.dtype].bytes, dtypes[kernel.value.type].bytes];
     const strides = [
       [size, 1],
       [1, 0],
     ];
-    launchRows(runtime, {
+    return rowCalls({
       kernel: rowKernelOf(kernel),
       iteration: iterateRows([rows, size], strides, 1),
       operands: [
@@ -110,14 +132,9 @@ function placesFor(vectors: number): number {
   return 2 ** Math.ceil(Math.log2(vectors));
 }
 
-const printed = new WeakMap<ChunkedReduceKernel, Map<number, KernelSource>>();
-
 function sourceOf(kernel: ChunkedReduceKernel, size: number): KernelSource {
-  const bySize = printed.get(kernel) ?? new Map<number, KernelSource>();
-  printed.set(kernel, bySize);
-  const source = bySize.get(size) ?? printChunkedReduceKernel(kernel, size);
-  bySize.set(size, source);
-  return source;
+  const key = `cuda chunked reduce ${kernelKey(kernel)} of ${size}`;
+  return cachedSource(key, () => printChunkedReduceKernel(kernel, size));
 }
 
 const rowKernels = new WeakMap<ChunkedReduceKernel, RowKernel>();

@@ -2,6 +2,7 @@
 
 import type { KernelSource, Parameter } from "../../driver/index.js";
 import { awaiting, awaitingFirst } from "../codegen/cuda/kernel-text.js";
+import { cachedSource } from "../source-cache.js";
 
 /** `to[column][row] = from[row][column]`; `T` is how whoever launches it tells memory. */
 export interface TransposedMatrix<T> {
@@ -27,8 +28,6 @@ export const maxTransposes = 64;
 const side = 32;
 const threads = 256;
 
-const kernels = new Map<number, KernelSource>();
-
 /** One launch that turns matrices of words of four bytes, `maxTransposes` at most. No target overlaps another, or what is turned. */
 export function transposeLaunchOf<T>(matrices: readonly TransposedMatrix<T>[]): TransposeLaunch<T> {
   const given: (T | number)[] = [];
@@ -41,17 +40,17 @@ export function transposeLaunchOf<T>(matrices: readonly TransposedMatrix<T>[]): 
 }
 
 function kernelOf(count: number): KernelSource {
-  const known = kernels.get(count);
-  if (known) return known;
+  return cachedSource(`cuda transpose of ${count}`, () => printKernel(count));
+}
+
+function printKernel(count: number): KernelSource {
   const entry = `hf_turn_many_${count}`;
   const each: readonly Parameter[] = ["in", "out", "u32", "u32", "u32", "u32"];
-  const source: KernelSource = {
+  return {
     name: count === 1 ? "turn" : `turn of ${count}`,
     parameters: Array.from({ length: count }, () => each).flat(),
     cuda: { code: printTurns(entry, count), entry, threads, waits: true },
   };
-  kernels.set(count, source);
-  return source;
 }
 
 function printTurns(entry: string, count: number): string {

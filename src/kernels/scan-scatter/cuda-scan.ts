@@ -1,9 +1,10 @@
 /** Sums along an axis on CUDA: a thread walks down a column, and adds in the order in which the CPU does. */
 
 import type { KernelSource } from "../../driver/index.js";
-import type { Runtime } from "../../runtime/index.js";
+import type { LaunchCommand } from "../../runtime/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
+import { cachedSource } from "../source-cache.js";
 import { blocksForColumns, columnOfThread, nothing, threads } from "./cuda-columns.js";
 import type { WalkDtype } from "./element.js";
 import type { Scan } from "./scan.js";
@@ -20,11 +21,11 @@ const scanParameters = {
   isReversed: "u32",
 } as const;
 
-export function launchScanOnCuda(runtime: Runtime, scan: Scan, op: string): void {
+export function lowerScanOnCuda(scan: Scan, op: string): LaunchCommand {
   const { dtype, outer, length, inner, input, output, isReversed = false } = scan;
-  runtime.launch({
-    op,
-    kernel: runtime.kernel(cudaScanKernel(dtype)),
+  return {
+    ...{ kind: "launch", op },
+    source: cudaScanKernel(dtype),
     blocks: blocksForColumns(outer, inner),
     arguments: argumentsInOrder(scanParameters, {
       input,
@@ -34,15 +35,11 @@ export function launchScanOnCuda(runtime: Runtime, scan: Scan, op: string): void
       inner,
       isReversed: isReversed ? 1 : 0,
     }),
-  });
+  };
 }
 
-const kernels = new Map<WalkDtype, KernelSource>();
-
 export function cudaScanKernel(dtype: WalkDtype): KernelSource {
-  const source = kernels.get(dtype) ?? printScan(dtype);
-  kernels.set(dtype, source);
-  return source;
+  return cachedSource(`cuda scan ${dtype}`, () => printScan(dtype));
 }
 
 function printScan(dtype: WalkDtype): KernelSource {

@@ -5,9 +5,10 @@
  */
 
 import type { KernelSource } from "../../driver/index.js";
-import type { Runtime } from "../../runtime/index.js";
+import type { LaunchCommand } from "../../runtime/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
+import { cachedSource } from "../source-cache.js";
 import { blocksForColumns, columnOfThread, nothing, threads } from "./cuda-columns.js";
 import type { WalkDtype } from "./element.js";
 import type { ScatterAdd } from "./scatter-add.js";
@@ -30,26 +31,25 @@ const eachParameters = {
 /** With how many of the target's rows a block has. */
 const sharedParameters = { ...eachParameters, rowsPerBlock: "u32" } as const;
 
-export function launchScatterAddOnCuda(runtime: Runtime, scatter: ScatterAdd, op: string): void {
+export function lowerScatterAddOnCuda(scatter: ScatterAdd, op: string): LaunchCommand {
   const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
   const given = { index, source, target, outer, length, inner, count };
   if (!isIndexShared) {
-    runtime.launch({
-      op,
-      kernel: runtime.kernel(cudaScatterKernel(dtype, "each")),
+    return {
+      ...{ kind: "launch", op },
+      source: cudaScatterKernel(dtype, "each"),
       blocks: blocksForColumns(outer, inner),
       arguments: argumentsInOrder(eachParameters, given),
-    });
-    return;
+    };
   }
   const chunks = Math.ceil(inner / threads);
   const rowsPerBlock = chooseRowsPerBlock(outer * length * chunks);
-  runtime.launch({
-    op,
-    kernel: runtime.kernel(cudaScatterKernel(dtype, "shared")),
+  return {
+    ...{ kind: "launch", op },
+    source: cudaScatterKernel(dtype, "shared"),
     blocks: outer * Math.ceil(length / rowsPerBlock) * chunks,
     arguments: argumentsInOrder(sharedParameters, { ...given, rowsPerBlock }),
-  });
+  };
 }
 
 /** Every block reads the whole index: enough of them to fill the device, and then more rows in each. */
@@ -57,22 +57,17 @@ function chooseRowsPerBlock(rowsInAll: number): number {
   return Math.min(Math.max(Math.ceil(rowsInAll / 1024), 1), 64);
 }
 
-const kernels = new Map<string, KernelSource>();
-
 export function cudaScatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSource {
-  const key = `${dtype} ${indexing}`;
-  const known = kernels.get(key);
-  if (known) return known;
-  const source = cudaKernel({
-    name: `scatterAdd.${indexing}.${dtype}`,
-    parameters: indexing === "shared" ? sharedParameters : eachParameters,
-    elements: cudaTypes[dtype],
-    pointers: { index: "int" },
-    threads,
-    body: indexing === "shared" ? printShared(dtype) : printEach(dtype),
-  });
-  kernels.set(key, source);
-  return source;
+  return cachedSource(`cuda scatterAdd ${dtype} ${indexing}`, () =>
+    cudaKernel({
+      name: `scatterAdd.${indexing}.${dtype}`,
+      parameters: indexing === "shared" ? sharedParameters : eachParameters,
+      elements: cudaTypes[dtype],
+      pointers: { index: "int" },
+      threads,
+      body: indexing === "shared" ? printShared(dtype) : printEach(dtype),
+    }),
+  );
 }
 
 function printEach(dtype: WalkDtype): string {

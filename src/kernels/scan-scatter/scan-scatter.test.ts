@@ -13,9 +13,11 @@ import {
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import type { Runtime } from "../../runtime/index.js";
+import { backendOf } from "../backend.js";
+import { submit } from "../submit.js";
 import type { WalkDtype } from "./element.js";
-import { launchScan, type Scan } from "./scan.js";
-import { launchScatterAdd } from "./scatter-add.js";
+import { type Scan, scanCalls } from "./scan.js";
+import { scatterAddCalls } from "./scatter-add.js";
 
 /** A walk's bits are the same everywhere. Where no GPU is under test CUDA's kernels run on the emulator, which takes its time. */
 const devices = [
@@ -143,12 +145,15 @@ function proveScatter(
   const expected = scatterPlainly(one, index, source, target);
   runtime.step(() => {
     const to = place(runtime, target, offset[0], "target");
-    launchScatterAdd(runtime, {
-      ...one,
-      index: place(runtime, index, offset[1], "index").storage,
-      source: place(runtime, source, offset[2], "source").storage,
-      target: to.storage,
-    });
+    submit(
+      runtime,
+      scatterAddCalls(backendOf(runtime), {
+        ...one,
+        index: place(runtime, index, offset[1], "index").storage,
+        source: place(runtime, source, offset[2], "source").storage,
+        target: to.storage,
+      }),
+    );
     proveWhole(runtime.read(to.whole), expected, to.start, "the target");
   });
 }
@@ -166,7 +171,10 @@ for (const { device, skip, open, runs } of devices) {
           runtime.step(() => {
             const from = place(runtime, values, fromOffset, "from");
             const to = isInPlace ? from : place(runtime, new arrays[scan.dtype](count), toOffset, "to");
-            launchScan(runtime, { ...scan, op: "add", input: from.storage, output: to.storage });
+            submit(
+              runtime,
+              scanCalls(backendOf(runtime), { ...scan, op: "add", input: from.storage, output: to.storage }),
+            );
             proveWhole(runtime.read(to.whole), expected, to.start, "the scan");
           });
         }),
@@ -180,7 +188,7 @@ for (const { device, skip, open, runs } of devices) {
       runtime.step(() => {
         const input = put(runtime, values, "x");
         const output = runtime.arena.allocate(values.byteLength, "sums");
-        launchScan(runtime, { ...scan, op: "add", input, output });
+        submit(runtime, scanCalls(backendOf(runtime), { ...scan, op: "add", input, output }));
         sameBytes(runtime.read(output), scanPlainly(scan, values), "the scan");
       });
     });
@@ -229,15 +237,19 @@ describe("what does not fit", () => {
     runtime.step(() => {
       const storage = put(runtime, Float32Array.of(7, 7), "small");
       const scan = { dtype: "f32", inner: 1, op: "add", input: storage, output: storage } as const;
-      launchScan(runtime, { ...scan, outer: 0, length: 5 });
-      launchScan(runtime, { ...scan, outer: 5, length: 0 });
+      submit(runtime, scanCalls(backendOf(runtime), { ...scan, outer: 0, length: 5 }));
+      submit(runtime, scanCalls(backendOf(runtime), { ...scan, outer: 5, length: 0 }));
       assert.deepEqual([...new Float32Array(runtime.read(storage).buffer)], [7, 7]);
       rejects(
         "BAD_ARGUMENT",
-        () => launchScan(runtime, { ...scan, outer: 1, length: 3 }),
+        () => submit(runtime, scanCalls(backendOf(runtime), { ...scan, outer: 1, length: 3 })),
         /scan: input takes 12 bytes \(\[1, 3, 1\] of f32\), and "small" has 8/,
       );
-      rejects("BAD_ARGUMENT", () => launchScan(runtime, { ...scan, outer: 1, length: -1 }), /length is -1/);
+      rejects(
+        "BAD_ARGUMENT",
+        () => submit(runtime, scanCalls(backendOf(runtime), { ...scan, outer: 1, length: -1 })),
+        /length is -1/,
+      );
     });
   });
 
@@ -247,22 +259,26 @@ describe("what does not fit", () => {
       const source = put(runtime, Float32Array.of(1, 1), "source");
       const index = put(runtime, Int32Array.of(0), "index");
       const one = { dtype: "f32", outer: 1, inner: 2, isIndexShared: true, index, source, target } as const;
-      launchScatterAdd(runtime, { ...one, length: 1, count: 0 });
-      launchScatterAdd(runtime, { ...one, length: 0, count: 1 });
+      submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 1, count: 0 }));
+      submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 0, count: 1 }));
       assert.deepEqual([...new Float32Array(runtime.read(target).buffer)], [7, 7]);
       rejects(
         "BAD_ARGUMENT",
-        () => launchScatterAdd(runtime, { ...one, length: 2, count: 1 }),
+        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 2, count: 1 })),
         /target takes 16 bytes/,
       );
       rejects(
         "BAD_ARGUMENT",
-        () => launchScatterAdd(runtime, { ...one, length: 1, count: 2 }),
+        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 1, count: 2 })),
         /index takes 8 bytes/,
       );
       rejects(
         "BAD_ARGUMENT",
-        () => launchScatterAdd(runtime, { ...one, length: 1, count: 1, isIndexShared: false }),
+        () =>
+          submit(
+            runtime,
+            scatterAddCalls(backendOf(runtime), { ...one, length: 1, count: 1, isIndexShared: false }),
+          ),
         /index takes 8 bytes \(\[1, 1, 2\] of i32\)/,
       );
     });

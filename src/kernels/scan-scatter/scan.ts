@@ -2,10 +2,12 @@
 
 import type { KernelSource } from "../../driver/index.js";
 import { dtypes } from "../../ir/index.js";
-import type { Runtime, Storage } from "../../runtime/index.js";
+import type { LaunchCommand, Storage } from "../../runtime/index.js";
+import type { Backend } from "../backend.js";
 import { advance, repeat } from "../codegen/wasm/loops.js";
 import { argumentsInOrder, localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
-import { launchScanOnCuda } from "./cuda-scan.js";
+import type { KernelCall } from "../kernel-call.js";
+import { cachedSource } from "../source-cache.js";
 import { columnsOf, forColumnGroups, type Group, type WalkDtype } from "./element.js";
 import { forEachPiece, planStrips, requireAvailable, setToPlace, stripParameters } from "./strips.js";
 
@@ -40,27 +42,31 @@ const scanParameters = {
  * `output[o, l, i] = input[o, 0, i] + … + input[o, l, i]`, added in this order: any number of threads gives the same bits.
  *
  * ```js
- * launchScan(runtime, { dtype: "f32", outer: 32, length: 128, inner: 1, input: x, output: y, op: "add" });
+ * submit(runtime, scanCalls(backendOf(runtime), { dtype: "f32", outer: 32, length: 128, inner: 1, input: x, output: y, op: "add" }));
  * ```
  */
-export function launchScan(runtime: Runtime, scan: Scan, op = "scan"): void {
-  const { dtype, outer, length, inner, input, output, isReversed = false } = scan;
+export function scanCalls(
+  backend: Pick<Backend, "lowerScan">,
+  scan: Scan,
+  op = "scan",
+): readonly KernelCall[] {
+  const { dtype, outer, length, inner, input, output } = scan;
   const shape = [outer, length, inner];
   requireAvailable(
     op,
     { outer, length, inner },
     { input: { storage: input, dtype, shape }, output: { storage: output, dtype, shape } },
   );
-  if (shape.includes(0)) return;
-  if (runtime.device.kind === "cuda") {
-    launchScanOnCuda(runtime, scan, op);
-    return;
-  }
+  return shape.includes(0) ? [] : [backend.lowerScan(scan, op)];
+}
+
+export function lowerScanOnWasm(scan: Scan, op: string): LaunchCommand {
+  const { dtype, outer, length, inner, input, output, isReversed = false } = scan;
   const plan = planStrips(outer, inner, length, columnsOf(dtype, vectorsPerStrip));
   const rowBytes = inner * dtypes[dtype].bytes;
-  runtime.launch({
-    op,
-    kernel: runtime.kernel(scanKernel(dtype)),
+  return {
+    ...{ kind: "launch", op },
+    source: scanKernel(dtype),
     blocks: plan.blocks,
     arguments: argumentsInOrder(scanParameters, {
       ...plan.arguments,
@@ -70,15 +76,11 @@ export function launchScan(runtime: Runtime, scan: Scan, op = "scan"): void {
       first: isReversed ? length - 1 : 0,
       step: (isReversed ? -rowBytes : rowBytes) >>> 0,
     }),
-  });
+  };
 }
 
-const kernels = new Map<WalkDtype, KernelSource>();
-
 function scanKernel(dtype: WalkDtype): KernelSource {
-  const source = kernels.get(dtype) ?? printScan(dtype);
-  kernels.set(dtype, source);
-  return source;
+  return cachedSource(`wasm scan ${dtype}`, () => printScan(dtype));
 }
 
 function printScan(dtype: WalkDtype): KernelSource {

@@ -1,8 +1,9 @@
 /** Adds rows or elements into an array at indices along an axis: what the gradient of a selection or a gather is. */
 
-import type { Runtime, Storage } from "../../runtime/index.js";
+import type { LaunchCommand, Storage } from "../../runtime/index.js";
+import type { Backend } from "../backend.js";
 import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
-import { launchScatterAddOnCuda } from "./cuda-scatter.js";
+import type { KernelCall } from "../kernel-call.js";
 import { columnsOf, type WalkDtype } from "./element.js";
 import { scatterKernel, scatterParameters, vectorsPerStrip } from "./scatter-kernels.js";
 import { planStrips, requireAvailable } from "./strips.js";
@@ -32,10 +33,15 @@ export interface ScatterAdd {
  * ```js
  * // The gradient of an embedding of 3072 tokens: table [50_000, 256], gradient [3072, 256].
  * const shape = { outer: 1, length: 50_000, inner: 256, count: 3072 };
- * launchScatterAdd(runtime, { dtype: "f32", ...shape, index: tokens, isIndexShared: true, source, target });
+ * const scatter = { dtype: "f32", ...shape, index: tokens, isIndexShared: true, source, target };
+ * submit(runtime, scatterAddCalls(backendOf(runtime), scatter));
  * ```
  */
-export function launchScatterAdd(runtime: Runtime, scatter: ScatterAdd, op = "scatterAdd"): void {
+export function scatterAddCalls(
+  backend: Pick<Backend, "lowerScatterAdd">,
+  scatter: ScatterAdd,
+  op = "scatterAdd",
+): readonly KernelCall[] {
   const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
   const sourceShape = [outer, count, inner];
   const targetShape = [outer, length, inner];
@@ -48,15 +54,15 @@ export function launchScatterAdd(runtime: Runtime, scatter: ScatterAdd, op = "sc
       target: { storage: target, dtype, shape: targetShape },
     },
   );
-  if (sourceShape.includes(0) || length === 0) return;
-  if (runtime.device.kind === "cuda") {
-    launchScatterAddOnCuda(runtime, scatter, op);
-    return;
-  }
+  return sourceShape.includes(0) || length === 0 ? [] : [backend.lowerScatterAdd(scatter, op)];
+}
+
+export function lowerScatterAddOnWasm(scatter: ScatterAdd, op: string): LaunchCommand {
+  const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
   const plan = planStrips(outer, inner, count, columnsOf(dtype, vectorsPerStrip));
-  runtime.launch({
-    op,
-    kernel: runtime.kernel(scatterKernel(dtype, isIndexShared ? "shared" : "each")),
+  return {
+    ...{ kind: "launch", op },
+    source: scatterKernel(dtype, isIndexShared ? "shared" : "each"),
     blocks: plan.blocks,
     arguments: argumentsInOrder(scatterParameters, {
       ...plan.arguments,
@@ -66,5 +72,5 @@ export function launchScatterAdd(runtime: Runtime, scatter: ScatterAdd, op = "sc
       length,
       count,
     }),
-  });
+  };
 }

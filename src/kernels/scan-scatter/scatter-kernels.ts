@@ -4,6 +4,7 @@ import type { Code, KernelSource, Local } from "../../driver/index.js";
 import { dtypes } from "../../ir/index.js";
 import { advance, forRange, repeat, setToElement } from "../codegen/wasm/loops.js";
 import { localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
+import { cachedSource } from "../source-cache.js";
 import { columnsOf, forColumnGroups, type WalkDtype } from "./element.js";
 import { forEachPiece, type Piece, setToPlace, stripParameters } from "./strips.js";
 
@@ -26,20 +27,15 @@ type Given = Readonly<Record<keyof typeof scatterParameters, Local>>;
 /** Is there one index for all of a row, or one for each of its elements? */
 export type Indexing = "shared" | "each";
 
-const kernels = new Map<string, KernelSource>();
-
 export function scatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSource {
-  const key = `${dtype} ${indexing}`;
-  const known = kernels.get(key);
-  if (known) return known;
   const printPiece = indexing === "shared" ? printSharedPiece : printOwnPiece;
-  const source = wasmKernel(`scatterAdd.${indexing}.${dtype}`, scatterParameters, [], (code, given) => {
-    forEachPiece(code, given, columnsOf(dtype, vectorsPerStrip), (piece) =>
-      printPiece(code, dtype, given, piece),
-    );
-  });
-  kernels.set(key, source);
-  return source;
+  return cachedSource(`wasm scatterAdd ${dtype} ${indexing}`, () =>
+    wasmKernel(`scatterAdd.${indexing}.${dtype}`, scatterParameters, [], (code, given) => {
+      forEachPiece(code, given, columnsOf(dtype, vectorsPerStrip), (piece) =>
+        printPiece(code, dtype, given, piece),
+      );
+    }),
+  );
 }
 
 /** Walks down the index once for every group of columns, with a group's values added at once. */

@@ -7,6 +7,7 @@ import {
 } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 
+/** Options of `scaledDotProductAttention`. */
 export interface AttentionOptions {
   /** Row i attends to columns 0 to i. */
   readonly isCausal?: boolean;

@@ -19,6 +19,7 @@ export {
   oneHot,
 } from "../../tensor/index.js";
 
+/** Options of `linear`. */
 export interface LinearOptions {
   /** The layout of the weight. Default: PyTorch's [out, in]; or [in, out]. */
   readonly layout?: "outIn" | "inOut";

@@ -10,11 +10,13 @@ import {
 } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 
+/** Options that all losses have. */
 export type LossOptions = {
   /** Mean (default), sum, or none. */
   readonly reduction?: LossReduction;
 };
 
+/** Options of losses with class labels. */
 export interface ClassLossOptions extends LossOptions {
   /** The weight of each class, [C]. */
   readonly weight?: Tensor | null;
@@ -22,6 +24,7 @@ export interface ClassLossOptions extends LossOptions {
   readonly ignoreIndex?: number;
 }
 
+/** Options of `crossEntropy`. */
 export interface CrossEntropyOptions extends ClassLossOptions {
   /** Share of the target spread evenly over all classes. Default: 0. */
   readonly labelSmoothing?: number;
@@ -135,6 +138,7 @@ export function smoothL1Loss(
   return input.device.apply(losses.smoothL1Loss, [input, target], options);
 }
 
+/** Options of `binaryCrossEntropyWithLogits`. */
 export interface BinaryLossOptions extends LossOptions {
   /** The weight of each element; it broadcasts. */
   readonly weight?: Tensor | null;

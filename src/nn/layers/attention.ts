@@ -8,6 +8,7 @@ import { Parameter } from "../parameter.js";
 import { requireDivides, requireProbability, requireSizes } from "./checks.js";
 import { Linear } from "./linear.js";
 
+/** Options of a `MultiheadAttention` layer. */
 export interface MultiheadAttentionOptions {
   readonly bias?: boolean;
   /** The dropout probability of attention weights in training. */
@@ -16,6 +17,7 @@ export interface MultiheadAttentionOptions {
   readonly batchFirst?: boolean;
 }
 
+/** Options of a call of `MultiheadAttention`. */
 export interface AttendOptions {
   /**
    * Broadcast to [batch, heads, rows, columns]. A boolean mask is true where a column takes part (PyTorch's layer,
@@ -45,7 +47,7 @@ export class MultiheadAttention extends Module {
   readonly heads: number;
   readonly dropout: number;
   readonly batchFirst: boolean;
-  /** [3·width, width]: the weights of query, key and value, stacked. */
+  /** `[3·width, width]`: the weights of query, key and value, stacked. */
   readonly inProjWeight: Parameter;
   /** [3·width] */
   readonly inProjBias: Parameter | null;

@@ -8,6 +8,7 @@ import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
 import { requireDivides, requireSizes } from "./checks.js";
 
+/** Options of convolution layers. */
 export type ConvolutionLayerOptions = WindowOptions & { readonly bias?: boolean };
 
 /** The common base: a weight [out, in / groups, …kernel] and a bias [out]. */

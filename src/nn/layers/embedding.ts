@@ -9,6 +9,7 @@ import { Module } from "../module.js";
 import { type Draw, Parameter } from "../parameter.js";
 import { requireSizes } from "./checks.js";
 
+/** Options of an `Embedding` layer. */
 export interface EmbeddingOptions {
   /** The padding index: its row starts as zeros and gets no gradient. */
   readonly paddingIdx?: number;

@@ -7,6 +7,7 @@ import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
 import { requireSizes } from "./checks.js";
 
+/** Options of a `Linear` layer. */
 export interface LinearOptions {
   /** Add a bias. Default: true. */
   readonly bias?: boolean;

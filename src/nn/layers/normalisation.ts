@@ -8,6 +8,7 @@ import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
 import { requireSizes } from "./checks.js";
 
+/** Options of a `LayerNorm` layer. */
 export interface LayerNormOptions {
   /** Added to the variance. Default: 1e-5. */
   readonly eps?: number;
@@ -16,6 +17,7 @@ export interface LayerNormOptions {
   readonly bias?: boolean;
 }
 
+/** Options of an `RMSNorm` layer. */
 export interface RMSNormOptions {
   /** Added to the mean square. Default: the dtype's machine epsilon. */
   readonly eps?: number;

@@ -8,6 +8,7 @@ import { Dropout } from "./dropout.js";
 import { Linear } from "./linear.js";
 import { LayerNorm } from "./normalisation.js";
 
+/** Options of a `TransformerEncoderLayer`. */
 export interface TransformerEncoderLayerOptions {
   /** The width between the two linear layers. Default: 2048. */
   readonly dimFeedforward?: number;

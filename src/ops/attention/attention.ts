@@ -8,7 +8,6 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../ir/index.js";
-import { attend, attendBackward } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";
@@ -135,28 +134,20 @@ export function lowerAttention(
     for (const array of [output, probabilities]) fillWith(lowering, array, 0);
     return;
   }
-  attend(
-    lowering.runtime,
-    {
-      ...{ ...kernelShape(sizes, dtype), resultDtype: target.dtype },
-      ...{ query: q, key: k, value: v, out, probabilities: probabilities.storage },
-      ...(mask && { mask }),
-      scale: scale ?? 1 / Math.sqrt(sizes.width),
-      isCausal,
-    },
-    lowering.op,
-  );
-  if (target !== output) copyArray(lowering.runtime, target, output);
+  lowering.attention({
+    ...{ ...kernelShape(sizes, dtype), resultDtype: target.dtype },
+    ...{ query: q, key: k, value: v, out, probabilities: probabilities.storage },
+    ...(mask && { mask }),
+    scale: scale ?? 1 / Math.sqrt(sizes.width),
+    isCausal,
+  });
+  if (target !== output) copyArray(lowering, target, output);
 }
 
-/** The array itself, or one of the computation's dtype to be converted afterwards: only CUDA's kernels round on their way out. */
-function storedAs(
-  { runtime, scratchArray }: Lowering,
-  array: DeviceArray,
-  dtype: "f32" | "f64",
-): DeviceArray {
-  const isStored = array.dtype === dtype || runtime.device.kind === "cuda";
-  return isStored ? array : scratchArray(array.shape, dtype);
+/** The array itself, or one of the computation's dtype to be converted afterwards, where attention stores no half floats. */
+function storedAs(lowering: Lowering, array: DeviceArray, dtype: "f32" | "f64"): DeviceArray {
+  const isStored = array.dtype === dtype || lowering.backend.capabilities.storesHalfAttention;
+  return isStored ? array : lowering.scratchArray(array.shape, dtype);
 }
 
 function kernelShape({ batch, ...sizes }: AttentionSizes, dtype: "f32" | "f64") {
@@ -216,20 +207,16 @@ export function lowerAttentionGradient(
     for (const output of outputs) fillWith(lowering, output, 0);
     return;
   }
-  attendBackward(
-    lowering.runtime,
-    {
-      ...{ ...kernelShape(sizes, dtype), resultDtype: made[0]?.dtype ?? dtype },
-      ...problem,
-      ...{ probabilities: probabilities.storage, scoreGradient: scores.storage },
-      scale: scale ?? 1 / Math.sqrt(sizes.width),
-      isCausal,
-    },
-    lowering.op,
-  );
+  lowering.attentionBackward({
+    ...{ ...kernelShape(sizes, dtype), resultDtype: made[0]?.dtype ?? dtype },
+    ...problem,
+    ...{ probabilities: probabilities.storage, scoreGradient: scores.storage },
+    scale: scale ?? 1 / Math.sqrt(sizes.width),
+    isCausal,
+  });
   for (const [index, array] of made.entries()) {
     const output = outputs[index];
-    if (output && output !== array) copyArray(lowering.runtime, array, output);
+    if (output && output !== array) copyArray(lowering, array, output);
   }
 }
 

@@ -69,7 +69,7 @@ function asShape(
   const batchStride = array.dtype === dtype && fits(strides) ? batchStrideOf(batch, strides) : undefined;
   if (batchStride !== undefined) return { storage: array.storage, strides, batchStride };
   const copy = lowering.scratchArray(shape, dtype);
-  copyArray(lowering.runtime, array, copy);
+  copyArray(lowering, array, copy);
   const own = contiguousStrides(shape);
   return { storage: copy.storage, strides: own, batchStride: batchStrideOf(batch, own) ?? 0 };
 }

@@ -4,7 +4,6 @@
  */
 
 import { type Dtype, dtypes, iterateRows, term } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { add, mul } from "../elementwise/arithmetic.js";
 import { where } from "../elementwise/comparisons.js";
 import { matmul } from "../matmul/matmul.js";
@@ -37,9 +36,9 @@ export const causalMask: KernelOp<CausalMaskAttributes> = {
   name: "causalMask",
   noGradient: "it is made of nothing that has one",
   infer: (_, { rows, columns, dtype }) => [{ shape: [rows, columns], dtype }],
-  lower({ runtime }, _, [output]) {
+  lower(lowering, _, [output]) {
     if (!output?.storage) return;
-    launchRows(runtime, {
+    lowering.row({
       kernel: causalKernel(output.dtype),
       iteration: iterateRows(output.shape, [output.strides], 1),
       operands: [output.storage],

@@ -11,7 +11,6 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray, Layout } from "../device-array.js";
 import { type Part, viewStrided } from "../movement/part.js";
@@ -69,7 +68,7 @@ function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
           viewStrided(lowering, chosen, slicedView(chosen, reached)),
         ];
         if (!from.storage || !best.storage || !at.storage) continue;
-        launchRows(lowering.runtime, {
+        lowering.row({
           kernel: largerOf(x.dtype),
           iteration: iterateElements(
             best.shape,
@@ -95,7 +94,7 @@ const maxPoolGradient: KernelOp<{ readonly shape: Shape; readonly over: Windows 
     const wide = dtypes[output.dtype].compute;
     const sum = output.dtype === wide ? output : lowering.scratchArray(shape, wide);
     if (!sum.storage) return;
-    lowering.runtime.fill(sum.storage, 0);
+    lowering.fill(sum.storage, 0);
     for (const [number, place] of placesIn(over.kernel).entries()) {
       const { inside, reached } = atPlace(sum, chosen, over, place);
       addWhereChosen(lowering, number, {
@@ -104,7 +103,7 @@ const maxPoolGradient: KernelOp<{ readonly shape: Shape; readonly over: Windows 
         sum: viewStrided(lowering, sum, inside),
       });
     }
-    if (sum !== output) copyArray(lowering.runtime, sum, output);
+    if (sum !== output) copyArray(lowering, sum, output);
   },
 };
 
@@ -209,12 +208,12 @@ function shareKernel(upstream: Dtype, sum: Dtype): RowKernel {
 }
 
 function addWhereChosen(
-  { runtime }: Lowering,
+  lowering: Lowering,
   number: number,
   { upstream, chosen, sum }: Readonly<Record<"upstream" | "chosen" | "sum", DeviceArray>>,
 ): void {
   if (!upstream.storage || !chosen.storage || !sum.storage) return;
-  launchRows(runtime, {
+  lowering.row({
     kernel: shareKernel(upstream.dtype, sum.dtype),
     iteration: iterateElements(
       sum.shape,

@@ -1,7 +1,6 @@
 /** windows: an array's last axes seen through windows that are moved along them. A view; they may overlap. */
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { type Part, viewStrided } from "../movement/part.js";
@@ -55,7 +54,7 @@ const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
     const wide = dtypes[output.dtype].compute;
     const sum = output.dtype === wide ? output : lowering.scratchArray(shape, wide);
     if (!sum.storage) return;
-    lowering.runtime.fill(sum.storage, 0);
+    lowering.fill(sum.storage, 0);
     const { stride, dilation, count } = windowsOver("fold", shape, kernel, options);
     const rest = shape.length - kernel.length;
     const seen = [...shape.slice(0, rest), ...count];
@@ -69,7 +68,7 @@ const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
       };
       addInto(lowering, viewStrided(lowering, source, part), viewStrided(lowering, sum, target));
     }
-    if (sum !== output) copyArray(lowering.runtime, sum, output);
+    if (sum !== output) copyArray(lowering, sum, output);
   },
 };
 
@@ -105,9 +104,9 @@ function addKernel(source: Dtype, target: Dtype): RowKernel {
   return kernel;
 }
 
-function addInto({ runtime }: Lowering, source: DeviceArray, target: DeviceArray): void {
+function addInto(lowering: Lowering, source: DeviceArray, target: DeviceArray): void {
   if (!source.storage || !target.storage) return;
-  launchRows(runtime, {
+  lowering.row({
     kernel: addKernel(source.dtype, target.dtype),
     iteration: iterateElements(target.shape, [source.strides, target.strides, target.strides]),
     operands: [source.storage, target.storage, target.storage],

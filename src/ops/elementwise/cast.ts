@@ -13,8 +13,8 @@ export const cast: KernelOp<{ readonly dtype: Dtype }> = {
     return [{ shape: typeAt("cast", operands, 0).shape, dtype }];
   },
   gradient: (rule) => [rule.apply(cast, [rule.upstream], { dtype: rule.typeOf(0).dtype })],
-  lower({ runtime }, operands, [output]) {
-    if (output) copyArray(runtime, arrayAt(operands, 0), output);
+  lower(lowering, operands, [output]) {
+    if (output) copyArray(lowering, arrayAt(operands, 0), output);
   },
 };
 
@@ -24,8 +24,8 @@ export const contiguous: KernelOp = {
   name: "contiguous",
   infer: (operands) => [typeAt("contiguous", operands, 0)].map(({ shape, dtype }) => ({ shape, dtype })),
   gradient: (rule) => [rule.upstream],
-  lower({ runtime }, operands, [output]) {
-    if (output) copyArray(runtime, arrayAt(operands, 0), output);
+  lower(lowering, operands, [output]) {
+    if (output) copyArray(lowering, arrayAt(operands, 0), output);
   },
 };
 

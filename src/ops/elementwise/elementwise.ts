@@ -16,7 +16,6 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { broadcastStrides, type DeviceArray } from "../device-array.js";
 import {
   type Attributes,
@@ -127,14 +126,14 @@ export function elementwise<A extends Attributes = NoAttributes>(
     ...(saves && { saves }),
     ...(gradient && { gradient }),
     ...(noGradient && { noGradient }),
-    lower({ runtime }, operands, [output], attributes) {
+    lower(lowering, operands, [output], attributes) {
       if (!output?.storage || sizeOf(output.shape) === 0) return;
       const arrays = operands.filter((operand): operand is DeviceArray => typeof operand === "object");
       const literals = operands.filter((operand) => typeof operand === "number");
       const numbers = scalars(attributes, computeOf(operands));
       const kernel = kernelFor(operands, output.dtype, numbers.length);
       const strides = arrays.map((array) => broadcastStrides(array, output.shape));
-      launchRows(runtime, {
+      lowering.row({
         kernel,
         iteration: iterateElements(output.shape, [...strides, output.strides]),
         operands: [...arrays.flatMap(({ storage }) => storage ?? []), output.storage],

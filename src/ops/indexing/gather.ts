@@ -5,7 +5,7 @@ import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { viewStrided } from "../movement/part.js";
 import { type Range, slicedView, sliceGradient } from "../movement/slice.js";
-import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
+import { arrayAt, type CheckContext, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
 import { indexTypeAt, requireInside } from "./index-values.js";
 import { copyIndexed } from "./indexed-copy.js";
@@ -34,7 +34,7 @@ export const gather: KernelOp<AxisAttribute> = {
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
     const place = axisOf("gather", axis, source.shape.length);
-    copyIndexed(lowering.runtime, {
+    copyIndexed(lowering, {
       source,
       sourceStrides: source.strides.with(place, 0),
       index,
@@ -53,7 +53,7 @@ const gatherGradient: KernelOp<AxisAttribute & { readonly shape: Shape }> = {
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("gatherGradient", operands, 0).dtype }],
   lower(lowering, operands, [output], { axis }) {
     if (!output?.storage) return;
-    lowering.runtime.fill(output.storage, 0);
+    lowering.fill(output.storage, 0);
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     scatterInto(lowering, output, axis, index, source);
   },
@@ -102,7 +102,7 @@ export const scatterAdd: KernelOp<AxisAttribute> = {
     const [x, index, source] = [arrayAt(operands, 0), arrayAt(operands, 1), arrayAt(operands, 2)];
     if (!output?.storage) return;
     const isInPlace = x.storage?.span.address === output.storage.span.address;
-    if (!isInPlace) copyArray(lowering.runtime, x, output);
+    if (!isInPlace) copyArray(lowering, x, output);
     const used = viewStrided(lowering, source, { shape: index.shape, strides: source.strides });
     scatterInto(lowering, output, axisOf("scatterAdd", axis, x.shape.length), index, used);
   },
@@ -122,14 +122,14 @@ function scatterInto(
 }
 
 function requireIndicesInside(
-  lowering: Lowering,
+  context: CheckContext,
   operands: readonly (DeviceArray | number)[],
   axis: number,
 ): void {
   const { shape } = arrayAt(operands, 0);
-  const place = axisOf(lowering.op, axis, shape.length);
+  const place = axisOf(context.op, axis, shape.length);
   const size = shape[place] ?? 0;
-  requireInside(lowering, arrayAt(operands, 1), size, `axis ${place} of ${formatShape(shape)} has ${size}`);
+  requireInside(context, arrayAt(operands, 1), size, `axis ${place} of ${formatShape(shape)} has ${size}`);
 }
 
 function requireFitsBeside(op: string, shape: Shape, index: Shape, axis: number): void {

@@ -9,6 +9,6 @@ import { sizeOf } from "../shape.js";
 export function asIndexList(lowering: Lowering, index: DeviceArray): DeviceArray {
   if (index.dtype === "i32" && isContiguous(index)) return index;
   const copy = lowering.scratchArray(index.shape, "i32");
-  if (sizeOf(index.shape) > 0) copyArray(lowering.runtime, index, copy);
+  if (sizeOf(index.shape) > 0) copyArray(lowering, index, copy);
   return copy;
 }

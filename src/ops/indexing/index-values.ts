@@ -3,7 +3,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes, type Expression, term, viewElements } from "../../ir/index.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
-import { type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
+import { type CheckContext, type OperandType, typeAt, type ValueType } from "../op.js";
 import { lowerReduction, type Reduction } from "../reduction/reduce.js";
 import { asIndexList } from "./index-list.js";
 import { checkInStep } from "./step-check.js";
@@ -48,31 +48,31 @@ export interface IndexRange {
  * Are all indices inside? Waits for the device, reads one number. A compiled step can't wait: it looks on the device each
  * time that it runs. A captured function can't look, and the runs before the capture have looked.
  */
-export function areInside(lowering: Lowering, index: DeviceArray, range: IndexRange): boolean {
-  const { runtime } = lowering;
-  if (runtime.isTracing) checkInStep(lowering, index, range);
-  return runtime.isCapturing || highestIndex(lowering, index, range.ignored) < range.size;
+export function areInside(context: CheckContext, index: DeviceArray, range: IndexRange): boolean {
+  const { runtime } = context;
+  if (runtime.isTracing) checkInStep(context, index, range);
+  return runtime.isCapturing || highestIndex(context, index, range.ignored) < range.size;
 }
 
 /** The highest index there is, and more than any axis has where one is negative. */
-function highestIndex(lowering: Lowering, index: DeviceArray, ignored: number | undefined): number {
+function highestIndex(context: CheckContext, index: DeviceArray, ignored: number | undefined): number {
   if (!index.storage) return -1;
-  const end = lowering.scratchArray([], "i32");
+  const end = context.scratchArray([], "i32");
   const axes = index.shape.map((_, axis) => axis);
-  lowerReduction(lowering, highestBut(ignored), index, axes, end);
-  const [found = -1] = end.storage ? viewElements("i32", lowering.runtime.read(end.storage)) : [];
+  lowerReduction(context, highestBut(ignored), index, axes, end);
+  const [found = -1] = end.storage ? viewElements("i32", context.read(end.storage)) : [];
   return found;
 }
 
 /** Rejects indices outside 0 … size − 1, by the first of them; `range` is for the message: "axis 0 has 7". */
-export function requireInside(lowering: Lowering, index: DeviceArray, size: number, range: string): void {
-  if (!areInside(lowering, index, { size, range })) throw firstOutside(lowering, index, size, range);
+export function requireInside(context: CheckContext, index: DeviceArray, size: number, range: string): void {
+  if (!areInside(context, index, { size, range })) throw firstOutside(context, index, size, range);
 }
 
-function firstOutside(lowering: Lowering, index: DeviceArray, size: number, range: string): HoldfastError {
-  const { op, runtime } = lowering;
-  const { storage, shape } = asIndexList(lowering, index);
-  const values = storage ? viewElements("i32", runtime.read(storage)) : new Int32Array(0);
+function firstOutside(context: CheckContext, index: DeviceArray, size: number, range: string): HoldfastError {
+  const { op } = context;
+  const { storage, shape } = asIndexList(context, index);
+  const values = storage ? viewElements("i32", context.read(storage)) : new Int32Array(0);
   const at = values.findIndex((value) => value < 0 || value >= size);
   const steps = contiguousStrides(shape);
   const place = shape.map((length, axis) => Math.floor(at / (steps[axis] ?? 1)) % length);

@@ -1,10 +1,10 @@
 /** Copies elements from places that an index tells: what indexSelect, gather and embedding are lowered to, and batches drawn by. */
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
-import type { Runtime } from "../../runtime/index.js";
+import { type KernelCall, rowCalls } from "../../kernels/index.js";
 import type { DeviceArray, Strides } from "../device-array.js";
-import { fillWith } from "../reduction/reduce.js";
+import type { Lowering } from "../op.js";
+import { fillCalls } from "../reduction/reduce.js";
 
 export interface IndexedCopy {
   readonly source: DeviceArray;
@@ -20,19 +20,21 @@ export interface IndexedCopy {
 }
 
 /** An index outside the axis reads nothing and gives NaN, or 0 where the dtype has none: a compiled step can't reject it. */
-export function copyIndexed(runtime: Runtime, copy: IndexedCopy): void {
+export function indexedCopyCalls(copy: IndexedCopy): readonly KernelCall[] {
   const { source, sourceStrides, index, indexStrides, step, length, output } = copy;
-  if (!index.storage || !output.storage) return;
-  if (!source.storage) {
-    fillWith({ runtime }, output, valueOfNone(source.dtype));
-    return;
-  }
-  launchRows(runtime, {
+  if (!index.storage || !output.storage) return [];
+  if (!source.storage) return fillCalls(output, valueOfNone(source.dtype));
+  return rowCalls({
     kernel: kernelFor(source.dtype, index.dtype),
     iteration: iterateElements(output.shape, [sourceStrides, indexStrides, output.strides]),
     operands: [source.storage, index.storage, output.storage],
     scalars: [step, length - 1],
   });
+}
+
+/** As a part of a lowering. */
+export function copyIndexed(lowering: Pick<Lowering, "emit">, copy: IndexedCopy): void {
+  lowering.emit(indexedCopyCalls(copy));
 }
 
 /** What a bad index reads. */

@@ -1,7 +1,6 @@
 /** oneHot: a row for each label, 1 at the label and 0 elsewhere. */
 
 import { type Dtype, iterateRows, type RowKernel, term } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { requireSize } from "../shape.js";
 import { indexTypeAt, requireInside } from "./index-values.js";
@@ -18,10 +17,10 @@ export const oneHot: KernelOp<{ readonly classes: number }> = {
   check(lowering, operands, { classes }) {
     requireInside(lowering, arrayAt(operands, 0), classes, `there are ${classes} classes`);
   },
-  lower({ runtime }, operands, [output]) {
+  lower(lowering, operands, [output]) {
     const { dtype, storage, strides } = arrayAt(operands, 0);
     if (!storage || !output?.storage) return;
-    launchRows(runtime, {
+    lowering.row({
       kernel: kernelFor(dtype),
       iteration: iterateRows(output.shape, [[...strides, 0], output.strides], 1),
       operands: [storage, output.storage],

@@ -1,7 +1,7 @@
 /** Adds into an array at places that an index tells, in a fixed order: gradients of selections, and scatterAdd. */
 
 import { dtypes } from "../../ir/index.js";
-import { launchScatterAdd, type WalkDtype } from "../../kernels/index.js";
+import type { WalkDtype } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { copyArray } from "../copy.js";
 import { type DeviceArray, isContiguous } from "../device-array.js";
@@ -27,20 +27,16 @@ export function lowerScatter(lowering: Lowering, scatter: Scatter): void {
   const source = asWalked(lowering, scatter.source, dtype, target.storage);
   const index = asIndexList(lowering, apartFrom(lowering, scatter.index, target.storage));
   if (!sum.storage || !source.storage || !index.storage) return;
-  launchScatterAdd(
-    lowering.runtime,
-    {
-      dtype,
-      ...cutAt(target.shape, axis),
-      count: source.shape[axis] ?? 0,
-      index: index.storage,
-      isIndexShared,
-      source: source.storage,
-      target: sum.storage,
-    },
-    lowering.op,
-  );
-  if (sum !== target) copyArray(lowering.runtime, sum, target);
+  lowering.scatterAdd({
+    dtype,
+    ...cutAt(target.shape, axis),
+    count: source.shape[axis] ?? 0,
+    index: index.storage,
+    isIndexShared,
+    source: source.storage,
+    target: sum.storage,
+  });
+  if (sum !== target) copyArray(lowering, sum, target);
 }
 
 function cutAt(shape: Shape, axis: number): { outer: number; length: number; inner: number } {
@@ -67,6 +63,6 @@ function apartFrom(lowering: Lowering, array: DeviceArray, written: Storage | un
 
 function copyOf(lowering: Lowering, array: DeviceArray, dtype: DeviceArray["dtype"]): DeviceArray {
   const copy = lowering.scratchArray(array.shape, dtype);
-  copyArray(lowering.runtime, array, copy);
+  copyArray(lowering, array, copy);
   return copy;
 }

@@ -2,7 +2,6 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, iterateElements, type RowKernel, term } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import type { DeviceArray } from "../device-array.js";
 import { reshape } from "../movement/reshape.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
@@ -46,7 +45,7 @@ export const indexSelect: KernelOp<IndexSelectAttributes> = {
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
     const place = axisOf("indexSelect", axis, source.shape.length);
-    copyIndexed(lowering.runtime, {
+    copyIndexed(lowering, {
       source,
       sourceStrides: source.strides.with(place, 0),
       index,
@@ -70,7 +69,7 @@ const indexSelectGradient: KernelOp<{
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("indexSelectGradient", operands, 0).dtype }],
   lower(lowering, operands, [output], { axis, skipped }) {
     if (!output?.storage) return;
-    lowering.runtime.fill(output.storage, 0);
+    lowering.fill(output.storage, 0);
     const [source, all] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     const index = skipped === undefined ? all : without(lowering, all, skipped);
     lowerScatter(lowering, { target: output, axis, index, isIndexShared: true, source });
@@ -117,7 +116,7 @@ export const embedding: KernelOp<EmbeddingAttributes> = {
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
     const [step = 0, across = 0] = source.strides;
-    copyIndexed(lowering.runtime, {
+    copyIndexed(lowering, {
       source,
       sourceStrides: [...index.shape.map(() => 0), across],
       index,
@@ -160,7 +159,7 @@ function skipKernel(dtype: Dtype): RowKernel {
 function without(lowering: Lowering, index: DeviceArray, skipped: number): DeviceArray {
   const kept = lowering.scratchArray(index.shape, "i32");
   if (!index.storage || !kept.storage) return kept;
-  launchRows(lowering.runtime, {
+  lowering.row({
     kernel: skipKernel(index.dtype),
     iteration: iterateElements(index.shape, [index.strides, kept.strides]),
     operands: [index.storage, kept.storage],

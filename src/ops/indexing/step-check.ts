@@ -4,9 +4,8 @@
  */
 
 import { type Dtype, iterateRows, type RowKernel, term } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { type DeviceArray, isContiguous } from "../device-array.js";
-import type { Lowering } from "../op.js";
+import type { CheckContext } from "../op.js";
 import { sizeOf } from "../shape.js";
 import { asIndexList } from "./index-list.js";
 import type { IndexRange } from "./index-values.js";
@@ -18,16 +17,16 @@ const rowLength = 1024;
 const nowhere = 2 ** 31 - 1;
 
 /** Has the step look for an index outside 0 … size − 1 that is not the ignored one. */
-export function checkInStep(lowering: Lowering, given: DeviceArray, limits: IndexRange): void {
-  const { runtime } = lowering;
-  const index = isContiguous(given) ? given : asIndexList(lowering, given);
+export function checkInStep(context: CheckContext, given: DeviceArray, limits: IndexRange): void {
+  const { runtime } = context;
+  const index = isContiguous(given) ? given : asIndexList(context, given);
   const count = sizeOf(index.shape);
   if (!index.storage || count === 0) return;
   const found = runtime.arena.allocate(8, "first bad index"); // f64
   // Without an ignored index, use a value that is never reported as bad.
   const { size, ignored = size > 0 ? 0 : -(2 ** 31) } = limits;
   if (count <= maxOneRow) {
-    launchRows(runtime, {
+    context.row({
       kernel: kernelsFor(index.dtype).whole,
       iteration: iterateRows([count], [[1], [0]], 1),
       operands: [index.storage, found],
@@ -35,13 +34,13 @@ export function checkInStep(lowering: Lowering, given: DeviceArray, limits: Inde
     });
   } else {
     const rows = Math.ceil(count / rowLength);
-    const places = lowering.scratch(4 * rows); // i32
+    const places = context.scratch(4 * rows); // i32
     const element = index.storage.span.size / count;
     const whole = Math.floor(count / rowLength);
     const look = (first: number, shape: readonly [number, number]): void => {
       const [start, length] = [first * rowLength, shape[0] * shape[1]];
       if (length === 0 || !index.storage) return;
-      launchRows(runtime, {
+      context.row({
         kernel: kernelsFor(index.dtype).rows,
         iteration: iterateRows(
           shape,
@@ -52,21 +51,22 @@ export function checkInStep(lowering: Lowering, given: DeviceArray, limits: Inde
           1,
         ),
         operands: [
-          lowering.view(index.storage, start * element, length * element),
-          lowering.view(places, 4 * first, 4 * shape[0]),
+          context.view(index.storage, start * element, length * element),
+          context.view(places, 4 * first, 4 * shape[0]),
         ],
         scalars: [size, ignored, start],
       });
     };
     look(0, [whole, rowLength]);
     look(whole, [1, count - whole * rowLength]);
-    launchRows(runtime, {
+    context.row({
       kernel: kernelsFor(index.dtype).joined,
       iteration: iterateRows([rows], [[1], [0], [0]], 1),
       operands: [places, index.storage, found],
     });
   }
-  runtime.checkIndices(found, { op: lowering.op, ...limits });
+  context.submit();
+  runtime.checkIndices(found, { op: context.op, ...limits });
 }
 
 interface CheckKernels {

@@ -16,11 +16,18 @@ import {
   term,
   viewElements,
 } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { broadcastStrides, type DeviceArray } from "../device-array.js";
 import { asIndexList } from "../indexing/index-list.js";
 import { areInside, indexTypeAt } from "../indexing/index-values.js";
-import { arrayAt, isType, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
+import {
+  arrayAt,
+  type CheckContext,
+  isType,
+  type Lowering,
+  type OperandType,
+  typeAt,
+  type ValueType,
+} from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/sum.js";
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
@@ -76,13 +83,13 @@ function stridesOf({ array, per }: ClassOperand, { kept, axis }: ClassRows): Str
 
 /** Runs a kernel over the rows, however the classes lie; the inputs first, then the outputs. */
 export function launchClassRows(
-  { runtime }: Lowering,
+  lowering: Lowering,
   rows: ClassRows,
   kernel: RowKernel,
   operands: readonly ClassOperand[],
   scalars: readonly number[] = [],
 ): void {
-  launchRows(runtime, {
+  lowering.row({
     kernel,
     iteration: iterateRows(
       rows.shape,
@@ -144,23 +151,23 @@ export function rejectWeightGradient(op: string): never {
 
 /** Rejects labels that are no class: a kernel would read outside its row. */
 export function checkLabels(
-  lowering: Lowering,
+  context: CheckContext,
   operands: readonly (DeviceArray | number)[],
   { ignoreIndex = defaultIgnoreIndex }: ClassLossAttributes,
 ): void {
   const { classes } = classRowsOf(arrayAt(operands, 0).shape);
   const labels = arrayAt(operands, 1);
   const range = `there are ${classes} classes`;
-  if (areInside(lowering, labels, { size: classes, ignored: ignoreIndex, range })) return;
-  const { storage } = asIndexList(lowering, labels);
-  const values = storage ? viewElements("i32", lowering.runtime.read(storage)) : new Int32Array(0);
+  if (areInside(context, labels, { size: classes, ignored: ignoreIndex, range })) return;
+  const { storage } = asIndexList(context, labels);
+  const values = storage ? viewElements("i32", context.read(storage)) : new Int32Array(0);
   const row = values.findIndex((one) => one !== ignoreIndex && (one < 0 || one >= classes));
   const label = values[row] ?? 0;
   throw new HoldfastError(
     "BAD_INDEX",
-    `${lowering.op}: the target of row ${row} is ${label}, and there are ${classes} classes, 0 to ${classes - 1}. Correct ` +
+    `${context.op}: the target of row ${row} is ${label}, and there are ${classes} classes, 0 to ${classes - 1}. Correct ` +
       `the label, or mark rows that don't count with ignoreIndex (${ignoreIndex}).`,
-    { numbers: { op: lowering.op, row, label, classes } },
+    { numbers: { op: context.op, row, label, classes } },
   );
 }
 
@@ -250,7 +257,7 @@ export function lowerTotal(
   }
   const size = sizeOf(losses.shape);
   const [inputs, outputs] = [counts ? [losses, counts] : [losses], divisor ? [output, divisor] : [output]];
-  launchRows(lowering.runtime, {
+  lowering.row({
     kernel: epilogueKernel(losses.dtype, output.dtype, divisor !== undefined),
     iteration: iterateRows([size], [...inputs.map(() => [1]), ...outputs.map(() => [0])], 1),
     operands: [...inputs, ...outputs].flatMap(({ storage }) => storage ?? []),

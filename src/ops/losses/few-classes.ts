@@ -11,7 +11,6 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { broadcastStrides, type DeviceArray, extentOf } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { type ClassRows, classStep, labelTerms } from "./class-rows.js";
@@ -57,20 +56,21 @@ export function lowerFewClassesGradient(
 }
 
 /** An array of logits as one of rows for each class. */
-function classesOf({ view }: Lowering, array: DeviceArray, rows: ClassRows): readonly DeviceArray[] {
+function classesOf(lowering: Lowering, array: DeviceArray, rows: ClassRows): readonly DeviceArray[] {
   const { dtype, storage } = array;
   const { bytes } = dtypes[dtype];
   const layout = { shape: rows.kept, strides: array.strides.filter((_, axis) => axis !== rows.axis) };
   return Array.from({ length: rows.classes }, (_, index) => ({
     ...layout,
     dtype,
-    storage: storage && view(storage, index * classStep(array, rows) * bytes, extentOf(layout) * bytes),
+    storage:
+      storage && lowering.view(storage, index * classStep(array, rows) * bytes, extentOf(layout) * bytes),
   }));
 }
 
 /** Runs a kernel with one element for each row; weights stand where they begin, and are read at a label. */
 function launchEach(
-  { runtime }: Lowering,
+  lowering: Lowering,
   { rows: { kept }, ignored }: FewClasses,
   kernel: RowKernel,
   inputs: readonly DeviceArray[],
@@ -78,7 +78,7 @@ function launchEach(
   outputs: readonly DeviceArray[],
 ): void {
   const along = (array: DeviceArray): readonly number[] => broadcastStrides(array, kept);
-  launchRows(runtime, {
+  lowering.row({
     kernel,
     iteration: iterateElements(kept, [
       ...inputs.map(along),

@@ -36,7 +36,7 @@ export function stackStrided(
       strides: contiguousStrides(array.shape),
       offset: index * (strides[0] ?? 0),
     });
-    copyArray(lowering.runtime, array, part);
+    copyArray(lowering, array, part);
   }
   return copy;
 }

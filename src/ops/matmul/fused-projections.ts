@@ -1,6 +1,5 @@
 /** Several linear layers of one input, such as the query, key and value of attention, in one product. */
 
-import { hasNativeGemm } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";
@@ -106,24 +105,24 @@ const lowerWeightGradients: KernelOp<{ readonly layers: number }> = {
     const wide = lowering.scratchArray([width, layers * out], output.dtype);
     lowerGemm(lowering, left, gradient, wide);
     const byLayer = { ...wide, shape: output.shape, strides: [out, layers * out, 1] };
-    copyArray(lowering.runtime, byLayer, output);
+    copyArray(lowering, byLayer, output);
   },
 };
 
 /** Are the products our own on a GPU, which fill it whether they are wide or many? */
 function isOneLaunch(
-  { runtime }: Lowering,
+  { backend }: Lowering,
   left: DeviceArray,
   right: DeviceArray,
   { dtype, shape, strides, storage }: DeviceArray,
 ): boolean {
   if (dtype !== "f32" || left.dtype !== dtype || right.dtype !== dtype) return false;
-  if (!left.storage || !right.storage || !storage || runtime.device.kind !== "cuda") return false;
+  if (!left.storage || !right.storage || !storage) return false;
   const [batch = 0, m = 0, n = 0] = shape;
   const [leftStep = 0, leftStride = 0] = left.strides;
   const [rightBatch = 0, rightStride = 0, rightStep = 0] = right.strides;
   if (leftStep !== 1 || rightStep !== 1) return false;
-  return hasNativeGemm(runtime, {
+  return backend.hasNativeGemm({
     ...{ dtype, m, n, k: left.shape[1] ?? 0, batch },
     a: { storage: left.storage, rowStride: leftStride, isTransposed: true },
     b: { storage: right.storage, rowStride: rightStride, batchStride: rightBatch },
@@ -149,7 +148,7 @@ const concatWeights: KernelOp<NoAttributes> = {
     const [step = 0, across = 0, along = 0] = seen.strides;
     const shape = [width, weights.length, out];
     copyArray(
-      lowering.runtime,
+      lowering,
       { ...seen, shape, strides: [across, step, along] },
       { ...output, shape, strides: contiguousStrides(shape) },
     );

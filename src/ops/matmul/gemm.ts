@@ -2,13 +2,7 @@
 
 import { biasAlignment } from "../../driver/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
-import {
-  type GemmInputDtype,
-  type GemmProblem,
-  gemm,
-  gemmScratchBytes,
-  type MatrixLayout,
-} from "../../kernels/index.js";
+import type { GemmInputDtype, GemmProblem, MatrixLayout } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import {
   broadcastStrides,
@@ -41,12 +35,11 @@ export function lowerGemm(
   const batch = output.shape.slice(0, -2);
   const [m = 1, n = 1] = output.shape.slice(-2);
   const k = left.shape.at(-1) ?? 1;
-  const { runtime } = lowering;
-  const dtype = gemmDtype(runtime.device.kind, output.dtype);
+  const dtype = gemmDtype(lowering, output.dtype);
   const operandDtype = roundsTo(lowering, dtype) ?? dtype;
   if (!output.storage) return;
   if (k === 0 || !left.storage || !right.storage) {
-    if (bias) copyArray(runtime, bias, output);
+    if (bias) copyArray(lowering, bias, output);
     else fillWith(lowering, output, 0);
     return;
   }
@@ -61,9 +54,9 @@ export function lowerGemm(
     if (lowerSkinnyGemm(lowering, folded, asMatrix(right), rows, bias)) return;
   } else if (batch.length === 0 && lowerSkinnyGemm(lowering, left, right, output, bias)) return;
   // A library adds the bias at the end; our own kernels find it in the output, and add to it.
-  const added = bias && runtime.device.kind === "cuda" ? vectorOf(lowering, bias, dtype) : undefined;
+  const added = bias && lowering.backend.capabilities.fusesBias ? vectorOf(lowering, bias, dtype) : undefined;
   const beta = bias && !added ? 1 : 0;
-  if (bias && !added) copyArray(runtime, bias, target);
+  if (bias && !added) copyArray(lowering, bias, target);
   const isLarge = size * m * n * k >= minForOrder;
   const a = matricesOf(lowering, folded ?? left, operandDtype, folded ? [] : batch, isLarge);
   const b = matricesOf(lowering, right, operandDtype, folded ? [] : batch, isLarge);
@@ -85,15 +78,15 @@ export function lowerGemm(
       biasBatchStride: batchStrideOf(batch, broadcastStrides(added, target.shape)) ?? 0,
     }),
   };
-  const bytes = gemmScratchBytes(runtime, problem);
-  gemm(runtime, bytes > 0 ? { ...problem, scratch: lowering.scratch(bytes) } : problem, lowering.op);
-  if (target !== output) copyArray(runtime, target, output);
+  const bytes = lowering.backend.gemmScratchBytes(problem);
+  lowering.gemm(bytes > 0 ? { ...problem, scratch: lowering.scratch(bytes) } : problem);
+  if (target !== output) copyArray(lowering, target, output);
 }
 
 /** What operands are rounded to on their way in, where that is allowed; what comes of them stays f32. */
-function roundsTo({ runtime }: Lowering, dtype: GemmInputDtype): "bf16" | undefined {
-  const { device, settings } = runtime;
-  return device.kind === "cuda" && settings.precision === "bf16" && dtype === "f32" ? "bf16" : undefined;
+function roundsTo({ backend, precision }: Lowering, dtype: GemmInputDtype): "bf16" | undefined {
+  const isRounded = backend.capabilities.multipliesHalfFloats && precision === "bf16";
+  return isRounded && dtype === "f32" ? "bf16" : undefined;
 }
 
 /**
@@ -111,9 +104,9 @@ export function castForGemm(lowering: Lowering, array: DeviceArray): DeviceArray
 }
 
 /** Half floats are multiplied as they are where a library does it, and in f32 by our own kernels. */
-function gemmDtype(device: "cpu" | "cuda", dtype: Dtype): GemmInputDtype {
+function gemmDtype({ backend }: Lowering, dtype: Dtype): GemmInputDtype {
   if (dtype === "f64") return "f64";
-  return device === "cuda" && (dtype === "f16" || dtype === "bf16") ? dtype : "f32";
+  return backend.capabilities.multipliesHalfFloats && (dtype === "f16" || dtype === "bf16") ? dtype : "f32";
 }
 
 /** A bias as a library takes it: of the product's dtype, its elements side by side, each of a batch aligned. */
@@ -128,7 +121,7 @@ function vectorOf(lowering: Lowering, bias: DeviceArray, dtype: GemmInputDtype):
   const [n = 1] = shape.slice(-1);
   const roomy = [...shape.slice(0, -1), Math.ceil(n / step) * step];
   const copy = { ...lowering.scratchArray(roomy, dtype), shape };
-  copyArray(lowering.runtime, bias, copy);
+  copyArray(lowering, bias, copy);
   return copy;
 }
 
@@ -175,7 +168,7 @@ function matricesOf(
     const length = layout.isTransposed ? rows : columns;
     const isGood =
       !isLarge ||
-      lowering.runtime.device.kind !== "cuda" ||
+      !lowering.backend.capabilities.needsAlignedRows ||
       isShort(length, dtype) ||
       sizeOf(shape) * dtypes[dtype].bytes > maxBytesForOrder ||
       lieWell(dtype, layout, batchStride);
@@ -183,7 +176,7 @@ function matricesOf(
     return convertedAsItLies(lowering, { ...array, shape, strides }, dtype, { ...layout, batchStride });
   }
   const copy = lowering.scratchArray(shape, dtype);
-  copyArray(lowering.runtime, array, copy);
+  copyArray(lowering, array, copy);
   const own = contiguousStrides(shape);
   return {
     rowStride: columns,
@@ -210,7 +203,7 @@ function convertedAsItLies(
   const steps = order.map((axis) => strides[axis] ?? 0);
   const roomy = [...sizes.slice(0, -1), roomFor(sizes, dtype)];
   const copy = { ...lowering.scratchArray(roomy, dtype), shape: sizes };
-  copyArray(lowering.runtime, { ...array, shape: sizes, strides: steps }, copy);
+  copyArray(lowering, { ...array, shape: sizes, strides: steps }, copy);
   const own = contiguousStrides(roomy);
   if (isSameShape(own, steps)) return { ...layout, array: copy };
   // Gaps are left behind: each step becomes what it is without them.

@@ -175,7 +175,7 @@ export function asRows(lowering: Lowering, array: DeviceArray): DeviceArray {
   const rows = joinAxes({ shape: shape.slice(0, -1), strides: strides.slice(0, -1) });
   if (rows) return { ...array, shape: [rows.size, width], strides: [rows.stride, strides.at(-1) ?? 1] };
   const copy = lowering.scratchArray(shape, array.dtype);
-  copyArray(lowering.runtime, array, copy);
+  copyArray(lowering, array, copy);
   const flat = [sizeOf(shape.slice(0, -1)), width];
   return { ...copy, shape: flat, strides: contiguousStrides(flat) };
 }

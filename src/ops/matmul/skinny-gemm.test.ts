@@ -3,9 +3,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { issuedBy } from "../../../test/support/issued-work.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import { submit } from "../../kernels/index.js";
 import type { DeviceArray } from "../device-array.js";
-import type { Lowering } from "../op.js";
+import { OpLowering } from "../lowering.js";
 import { runOp } from "../run.js";
 import { linear, lowerWeightGradient } from "./matmul.js";
 import { lowerSkinnyGemm } from "./skinny-gemm.js";
@@ -61,13 +63,9 @@ describe("a narrow product", { skip: cudaMissing }, () => {
       const vector = hasBias ? place(1, n, false, 0) : undefined;
       const bias = vector && { ...vector, shape: [n], strides: [1] };
       const output = place(m, n, false, 0);
-      const lowering: Lowering = {
-        ...{ runtime, op: "product" },
-        scratch: (bytes) => runtime.arena.allocate(bytes, "scratch"),
-        scratchArray: (shape) => place(shape[0] ?? 1, shape[1] ?? 1, false, 0),
-        view: (storage, offset, size) => runtime.view(storage, offset, size),
-      };
+      const lowering = new OpLowering(runtime, "product");
       if (!lowerSkinnyGemm(lowering, left, right, output, bias)) return false;
+      submit(runtime, lowering.calls);
       const found = new Float32Array(runtime.read(output.storage!).slice().buffer);
       for (const [index, value] of found.entries()) {
         const [row, column] = [Math.floor(index / n), index % n];
@@ -104,12 +102,11 @@ describe("a narrow product", { skip: cudaMissing }, () => {
   test("is one launch, also where its columns are the narrow side and its rows are added up over", () => {
     runtime.step(() => {
       const [x, y] = [place(48, 40, false, 0), place(48, 3, false, 0)];
-      let launches = 0;
-      runtime.onWork = () => launches++;
-      const [gradient] = runOp(runtime, lowerWeightGradient, [x, y], {});
-      runtime.onWork = undefined;
-      assert.deepEqual(gradient?.shape, [40, 3]);
-      assert.equal(launches, 1);
+      const issued = issuedBy(runtime, () => {
+        const [gradient] = runOp(runtime, lowerWeightGradient, [x, y], {});
+        assert.deepEqual(gradient?.shape, [40, 3]);
+      });
+      assert.equal(issued.length, 1);
     });
   });
 

@@ -11,7 +11,6 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { launchColumns, launchRows } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { type DeviceArray, extentOf, type Layout, transposed } from "../device-array.js";
 import type { Lowering } from "../op.js";
@@ -30,7 +29,7 @@ export function lowerSkinnyGemm(
   output: DeviceArray,
   bias: DeviceArray | undefined,
 ): boolean {
-  if (lowering.runtime.device.kind !== "cuda") return false;
+  if (!lowering.backend.capabilities.lowersSkinnyGemms) return false;
   const all = [left, right, output, ...(bias ? [bias] : [])];
   if (all.some(({ dtype, storage }) => dtype !== "f32" || !storage)) return false;
   const [m = 1, n = 1] = output.shape;
@@ -62,7 +61,7 @@ function sumTerms(
     ...(bias ? [rowOf(lowering, asRow(bias), 0, shape)] : []),
   ];
   const operands = [...inputs, output];
-  launchRows(lowering.runtime, {
+  lowering.row({
     kernel: termsKernel(lowering.op, k, bias !== undefined),
     iteration: iterateElements(
       shape,
@@ -89,7 +88,7 @@ function sumRows(
     ...(bias ? each.map((index) => columnOf(lowering, asRow(bias), index, [m, 1])) : []),
   ];
   const operands = [...inputs, ...each.map((index) => columnOf(lowering, output, index, [m, 1]))];
-  launchRows(lowering.runtime, {
+  lowering.row({
     kernel: rowsKernel(lowering.op, n, bias !== undefined),
     iteration: iterateRows(
       shape,
@@ -106,7 +105,7 @@ function sumColumns(lowering: Lowering, left: DeviceArray, right: DeviceArray, o
   const k = left.shape[1] ?? 1;
   const each = Array.from({ length: m }, (_, index) => index);
   const lefts = each.map((index) => rowOf(lowering, left, index, [1, k]));
-  launchColumns(lowering.runtime, {
+  lowering.column({
     ...{ kernel: columnsKernel(lowering.op, m, output.strides[1] ?? 1), rows: k, columns: n },
     strides: [
       ...lefts.map(({ strides }) => ({ row: strides[1] ?? 0, column: "none" as const })),
@@ -140,12 +139,12 @@ function rowOf(
 }
 
 function partOf(
-  { view }: Lowering,
+  lowering: Lowering,
   { dtype, storage }: DeviceArray,
   offset: number,
   layout: Layout,
 ): DeviceArray {
-  const part = storage && view(storage, 4 * offset, 4 * extentOf(layout));
+  const part = storage && lowering.view(storage, 4 * offset, 4 * extentOf(layout));
   return { ...layout, dtype, storage: part };
 }
 
@@ -157,7 +156,7 @@ function storagesOf(arrays: readonly DeviceArray[]): Storage[] {
   return arrays.flatMap(({ storage }) => storage ?? []);
 }
 
-/** Kernels are known by their identity, so each is made once. */
+/** Each is made once, so that its key is worked out once. */
 const kernels = new Map<string, RowKernel | ColumnKernel>();
 
 function once<K extends RowKernel | ColumnKernel>(key: string, make: () => K): K {

@@ -1,7 +1,6 @@
 /** flip: the elements along some axes in reverse order, as a copy. */
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { axesOf } from "../shape.js";
 
@@ -14,14 +13,14 @@ export const flip: KernelOp<{ readonly axes: number | readonly number[] }> = {
     return [{ shape, dtype }];
   },
   gradient: (rule) => [rule.apply(flip, [rule.upstream], rule.attributes)],
-  lower({ runtime }, operands, [output], { axes }) {
+  lower(lowering, operands, [output], { axes }) {
     const { shape, strides, dtype, storage } = arrayAt(operands, 0);
     if (!storage || !output?.storage) return;
     const flipped = axesOf("flip", axes, shape.length);
     // The walk begins at the last element of each flipped axis and steps back from there.
     const begin = flipped.reduce((sum, axis) => sum + ((shape[axis] ?? 1) - 1) * (strides[axis] ?? 0), 0);
     const steps = strides.map((step, axis) => (flipped.includes(axis) ? -step : step));
-    launchRows(runtime, {
+    lowering.row({
       kernel: offsetCopy(dtype),
       iteration: iterateElements(shape, [steps, output.strides]),
       operands: [storage, output.storage],

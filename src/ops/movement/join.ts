@@ -48,7 +48,7 @@ export const cat: KernelOp<AxisAttribute> = {
       const array = arrayAt(operands, index);
       const end = start + (array.shape[place] ?? 0);
       const part = viewStrided(lowering, output, slicedView(output, rangeOn(place, start, end)));
-      copyArray(lowering.runtime, array, part);
+      copyArray(lowering, array, part);
       start = end;
     }
   },

@@ -39,7 +39,7 @@ export const pad: KernelOp<PadAttributes> = {
     }
     const from = slicedView(input, keptRanges(input.shape, pads, -1));
     const to = slicedView(output, keptRanges(output.shape, pads, 1));
-    copyArray(lowering.runtime, viewStrided(lowering, input, from), viewStrided(lowering, output, to));
+    copyArray(lowering, viewStrided(lowering, input, from), viewStrided(lowering, output, to));
   },
 };
 

@@ -42,9 +42,9 @@ export const sliceGradient: KernelOp<SliceAttributes & { readonly shape: Shape }
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("sliceGradient", operands, 0).dtype }],
   lower(lowering, operands, [output], { ranges }) {
     if (!output?.storage) return;
-    lowering.runtime.fill(output.storage, 0);
+    lowering.fill(output.storage, 0);
     const place = viewStrided(lowering, output, slicedView(output, ranges));
-    copyArray(lowering.runtime, arrayAt(operands, 0), place);
+    copyArray(lowering, arrayAt(operands, 0), place);
   },
 };
 

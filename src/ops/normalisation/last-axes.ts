@@ -5,7 +5,6 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type ColumnKernel, type Dtype, dtypes, type Expression, type RowKernel } from "../../ir/index.js";
-import { launchColumns } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "../device-array.js";
 import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
@@ -112,7 +111,7 @@ export function lowerBiasGradient(
       }
       const cut = shape.length - normalizedShape.length;
       const matrices = arrays.map((array) => asMatrix(lowering, array, shape, cut));
-      launchColumns(lowering.runtime, {
+      lowering.column({
         kernel: kernelFor(...[...outputs, ...arrays].map(({ dtype }) => dtype)),
         rows: sizeOf(shape.slice(0, cut)),
         columns: sizeOf(normalizedShape),
@@ -139,7 +138,7 @@ function asMatrix(lowering: Lowering, array: DeviceArray, shape: Shape, cut: num
     return { storage: array.storage, row: down.size === 1 ? 0 : down.stride, column };
   }
   const copy = lowering.scratchArray(shape, array.dtype);
-  copyArray(lowering.runtime, { ...array, shape, strides }, { ...copy, strides: contiguousStrides(shape) });
+  copyArray(lowering, { ...array, shape, strides }, { ...copy, strides: contiguousStrides(shape) });
   return { storage: copy.storage, row: sizeOf(shape.slice(cut)), column: "unit" };
 }
 

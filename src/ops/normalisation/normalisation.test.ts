@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openStrictDevice } from "../../../test/support/devices.js";
+import { issuedBy } from "../../../test/support/issued-work.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { layerNorm } from "./layer-norm.js";
 import { normalize } from "./normalize.js";
@@ -130,13 +131,10 @@ describe("layerNorm and rmsNorm", () => {
         const affine = [place([1, 2, 3, 4, 5], [5]), place([0, 1, 0, 1, 0], [5])];
         for (const [index, one] of affine.entries()) one.requiresGrad = wanted[index]!;
         const y = cpu.apply(layerNorm, [x, ...affine]);
-        const launched: string[] = [];
-        cpu.runtime.onWork = (piece) => {
-          if (piece.kind === "launch" && piece.request.op.startsWith(layerNorm.name))
-            launched.push(piece.request.op);
-        };
-        y.backward(upstream);
-        cpu.runtime.onWork = undefined;
+        const ops = issuedBy(cpu.runtime, () => y.backward(upstream)).flatMap((one) =>
+          one.kind === "launch" ? [one.request.op] : [],
+        );
+        const launched = ops.filter((op) => op.startsWith(layerNorm.name));
         return { found: affine.map(({ grad }) => grad?.tolist()), launched };
       };
       const both = gradientsOf([true, true]);

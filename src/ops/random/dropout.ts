@@ -5,7 +5,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
-import { blocksForWords, keepAll, launchRows, randomKernels, thresholdOf } from "../../kernels/index.js";
+import { blocksForWords, keepAll, randomKernels, thresholdOf } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { elementwise } from "../elementwise/elementwise.js";
@@ -54,13 +54,13 @@ export const dropout: KernelOp<DropoutAttributes> = {
     const threshold = thresholdOf(1 - p);
     if (threshold === keepAll) {
       // Every word lies below it, so none has to be drawn.
-      copyArray(lowering.runtime, x, output);
+      copyArray(lowering, x, output);
       fillWith(lowering, mask, 1);
       return;
     }
     const words = drawWords(lowering, state, sizeOf(x.shape));
     const row = contiguousStrides(x.shape);
-    launchRows(lowering.runtime, {
+    lowering.row({
       kernel: dropoutKernel(x.dtype),
       iteration: iterateElements(x.shape, [x.strides, row, row, row]),
       operands: [x, words, output, mask].flatMap(({ storage }) => storage ?? []),
@@ -75,17 +75,17 @@ function scaleOf(p: number): number {
 }
 
 /** Random words for elements in row-major order; the state has moved on. */
-function drawWords({ runtime, scratchArray }: Lowering, state: DeviceArray, count: number): DeviceArray {
-  const words = scratchArray([count], "i32");
+function drawWords(lowering: Lowering, state: DeviceArray, count: number): DeviceArray {
+  const words = lowering.scratchArray([count], "i32");
   if (!words.storage || !state.storage) return words;
   const { randomBits, advance } = randomKernels;
-  runtime.launch({
+  lowering.launch({
     op: "dropout",
-    kernel: runtime.kernel(randomBits),
+    source: randomBits,
     blocks: blocksForWords(count),
     arguments: [words.storage, state.storage, count],
   });
-  runtime.launch({ op: "dropout", kernel: runtime.kernel(advance), blocks: 1, arguments: [state.storage] });
+  lowering.launch({ op: "dropout", source: advance, blocks: 1, arguments: [state.storage] });
   return words;
 }
 

@@ -1,7 +1,6 @@
 /** cumsum: along an axis, the sum of each element and all before it; or all behind it, which is its gradient. */
 
 import { dtypes } from "../../ir/index.js";
-import { launchScan } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { isContiguous } from "../device-array.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
@@ -28,11 +27,10 @@ export const cumsum: KernelOp<CumsumAttributes> = {
   lower(lowering, operands, [output], { axis, isReversed = false }) {
     const input = arrayAt(operands, 0);
     if (!output?.storage || !input.storage) return;
-    const { runtime } = lowering;
     const dtype = dtypes[output.dtype].compute;
     const sums = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
     const isReadDirectly = input.dtype === dtype && isContiguous(input);
-    if (!isReadDirectly) copyArray(runtime, input, sums);
+    if (!isReadDirectly) copyArray(lowering, input, sums);
     const source = isReadDirectly ? input.storage : sums.storage;
     if (!source || !sums.storage) return;
     const { shape } = output;
@@ -47,7 +45,7 @@ export const cumsum: KernelOp<CumsumAttributes> = {
       op: "add",
       isReversed,
     } as const;
-    launchScan(runtime, scan, lowering.op);
-    if (sums !== output) copyArray(runtime, sums, output);
+    lowering.scan(scan);
+    if (sums !== output) copyArray(lowering, sums, output);
   },
 };

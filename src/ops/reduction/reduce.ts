@@ -16,7 +16,7 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { launchColumns, launchRows } from "../../kernels/index.js";
+import { type KernelCall, rowCalls } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, isContiguous, joinAxes, type Layout } from "../device-array.js";
 import type { Lowering } from "../op.js";
@@ -84,15 +84,19 @@ export function rowsOf(lowering: Lowering, input: DeviceArray, axes: readonly nu
     strides: [...kept.strides, ...reduced.strides],
   };
   const copy = lowering.scratchArray(whole.shape, input.dtype);
-  copyArray(lowering.runtime, { ...input, ...whole }, copy);
+  copyArray(lowering, { ...input, ...whole }, copy);
   return { ...copy, shape, strides: contiguousStrides(shape) };
 }
 
 /** Sets every element to one number. */
-export function fillWith({ runtime }: Pick<Lowering, "runtime">, output: DeviceArray, value: number): void {
-  if (!output.storage) return;
+export function fillWith(lowering: Pick<Lowering, "emit">, output: DeviceArray, value: number): void {
+  lowering.emit(fillCalls(output, value));
+}
+
+export function fillCalls(output: DeviceArray, value: number): readonly KernelCall[] {
+  if (!output.storage) return [];
   const iteration = iterateElements(output.shape, [output.strides]);
-  launchRows(runtime, {
+  return rowCalls({
     kernel: fillKernel(output.dtype),
     iteration,
     operands: [output.storage],
@@ -138,11 +142,11 @@ interface Columns {
 }
 
 /** The kept axes lie side by side, and the reduced ones step over them. */
-function asColumns({ runtime }: Lowering, kept: Layout, reduced: Layout): Columns | undefined {
+function asColumns({ backend }: Lowering, kept: Layout, reduced: Layout): Columns | undefined {
   const [across, down] = [joinAxes(kept), joinAxes(reduced)];
   if (!across || !down || across.stride !== 1 || down.size < 2) return undefined;
   // The CPU takes a vector of columns at a time. A GPU's threads share a column, but only those of one multiprocessor.
-  const isShared = runtime.device.kind === "cuda" && down.size <= longestRow;
+  const isShared = backend.capabilities.splitsColumns && down.size <= longestRow;
   if (across.size < (isShared ? 2 : 4)) return undefined;
   return { rows: down.size, columns: across.size, rowStride: down.stride };
 }
@@ -156,7 +160,7 @@ function sumType(reduction: Reduction, input: Dtype): Compute {
 }
 
 function reduceRows(
-  { runtime }: Lowering,
+  lowering: Lowering,
   reduction: Reduction,
   rows: DeviceArray,
   output: DeviceArray,
@@ -181,7 +185,7 @@ function reduceRows(
   };
   rowKernels.set(key, kernel);
   const kept = rows.shape.slice(0, -1);
-  launchRows(runtime, {
+  lowering.row({
     kernel,
     iteration: iterateRows(rows.shape, [rows.strides, [...contiguousStrides(kept), 0]], 1),
     operands: [rows.storage, output.storage],
@@ -217,7 +221,7 @@ function reduceColumns(
     values: [reduction.value(term.load(0, dtypes[input.dtype].compute))],
   };
   columnKernels.set(key, kernel);
-  launchColumns(lowering.runtime, {
+  lowering.column({
     kernel,
     rows,
     columns,
@@ -230,7 +234,7 @@ function reduceColumns(
 const epilogueKernels = new Map<string, RowKernel>();
 
 function finishTotals(
-  { runtime }: Lowering,
+  lowering: Lowering,
   reduction: Reduction,
   totals: DeviceArray,
   output: DeviceArray,
@@ -253,7 +257,7 @@ function finishTotals(
     ],
   };
   epilogueKernels.set(key, kernel);
-  launchRows(runtime, {
+  lowering.row({
     kernel,
     iteration: iterateElements(output.shape, [totals.strides, output.strides]),
     operands: [totals.storage, output.storage],

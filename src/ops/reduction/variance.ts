@@ -12,14 +12,12 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
 import { add } from "../elementwise/arithmetic.js";
 import { elementwise } from "../elementwise/elementwise.js";
 import { fitTo } from "../gradients.js";
 import { arrayAt, type GradientRule, type Gradients, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
-import { runInto } from "../run.js";
 import { axesOf, sizeOf } from "../shape.js";
 import { fillWith, longestRow, lowerReduction, type Reduction } from "./reduce.js";
 import { keptShape, reducedType, restoreAxes } from "./rule.js";
@@ -94,7 +92,7 @@ function spread(
       lowerReduction(lowering, addUp, input, axes, mean, 1 / count);
       const missing = lowering.scratchArray(mean.shape, mean.dtype);
       lowerReduction(lowering, addUp, distances(lowering, input, mean, "plain"), axes, missing, 1 / count);
-      runInto(lowering.runtime, add, mean, [mean, missing], {});
+      add.lower(lowering, [mean, missing], [mean], {});
       const squares = distances(lowering, input, mean, "squared");
       lowerReduction(lowering, ofSquares, squares, axes, output, perFreedom);
     },
@@ -138,7 +136,7 @@ function distances(
   const { shape, dtype } = input;
   const found = lowering.scratchArray(shape, dtypes[dtype].compute);
   if (!input.storage || !mean.storage || !found.storage) return found;
-  launchRows(lowering.runtime, {
+  lowering.row({
     kernel: distanceKernel[distance](dtype),
     iteration: iterateElements(shape, [
       input.strides,

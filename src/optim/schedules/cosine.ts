@@ -4,6 +4,7 @@ import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
 
+/** Options of a `CosineSchedule`. */
 export interface CosineOptions {
   /** Steps down; the same number of steps go up again afterwards. */
   readonly tMax: number;

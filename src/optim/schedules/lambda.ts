@@ -7,6 +7,7 @@ import { Schedule } from "./schedule.js";
 /** The factor after `steps` steps. */
 export type LrLambda = (steps: number) => number;
 
+/** Options of a `LambdaSchedule`. */
 export interface LambdaOptions {
   /** One function for all groups, or one per group. */
   readonly lrLambda: LrLambda | readonly LrLambda[];

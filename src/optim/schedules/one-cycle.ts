@@ -5,6 +5,7 @@ import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
 
+/** Options of a `OneCycleSchedule`. */
 export interface OneCycleOptions {
   readonly maxLr: number;
   readonly totalSteps: number;

@@ -3,6 +3,7 @@
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 
+/** Options of `ReduceOnPlateau`. */
 export interface PlateauOptions {
   /** "min" if a smaller metric is better, "max" if a larger one is. Default: "min". */
   readonly mode?: "min" | "max";

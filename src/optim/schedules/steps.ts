@@ -4,6 +4,7 @@ import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
 
+/** Options of a `ConstantSchedule`. */
 export interface ConstantOptions {
   /** Default: 1. */
   readonly factor?: number;
@@ -46,6 +47,7 @@ export class ConstantSchedule extends Schedule {
   }
 }
 
+/** Options of a `StepSchedule`. */
 export interface StepOptions {
   readonly stepSize: number;
   /** Default: 0.1. */
@@ -86,6 +88,7 @@ export class StepSchedule extends Schedule {
   }
 }
 
+/** Options of a `MultiStepSchedule`. */
 export interface MultiStepOptions {
   readonly milestones: readonly number[];
   /** Default: 0.1. */

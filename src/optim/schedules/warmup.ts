@@ -4,6 +4,7 @@ import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule, type ScheduleState } from "./schedule.js";
 
+/** Options of a `WarmupSchedule`. */
 export interface WarmupOptions {
   /** Steps to the full learning rate. */
   readonly steps: number;

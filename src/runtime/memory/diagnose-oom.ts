@@ -2,6 +2,7 @@
 
 import { formatBytes } from "../../units/index.js";
 
+/** Why an arena has no room for a request. */
 export type OomCause = "mis-sized" | "never reset" | "truly full";
 
 /** A request that does not fit, and the obstacle: the arena's capacity, the budget's limit, or memory to grow into. */

@@ -34,6 +34,7 @@ export interface Region {
   readonly whole: PersistentStorage;
 }
 
+/** A storage to place in a region: its name and its size. */
 export interface Placement {
   readonly name: string;
   readonly size: number;

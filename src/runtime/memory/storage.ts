@@ -5,6 +5,7 @@
 
 import type { Bytes, Span } from "../../units/index.js";
 
+/** A range of device memory with its owner and its generation. */
 export interface Storage {
   readonly kind: "persistent" | "step";
   readonly span: Span;

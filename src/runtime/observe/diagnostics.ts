@@ -12,6 +12,7 @@ import type { OomDiagnosis, OutOfMemory } from "../memory/diagnose-oom.js";
 import type { TransferCount } from "../transfer/transfer.js";
 import type { ArenaFigure, BudgetLabel } from "./shared-status.js";
 
+/** The state of a runtime's memory. */
 export interface Diagnostics {
   readonly device: { readonly kind: string; readonly name: string; readonly memory: string };
   readonly step: number;

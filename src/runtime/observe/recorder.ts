@@ -26,6 +26,7 @@ export const eventKinds = [
 
 export type EventKind = (typeof eventKinds)[number];
 
+/** An event in the recorder. */
 export interface RecordedEvent {
   /** Counts from 0 over the whole run, without gaps inside the ring. */
   readonly serial: number;

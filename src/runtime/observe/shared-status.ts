@@ -34,6 +34,7 @@ export const budgetLabels = [
   "graph",
   "library workspace",
 ] as const;
+/** The purpose of a charge to the budget. */
 export type BudgetLabel = (typeof budgetLabels)[number];
 
 export const arenaFigures = [

@@ -13,12 +13,14 @@ import type { Storage } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
 import { type StagingRing, type StagingSlot, slotSpan } from "./staging.js";
 
+/** Bytes to upload, and the storage that gets them. */
 export interface UploadItem {
   readonly source: ArrayBufferView;
   /** Must have exactly as many bytes as the source. */
   readonly target: Storage;
 }
 
+/** Bytes and copies between host and device. */
 export interface TransferCount {
   /** Driver copies. */
   copies: number;

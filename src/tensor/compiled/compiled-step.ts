@@ -7,13 +7,12 @@ import {
   type MemoryReport,
   type PassSettings,
   type PlacedStep,
-  type PlanReport,
   reportPlan,
   requireAvailable,
   timeCalls,
 } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import type { Replayable } from "../../runtime/index.js";
+import type { StepPlanReport } from "../../records/index.js";
 import type { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
 import type { RunningPlan } from "./running-plan.js";
@@ -23,6 +22,7 @@ import { keyOf } from "./step-inputs.js";
 import { makeStepPlan, type StepFunction, type StepPlan } from "./step-plan.js";
 import type { StepResult } from "./step-results.js";
 
+/** Options of `device.compile()`. */
 export interface CompileOptions {
   /** For messages and reports. Default: "step". */
   readonly name?: string;
@@ -42,20 +42,7 @@ export interface ReportOptions {
   readonly times?: boolean;
 }
 
-/** A plan of a compiled step as plain data. */
-export interface StepPlanReport extends PlanReport {
-  /** The step's name, and the dtypes and shapes of the plan's inputs. */
-  readonly name: string;
-  readonly inputs: string;
-  /** How it runs, once it does, and why not as a graph if it does not. */
-  readonly mode?: Replayable["mode"] | undefined;
-  readonly reason?: string | undefined;
-  /** True if it could not be captured. Otherwise it runs call by call because that was requested, or is no slower. */
-  readonly isRejected: boolean;
-  /** The text of `explain()`. */
-  readonly text: string;
-}
-
+/** A compiled step: call it like the function that it was made from. */
 export interface CompiledStep<I extends readonly Tensor[], R extends StepResult> {
   /** Runs the step. Its results are valid until its next call; `keep()` copies one. */
   (...inputs: I): R;

@@ -8,8 +8,10 @@ import {
   type PlannedStep,
   serializedStep,
   streamOptions,
+  streamSetting,
 } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { capabilitiesOf } from "../../kernels/index.js";
 import type { Replayable, Runtime } from "../../runtime/index.js";
 import { autotuneSchedule, type Candidate, type Tuned, type Verdict } from "./autotune-schedule.js";
 
@@ -31,7 +33,7 @@ export interface Runner {
 
 /** If the schedule is fixed and side streams are requested, the plan uses them. */
 export function chooseSchedule(runtime: Runtime, { passes }: Runner, planned: PlannedStep): PlannedStep {
-  if (passes.streams !== true || runtime.settings.capture === "auto") return planned;
+  if (streamSetting(passes) !== true || runtime.settings.capture === "auto") return planned;
   return assignStreams(runtime, planned) ?? planned;
 }
 
@@ -86,15 +88,15 @@ function serializedCandidate(runtime: Runtime, { name }: Runner, way: PlanWay): 
   const placed = way.placed.serialized();
   const replayable = runtime.capture(name, placed.run, placed.scratch);
   if (replayable.mode === "graph")
-    return [{ ...way, name: `${way.name} in turn`, replayable, planned, placed }];
+    return [{ ...way, name: `${way.name} without PDL`, replayable, planned, placed }];
   replayable.close();
   return [];
 }
 
 /** Side streams are tried on GPUs, where small kernels leave the device idle, and only if all plans fit in memory. */
 function* streamedCandidates(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<PlanWay> {
-  const { streams = runtime.device.kind === "cuda" } = runner.passes;
-  if (!streams) return;
+  const isAllowed = streamSetting(runner.passes) ?? capabilitiesOf(runtime).hasStreams;
+  if (!isAllowed) return;
   for (const [name, options] of Object.entries(streamOptions)) {
     const streamed = assignStreams(runtime, planned, options);
     if (!streamed) continue;

@@ -5,7 +5,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, iterateElements, iterateRows, type RowKernel, term } from "../../ir/index.js";
-import { launchRows } from "../../kernels/index.js";
+import { rowCalls, submit } from "../../kernels/index.js";
 import type { DeviceArray } from "../../ops/index.js";
 import type { Mailbox, Region, Runtime, Storage } from "../../runtime/index.js";
 import { bufferSizes } from "../../units/index.js";
@@ -86,16 +86,22 @@ export class ScalarRing {
   put({ storage, dtype }: DeviceArray): void {
     if (!storage) return;
     const [ring, count] = [this.#ring, this.#count];
-    launchRows(this.#runtime, {
-      kernel: putKernel(dtype),
-      iteration: iterateRows([places], [[1], [0], [0], [1]], 1),
-      operands: [ring, count, storage, ring],
-    });
-    launchRows(this.#runtime, {
-      kernel: countKernel,
-      iteration: iterateElements([1], [[0], [0]]),
-      operands: [count, count],
-    });
+    submit(
+      this.#runtime,
+      rowCalls({
+        kernel: putKernel(dtype),
+        iteration: iterateRows([places], [[1], [0], [0], [1]], 1),
+        operands: [ring, count, storage, ring],
+      }),
+    );
+    submit(
+      this.#runtime,
+      rowCalls({
+        kernel: countKernel,
+        iteration: iterateElements([1], [[0], [0]]),
+        operands: [count, count],
+      }),
+    );
   }
 
   /** Called after each call of the step: takes what has arrived, and starts a transfer when it is time. */

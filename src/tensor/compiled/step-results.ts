@@ -4,7 +4,8 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import { copyArray, type DeviceArray, formatShape } from "../../ops/index.js";
+import { submit } from "../../kernels/index.js";
+import { copyCalls, type DeviceArray, formatShape } from "../../ops/index.js";
 import type { Region } from "../../runtime/index.js";
 import type { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
@@ -78,7 +79,7 @@ export class StepResults {
       const slot = this.#slots[index];
       if (!slot) continue;
       device.requireLive(tensor, `result of compiled ${this.#owner.name}`);
-      copyArray(device.runtime, tensor.array, slot);
+      submit(device.runtime, copyCalls(tensor.array, slot));
       if (tensor.numel !== 1) continue;
       const ring = this.#ringOf(keys[index] ?? "");
       ring.put(tensor.array);

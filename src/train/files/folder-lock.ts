@@ -1,7 +1,7 @@
 /**
- * A lock of the operating system on a folder: flock(2) on the open folder, so no file is written for it. The kernel
- * releases it when the process ends, however that ends, and holds it against all containers of the machine. Node closes the files
- * that it opens in programs that it starts, so no child keeps the lock.
+ * An operating system lock on a folder: flock(2) on the open folder; it needs no file. The kernel releases the lock when the
+ * process ends for any reason, and enforces it across all containers of the machine. Node opens files with O_CLOEXEC, so no child
+ * process keeps the lock.
  */
 
 import { closeSync, constants, openSync, statfsSync } from "node:fs";
@@ -9,24 +9,24 @@ import { constants as system } from "node:os";
 import { loadKoffi } from "../../driver/index.js";
 
 export interface FolderLock {
-  /** Harmless when repeated. */
+  /** Does nothing the second time. */
   release(): void;
 }
 
-/** flock's LOCK_EX and LOCK_NB. */
+/** LOCK_EX and LOCK_NB of flock(2). */
 const exclusive = 2;
-const atOnce = 4;
+const nonBlocking = 4;
 
-/** Takes a folder's lock. "held": another has it. "none": there are no such locks, on this system or this disk. */
+/** Takes a folder's lock. "held": another process has it. "none": this system or this disk has no such locks. */
 export function tryLockFolder(folder: string): FolderLock | "held" | "none" {
   const lock = loadFlock();
   if (!lock) return "none";
   const file = open(folder);
   if (file === undefined) return "none";
-  const error = lock(file, exclusive | atOnce);
+  const error = lock(file, exclusive | nonBlocking);
   if (error !== 0) close(file);
   if (error === system.errno.EWOULDBLOCK || error === system.errno.EAGAIN) return "held";
-  // A network disk may have no locks for folders.
+  // A network disk may not support locks on folders.
   if (error !== 0) return "none";
   let isHeld = true;
   return {
@@ -37,7 +37,7 @@ export function tryLockFolder(folder: string): FolderLock | "held" | "none" {
   };
 }
 
-/** A folder that can't be opened is rejected by the writes there, with the reason. */
+/** Undefined if the folder can't be opened: the first write there reports the reason. */
 function open(folder: string): number | undefined {
   try {
     return openSync(folder, constants.O_RDONLY);
@@ -46,16 +46,16 @@ function open(folder: string): number | undefined {
   }
 }
 
-/** Whatever close says, the descriptor is gone, and the lock with it. */
+/** The descriptor and the lock are gone even if close fails. */
 function close(file: number): void {
   try {
     closeSync(file);
   } catch {
-    // The lock is free.
+    // The lock is released.
   }
 }
 
-/** The call's error number, 0 for none. */
+/** Returns the error number, or 0. */
 type Flock = (file: number, operation: number) => number;
 
 let flock: Flock | "missing" | undefined;
@@ -80,12 +80,12 @@ function findFlock(): Flock | "missing" {
   }
 }
 
-/** What statfs(2) says of disks that no other machine can write: ext, XFS, Btrfs, F2FS, ZFS, tmpfs, overlay. */
+/** The statfs(2) types of disks that no other machine can write: ext, XFS, Btrfs, F2FS, ZFS, tmpfs, overlay. */
 const localDisks: ReadonlySet<number> = new Set([
   0xef53, 0x58465342, 0x9123683e, 0xf2f52010, 0x2fc12fc1, 0x01021994, 0x794c7630,
 ]);
 
-/** Is the folder on a disk of this machine alone? Where that is not known, it is not. */
+/** True if only this machine can write the folder's disk. False if unknown. */
 export function isOnLocalDisk(folder: string): boolean {
   try {
     return process.platform === "linux" && localDisks.has(statfsSync(folder).type);

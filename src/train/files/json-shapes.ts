@@ -1,21 +1,21 @@
-/** Shapes of plain data that was read from a file: the file may be of another version, damaged or altered. */
+/** Checks plain data that was read from a file: the file may be damaged, altered or of another version. */
 
 import { isRecord } from "./json.js";
 
-/** Says where a value is not as it should be, and what should be there; undefined where it fits. */
+/** Returns the first problem with its position, or undefined if the value fits. */
 export type Shape = (value: unknown, at: string) => string | undefined;
 
-export const fits = (isFitting: (value: unknown) => boolean, wanted: string): Shape => {
-  return (value, at) => (isFitting(value) ? undefined : `${at} is no ${wanted}`);
+export const fits = (isValid: (value: unknown) => boolean, expected: string): Shape => {
+  return (value, at) => (isValid(value) ? undefined : `${at} is not ${expected}`);
 };
-export const text = fits((value) => typeof value === "string", "text");
+export const text = fits((value) => typeof value === "string", "a string");
 export const flag = fits((value) => typeof value === "boolean", "true or false");
-export const number = fits((value) => Number.isFinite(value), "number");
-export const count = fits((value) => Number.isFinite(value) && Number(value) >= 0, "number from 0");
-/** Milliseconds since 1970, up to the last that a Date can hold. */
+export const number = fits((value) => Number.isFinite(value), "a number");
+export const count = fits((value) => Number.isFinite(value) && Number(value) >= 0, "a number from 0");
+/** Milliseconds since 1970, up to the maximum of a Date. */
 export const moment = fits(
   (value) => Number(value) >= 0 && Number(value) <= 8.64e15 && typeof value === "number",
-  "time",
+  "a time",
 );
 export const oneOf = (...words: readonly string[]): Shape =>
   fits((value) => words.includes(String(value)), `one of ${words.join(", ")}`);
@@ -25,7 +25,7 @@ export const optional = (shape: Shape): Shape => {
 
 export function listOf(shape: Shape): Shape {
   return (value, at) => {
-    if (!Array.isArray(value)) return `${at} is no list`;
+    if (!Array.isArray(value)) return `${at} is not a list`;
     for (const [index, item] of value.entries()) {
       const problem = shape(item, `${at}[${index}]`);
       if (problem !== undefined) return problem;
@@ -34,10 +34,10 @@ export function listOf(shape: Shape): Shape {
   };
 }
 
-/** Fields that are not named may be there too: a later version may have more to tell. */
+/** Additional fields are allowed: a later version may write more. */
 export function recordOf(fields: Readonly<Record<string, Shape>>): Shape {
   return (value, at) => {
-    if (!isRecord(value)) return `${at} is no record`;
+    if (!isRecord(value)) return `${at} is not a record`;
     for (const [name, shape] of Object.entries(fields)) {
       const problem = shape(value[name], at === "it" ? name : `${at}.${name}`);
       if (problem !== undefined) return problem;

@@ -1,33 +1,31 @@
 /**
- * Plain data as JSON, and back to the same: numbers that JSON has no word for (NaN, the infinities, −0) are kept, and what
- * would come back as something else is rejected when it is written.
+ * Plain data as JSON, without loss: NaN, the infinities and −0 are encoded, and a value that would be read back differently is an
+ * error when it is written.
  */
 
 import { HoldfastError } from "../../errors/index.js";
+import type { JsonRecord } from "../../records/index.js";
 
-/** Plain data by name: null, booleans, numbers, texts, arrays and records of these. `undefined` is left out. */
-export type JsonRecord = Readonly<Record<string, unknown>>;
-
-/** Stands for a number that JSON can't write. */
+/** The key that marks a number which JSON can't express. */
 const numberKey = "$number";
 const numberWords: readonly unknown[] = ["NaN", "Infinity", "-Infinity", "-0"];
 
-export function toJson(what: string, value: JsonRecord, indent?: number): string {
-  return JSON.stringify(encode(what, value), undefined, indent);
+export function toJson(subject: string, value: JsonRecord, indent?: number): string {
+  return JSON.stringify(encode(subject, value), undefined, indent);
 }
 
-/** Rejects what is no JSON, and what is no record. */
-export function fromJson(what: string, text: string): JsonRecord {
+/** Throws if the text is not JSON, or not a record. */
+export function fromJson(subject: string, text: string): JsonRecord {
   let value: unknown;
   try {
-    // Looking at every value takes many times as long as reading them.
+    // A reviver makes parsing many times slower.
     const hasNumbers = text.includes(numberKey);
-    value = JSON.parse(text, hasNumbers ? (_, found: unknown) => decode(found) : undefined);
+    value = JSON.parse(text, hasNumbers ? (_, item: unknown) => decode(item) : undefined);
   } catch (cause) {
-    throw new HoldfastError("BAD_FILE", `${what} is no JSON.`, { cause });
+    throw new HoldfastError("BAD_FILE", `${subject} is not JSON.`, { cause });
   }
   if (isRecord(value)) return value;
-  throw new HoldfastError("BAD_FILE", `${what} holds ${nameOf(value)} where a record should be.`);
+  throw new HoldfastError("BAD_FILE", `${subject} is ${nameOf(value)}, not a record.`);
 }
 
 export function isRecord(value: unknown): value is JsonRecord {
@@ -38,8 +36,8 @@ function encode(path: string, value: unknown): unknown {
   if (value === null || value === undefined || typeof value === "boolean" || typeof value === "string")
     return value;
   if (typeof value === "number") {
-    const isWritten = Number.isFinite(value) && !Object.is(value, -0);
-    return isWritten ? value : { [numberKey]: Object.is(value, -0) ? "-0" : String(value) };
+    const isJson = Number.isFinite(value) && !Object.is(value, -0);
+    return isJson ? value : { [numberKey]: Object.is(value, -0) ? "-0" : String(value) };
   }
   if (Array.isArray(value)) return value.map((item, index) => encode(`${path}[${index}]`, item ?? null));
   if (isPlain(value)) {
@@ -49,7 +47,7 @@ function encode(path: string, value: unknown): unknown {
   }
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${path} is ${nameOf(value)}, which would not come back from a file. Give numbers, texts, arrays and plain records; large arrays as tensors.`,
+    `${path} is ${nameOf(value)}, which JSON can't store. Use numbers, strings, arrays and plain records; store large arrays as tensors.`,
   );
 }
 

@@ -1,7 +1,6 @@
 /**
- * recorder.log: what the device's recorder has seen of a run, a line for each phase, each charge to the budget, each capture and
- * each rejection. It is written as the run goes on and never grows past twice its limit: a full log
- * becomes recorder.old.log, and the one before that goes.
+ * recorder.log: the events of the device's recorder, one line for each phase, budget charge, capture and rejection. It is written
+ * during the run. A full log is renamed to recorder.old.log and replaces the previous one, so the size is bounded.
  */
 
 import { appendFileSync, renameSync, statSync } from "node:fs";
@@ -10,14 +9,14 @@ import type { EventKind, RecordedEvent, Recorder } from "../../runtime/index.js"
 import { formatBytes, formatDuration, MiB, systemClock } from "../../units/index.js";
 
 export interface RecorderLogOptions {
-  /** Bytes of a full log; 1 MiB unless given. */
+  /** Max. bytes of a log; default: 1 MiB. */
   readonly limit?: number;
-  /** Milliseconds since 1970 of a time that the recorder tells; by the system's clocks unless given. */
+  /** Converts the recorder's time to milliseconds since 1970; default: by the system's clocks. */
   readonly wallMs?: (atMs: number) => number;
 }
 
-/** The ring has every allocation and copy too; they would push out of the log what a person looks for in it. */
-const kept: ReadonlySet<EventKind> = new Set([
+/** The ring buffer also has every allocation and copy; in the log they would displace the useful events. */
+const loggedKinds: ReadonlySet<EventKind> = new Set([
   "phase-enter",
   "phase-exit",
   "charge",
@@ -26,8 +25,8 @@ const kept: ReadonlySet<EventKind> = new Set([
   "reject",
 ]);
 
-/** Between two looks that nothing asks for, in milliseconds: sooner than a fast device fills the ring. */
-const lookEveryMs = 250;
+/** The interval between two writes, in milliseconds: shorter than a fast device needs to fill the ring buffer. */
+const writeEveryMs = 250;
 
 export class RecorderLog {
   readonly #path: string;
@@ -35,10 +34,10 @@ export class RecorderLog {
   readonly #limit: number;
   readonly #wallMs: (atMs: number) => number;
   #seen = 0;
-  #lookedMs = Number.NEGATIVE_INFINITY;
+  #writtenMs = Number.NEGATIVE_INFINITY;
   #bytes: number;
 
-  /** Goes on with the log that is there. */
+  /** Continues an existing log. */
   constructor(
     path: string,
     recorder: Pick<Recorder, "recorded" | "recent" | "capacity">,
@@ -51,27 +50,27 @@ export class RecorderLog {
     this.#bytes = sizeOf(path);
   }
 
-  /** For who calls it at every step: writes what has come, a few times in a second. */
-  glance(): void {
-    if (systemClock.nowMs() - this.#lookedMs >= lookEveryMs) this.write();
+  /** Writes new events if the interval is over. Cheap enough to call at every step. */
+  writeIfDue(): void {
+    if (systemClock.nowMs() - this.#writtenMs >= writeEveryMs) this.write();
   }
 
-  /** Writes what has come since the last time. */
+  /** Writes the events since the last write. */
   write(): void {
-    this.#lookedMs = systemClock.nowMs();
+    this.#writtenMs = systemClock.nowMs();
     const { recorded, capacity } = this.#recorder;
     const fresh = recorded - this.#seen;
     if (fresh === 0) return;
     const events = this.#recorder.recent(fresh);
     this.#seen = recorded;
-    const lost = fresh > capacity ? [`${fresh - capacity} events came too fast to be written down`] : [];
-    const entries = foldPhases(events.filter(({ kind }) => kept.has(kind)));
+    const lost = fresh > capacity ? [`${fresh - capacity} events came too fast and were lost`] : [];
+    const entries = foldPhases(events.filter(({ kind }) => loggedKinds.has(kind)));
     const lines = [...lost, ...entries.map((entry) => this.#line(entry))];
     if (lines.length > 0) this.#append(`${lines.join("\n")}\n`);
   }
 
   #line({ kind, atMs, label, step, size, times, lastedMs }: Entry): string {
-    const parts = [
+    const columns = [
       new Date(this.#wallMs(atMs)).toISOString(),
       kind.padEnd(11),
       times > 1 ? `${label} ×${times}` : label,
@@ -79,7 +78,7 @@ export class RecorderLog {
       ...(size > 0 ? [formatBytes(size)] : []),
       ...(step > 0 ? [`step ${step}`] : []),
     ];
-    return parts.join("  ");
+    return columns.join("  ");
   }
 
   #append(text: string): void {
@@ -96,24 +95,24 @@ export class RecorderLog {
   }
 }
 
-/** What becomes a line. */
+/** A line of the log. */
 interface Entry extends Omit<RecordedEvent, "kind"> {
   readonly kind: EventKind | "phase";
-  /** How many alike stand one behind the other. */
+  /** The number of equal consecutive events. */
   readonly times: number;
   readonly lastedMs?: number;
 }
 
 /**
- * A phase in which nothing else was seen is one entry, and many of them in a row are one too: a checkpoint reads back every tensor.
- * An entry that says "phase-enter" was not over when it was written.
+ * A phase without other events becomes one entry, and so do equal phases in a row: a checkpoint reads back every tensor. An entry
+ * "phase-enter" was still running when it was written.
  */
 function foldPhases(events: readonly RecordedEvent[]): readonly Entry[] {
   const entries: Entry[] = [];
   for (const event of events) {
     const last = entries.at(-1);
-    const isOver = event.kind === "phase-exit" && last?.kind === "phase-enter" && last.label === event.label;
-    if (!last || !isOver) {
+    const isEnd = event.kind === "phase-exit" && last?.kind === "phase-enter" && last.label === event.label;
+    if (!last || !isEnd) {
       entries.push({ ...event, times: 1 });
       continue;
     }

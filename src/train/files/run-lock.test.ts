@@ -40,7 +40,7 @@ test("a lock is held once, and free again when it is released", () => {
 
 test("a living process keeps its lock, and a dead one's is taken over", () => {
   const living = lockedBy(JSON.stringify(identifyProcess(process.ppid)));
-  rejects("RUN_LOCKED", () => RunLock.take(living.folder, justNow), /Wait for it or stop it/);
+  rejects("RUN_LOCKED", () => RunLock.take(living.folder, justNow), /Wait for it, stop it/);
   const gone = lockedBy(JSON.stringify({ pid: dead, host: hostname() }));
   RunLock.take(gone.folder, justNow);
   assert.match(readFileSync(gone.path, "utf8"), new RegExp(`"pid":${process.pid}\\b`));

@@ -22,22 +22,22 @@ import {
 
 export const lockName = "lock.json";
 
-/** A process that can't be asked after counts as gone when the run has not been heard of for so long. */
+/** A process in state "elsewhere" counts as gone after this time without a heartbeat. */
 const silenceMs = 120_000;
 
-/** Another process may be probing the lock, or may hold it without having written its record yet. */
+/** The time to wait for a process that only probes the lock, or has not written its record yet. */
 const patienceMs = 500;
 const pauseMs = 10;
 
-/** How often the record may change while it is taken. */
+/** Max. changes of the record while it is being taken. */
 const maxTries = 1000;
 
 interface Owner extends ProcessIdentity {
-  /** Has it the folder's lock of the operating system as well? */
+  /** True if it also holds the operating system's lock on the folder. */
   readonly isFolderLocked: boolean;
 }
 
-/** How an owner that can't be asked after is judged: how long ago it was heard of, and how long it may be silent. */
+/** For an owner in state "elsewhere": the time since its last heartbeat, and the limit for it. */
 interface Silence {
   readonly heardMs: () => number;
   readonly limitMs: (usualMs: number) => number;
@@ -45,7 +45,7 @@ interface Silence {
 
 export class RunLock {
   readonly #path: string;
-  /** The lock's text; its token makes it like no other. */
+  /** The lock's text. Its token makes it unique. */
   readonly #text: string;
   readonly #folderLock: FolderLock | undefined;
 
@@ -56,8 +56,8 @@ export class RunLock {
   }
 
   /**
-   * Takes the lock of a folder, or says who has it. For an owner on another machine: `heardMs`, how long ago the run was last
-   * heard of, and `limitMs`, how long it may be silent where it usually may be for so long.
+   * Takes the lock of a folder, or throws and names the owner. For an owner on another machine: `heardMs` is the time since the
+   * run's last heartbeat, and `limitMs` maps the default limit to the limit of the run's phase.
    */
   static take(
     folder: string,
@@ -65,26 +65,26 @@ export class RunLock {
     limitMs: (usualMs: number) => number = (usualMs) => usualMs,
   ): RunLock {
     const path = join(folder, lockName);
-    const aside = `${path}.${process.pid}-${randomUUID()}.part`;
+    const temporary = `${path}.${process.pid}-${randomUUID()}.part`;
     const silence = { heardMs, limitMs };
     let folderLock: FolderLock | undefined;
     try {
       folderLock = lockFolder(folder, path);
       const record = { ...identifyProcess(), isFolderLocked: folderLock !== undefined, token: randomUUID() };
       const text = toJson(lockName, record);
-      writeFileSync(aside, text, { flag: "wx" });
-      takeRecord(aside, path, (owner) => requireGone(path, owner, folderLock, silence));
+      writeFileSync(temporary, text, { flag: "wx" });
+      takeRecord(temporary, path, (owner) => requireGone(path, owner, folderLock, silence));
       return new RunLock(path, text, folderLock);
     } catch (error) {
       folderLock?.release();
       if (error instanceof HoldfastError) throw error;
       throw fileError(`${path} can't be taken`, path, error);
     } finally {
-      removeAside(aside);
+      removeTemporary(temporary);
     }
   }
 
-  /** Rejects a folder whose lock a living process holds, and writes nothing. The other arguments are those of `take`. */
+  /** Throws if a living process holds the folder's lock. Writes nothing. The arguments are those of `take`. */
   static requireFree(
     folder: string,
     heardMs: () => number,
@@ -100,16 +100,17 @@ export class RunLock {
     }
   }
 
-  /** Gives a folder free that this process has taken, in whichever of its threads. The process is about to end. */
+  /** Releases a folder that any thread of this process has taken. For a process that is about to end. */
   static releaseOwn(folder: string): void {
     const path = join(folder, lockName);
     const owner = ownerAt(path);
-    const own = identifyProcess();
-    const isOwn = owner?.pid === own.pid && owner.host === own.host && owner.startTicks === own.startTicks;
+    const current = identifyProcess();
+    const isOwn =
+      owner?.pid === current.pid && owner.host === current.host && owner.startTicks === current.startTicks;
     if (isOwn) removeLock(path);
   }
 
-  /** Gives the folder free. Harmless when repeated, and when another process has taken it over. */
+  /** Releases the folder. Does nothing if it is released or another process has taken it over. */
   release(): void {
     try {
       if (readText(this.#path) === this.#text) removeLock(this.#path);
@@ -123,16 +124,16 @@ function removeLock(path: string): void {
   withFileError(`${path} can't be removed`, path, () => rmSync(path, { force: true }));
 }
 
-/** The lock is taken or rejected by then. A file that can't be removed is a leftover, which the next writer tidies away. */
-function removeAside(aside: string): void {
+/** A file that can't be removed stays; the next writer removes it. */
+function removeTemporary(temporary: string): void {
   try {
-    rmSync(aside, { force: true });
+    rmSync(temporary, { force: true });
   } catch {
-    // It stays.
+    // The next writer removes it.
   }
 }
 
-/** The system's lock of a folder, undefined where there are none. Rejects where a process has it. */
+/** The system's lock on a folder; undefined if the system has none. Throws if a process holds it. */
 function lockFolder(folder: string, path: string): FolderLock | undefined {
   for (let waitedMs = 0; ; waitedMs += pauseMs) {
     const lock = tryLockFolder(folder);
@@ -144,19 +145,19 @@ function lockFolder(folder: string, path: string): FolderLock | undefined {
   }
 }
 
-/** Puts the record in its place, and removes what others have left there, if `requireGone` lets it. */
-function takeRecord(aside: string, path: string, requireGone: (owner: Owner) => void): void {
-  // A link is there at once with all its text, or is rejected where another is: no reader meets half a lock.
-  for (let tries = 0; !tryLink(aside, path); tries++) {
+/** Moves the record into place. Removes a stale lock there if `requireGone` accepts it. */
+function takeRecord(temporary: string, path: string, requireGone: (owner: Owner) => void): void {
+  // A link appears with its complete text, or fails if another lock exists: no reader sees half a lock.
+  for (let tries = 0; !tryLink(temporary, path); tries++) {
     if (tries === maxTries)
       throw new Error(`the lock file changed ${maxTries} times while this process tried to take it`);
     removeStale(path, requireGone);
   }
 }
 
-function tryLink(aside: string, path: string): boolean {
+function tryLink(source: string, path: string): boolean {
   try {
-    linkSync(aside, path);
+    linkSync(source, path);
     return true;
   } catch (error) {
     if (errorCode(error) === "EEXIST") return false;
@@ -164,10 +165,10 @@ function tryLink(aside: string, path: string): boolean {
   }
 }
 
-/** Removes a lock whose owner is gone; rejects where it is not. */
+/** Removes a lock whose owner is gone. Throws if the owner may be alive. */
 function removeStale(path: string, requireGone: (owner: Owner) => void): void {
   const text = readText(path);
-  // Nothing to read although there is something: a symbolic link to nowhere. It says nothing, and goes as such a lock does.
+  // A dangling symbolic link exists but has no text. It is removed like a lock without an owner.
   if (text === undefined && !lstatSync(path, { throwIfNoEntry: false })) return;
   const owner = ownerOf(text ?? "");
   if (owner) requireGone(owner);
@@ -178,12 +179,12 @@ function removeStale(path: string, requireGone: (owner: Owner) => void): void {
     if (errorCode(error) === "ENOENT") return;
     throw error;
   }
-  // Between the look and the move another process may have taken over: then this is its lock, and goes back.
+  // Another process may have taken over between the read and the move: then this is its lock, and it goes back.
   if (readText(taken) !== text) tryLink(taken, path);
   rmSync(taken);
 }
 
-/** Rejects an owner that may be alive. */
+/** Throws if the owner may be alive. */
 function requireGone(
   path: string,
   owner: Owner,
@@ -197,13 +198,13 @@ function requireGone(
   if (silentMs >= maxMs) return;
   const { pid, host } = owner;
   throw locked(
-    `${path} is held by process ${pid}${placeOf(owner)}. Its last heartbeat was ${formatDuration(silentMs)} ago. ` +
+    `${path} is held by process ${pid}${whereabouts(owner)}. Its last heartbeat was ${formatDuration(silentMs)} ago. ` +
       `After ${formatDuration(maxMs)} without a heartbeat, the next start takes over the lock. If the process has ended, remove ${path}.`,
     { path, pid, host },
   );
 }
 
-/** An owner that had the folder's lock is gone if we have it now: on one kernel, or on a disk that no other one writes. */
+/** If we hold the folder's lock, its former owner is gone: on the same kernel, or on a disk that only this kernel writes. */
 function stateOfOwner(path: string, owner: Owner, folderLock: FolderLock | undefined): ProcessState {
   const isSameKernel = owner.host === hostname() && owner.boot === readBoot();
   if (folderLock && owner.isFolderLocked && (isSameKernel || isOnLocalDisk(join(path, "..")))) return "gone";
@@ -211,16 +212,16 @@ function stateOfOwner(path: string, owner: Owner, folderLock: FolderLock | undef
 }
 
 function heldBy(path: string, owner: Owner | undefined): HoldfastError {
-  const who = owner
-    ? `process ${owner.pid}${stateOfProcess(owner) === "running" ? "" : placeOf(owner)}`
+  const holder = owner
+    ? `process ${owner.pid}${stateOfProcess(owner) === "running" ? "" : whereabouts(owner)}`
     : "another process";
   return locked(
-    `${path} is held by ${who}. Wait for it or stop it, or give this run another folder.`,
+    `${path} is held by ${holder}. Wait for it, stop it, or use another folder for this run.`,
     owner ? { path, pid: owner.pid, host: owner.host } : { path },
   );
 }
 
-function placeOf({ host }: Owner): string {
+function whereabouts({ host }: Owner): string {
   return host === hostname()
     ? " in another container, or on another machine with the same host name"
     : ` on ${host}`;
@@ -234,7 +235,7 @@ function ownerAt(path: string): Owner | undefined {
   return ownerOf(readText(path) ?? "");
 }
 
-/** Undefined for a lock that says nothing: no process of ours leaves one. */
+/** Undefined for a lock without an owner. Holdfast never writes one. */
 function ownerOf(text: string): Owner | undefined {
   try {
     const { pid, host, startTicks, boot, pidNamespace, isFolderLocked } = fromJson(lockName, text);
@@ -252,7 +253,7 @@ function ownerOf(text: string): Owner | undefined {
 
 function readText(path: string): string | undefined {
   try {
-    // A pipe would never be read to its end.
+    // Reading a pipe would never end.
     if (!statSync(path).isFile()) throw new Error("It is not a plain file. Remove it");
     return readFileSync(path, "utf8");
   } catch (error) {

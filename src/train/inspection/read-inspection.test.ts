@@ -8,16 +8,19 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { makeFolder } from "../../../test/support/folders.js";
 import { samplePlan } from "../../../test/support/sample-plan.js";
-import { sampleTrouble, writeSampleRun } from "../../../test/support/sample-run.js";
+import { sampleIncidents, writeSampleRun } from "../../../test/support/sample-run.js";
+import type { PlanRecord } from "../../records/index.js";
 import { InspectionReader, readInspection } from "./read-inspection.js";
-import type { PlanRecord } from "./records.js";
 
-test("plans, memory and trouble come back as they were written", () => {
-  const [plans, trouble] = [[samplePlan(), samplePlan({ name: "test step", layers: 2 })], sampleTrouble()];
-  const run = writeSampleRun(makeFolder(), "a", { plans, trouble });
+test("plans, memory and incidents come back as they were written", () => {
+  const [plans, incidents] = [
+    [samplePlan(), samplePlan({ name: "test step", layers: 2 })],
+    sampleIncidents(),
+  ];
+  const run = writeSampleRun(makeFolder(), "a", { plans, incidents });
   const reading = readInspection(run.path);
   assert.deepEqual(JSON.stringify(reading.plans), JSON.stringify(plans));
-  assert.deepEqual(JSON.stringify(reading.trouble), JSON.stringify(trouble));
+  assert.deepEqual(JSON.stringify(reading.incidents), JSON.stringify(incidents));
   assert.equal(reading.memory.length, 2);
   assert.deepEqual(reading.messages, []);
 });
@@ -33,10 +36,10 @@ test("of two records about one plan the later counts, in the place of the first"
 });
 
 test("a folder without these files is empty, and no message is made of it", () => {
-  assert.deepEqual(readInspection(makeFolder()), { plans: [], memory: [], trouble: [], messages: [] });
+  assert.deepEqual(readInspection(makeFolder()), { plans: [], memory: [], incidents: [], messages: [] });
 });
 
-test("a line that is no JSON, or has a field of another kind, is left out and told with its line and field", () => {
+test("a line that is not JSON, or has a field of another kind, is ignored, and a message names its line and field", () => {
   const run = writeSampleRun(makeFolder(), "a");
   const path = join(run.path, "plans.jsonl");
   const bad = { ...samplePlan(), calls: [{ ...samplePlan().calls[0], readBytes: "many" }] };
@@ -47,8 +50,8 @@ test("a line that is no JSON, or has a field of another kind, is left out and to
     ["train step", "next"],
   );
   assert.deepEqual(messages, [
-    "Line 2 of plans.jsonl is left out: it is no JSON.",
-    "Line 3 of plans.jsonl is left out: calls[0].readBytes is no number from 0.",
+    "Line 2 of plans.jsonl is ignored: it is not JSON.",
+    "Line 3 of plans.jsonl is ignored: calls[0].readBytes is not a number from 0.",
   ]);
 });
 
@@ -77,39 +80,39 @@ test("any field that is missing is found", () => {
 
 test("hundreds of damaged lines are three messages and a count", () => {
   const path = makeFolder();
-  writeFileSync(join(path, "trouble.jsonl"), "x\n".repeat(900));
+  writeFileSync(join(path, "incidents.jsonl"), "x\n".repeat(900));
   const { messages } = readInspection(path);
   assert.equal(messages.length, 4);
-  assert.equal(messages[3], "897 more lines of trouble.jsonl can't be read and are left out.");
+  assert.equal(messages[3], "897 more lines of incidents.jsonl can't be read and are ignored.");
 });
 
 test("after a thousand damaged lines a file is given up, until it is another", () => {
   const path = makeFolder();
-  const trouble = JSON.stringify(sampleTrouble()[0]);
-  const names = ["trouble.jsonl", "plans.jsonl", "memory.jsonl"];
-  for (const name of names) writeFileSync(join(path, name), `${"\n".repeat(2 ** 21)}${trouble}\n`);
+  const incidents = JSON.stringify(sampleIncidents()[0]);
+  const names = ["incidents.jsonl", "plans.jsonl", "memory.jsonl"];
+  for (const name of names) writeFileSync(join(path, name), `${"\n".repeat(2 ** 21)}${incidents}\n`);
   const reader = new InspectionReader(path);
   for (let look = 0; look < 2; look++) {
-    const { messages, trouble } = reader.read();
-    assert.deepEqual(trouble, []);
+    const { messages, incidents } = reader.read();
+    assert.deepEqual(incidents, []);
     for (const name of names) {
-      assert.ok(messages.includes(`997 more lines of ${name} can't be read and are left out.`), name);
+      assert.ok(messages.includes(`997 more lines of ${name} can't be read and are ignored.`), name);
       assert.ok(messages.includes(`The rest of ${name} is not read.`), name);
     }
   }
-  writeFileSync(join(path, "trouble.jsonl"), `${trouble}\n`);
-  assert.equal(reader.read().trouble.length, 1);
+  writeFileSync(join(path, "incidents.jsonl"), `${incidents}\n`);
+  assert.equal(reader.read().incidents.length, 1);
 });
 
 test("a long file is read in pieces, between which other work can be done", () => {
   const path = makeFolder();
-  const line = JSON.stringify({ ...sampleTrouble()[0], message: "x".repeat(2000) });
-  writeFileSync(join(path, "trouble.jsonl"), `${line}\n`.repeat(5000));
+  const line = JSON.stringify({ ...sampleIncidents()[0], message: "x".repeat(2000) });
+  writeFileSync(join(path, "incidents.jsonl"), `${line}\n`.repeat(5000));
   const reader = new InspectionReader(path);
   let pieces = 1;
   while (reader.advance()) pieces++;
   assert.equal(pieces, 3);
-  assert.equal(reader.read().trouble.length, 5000);
+  assert.equal(reader.read().incidents.length, 5000);
 });
 
 test("a pipe in a file's place is a message, and nobody waits for its writer", () => {
@@ -196,8 +199,8 @@ test("of too many samples of memory those with the most in use are kept, and the
 
 test("a folder in a file's place is a message", () => {
   const run = writeSampleRun(makeFolder(), "a");
-  writeSampleRun(run.path, "trouble.jsonl", { steps: 1 });
+  writeSampleRun(run.path, "incidents.jsonl", { steps: 1 });
   const { messages, plans } = readInspection(run.path);
   assert.equal(plans.length, 1);
-  assert.match(messages.join(), /trouble\.jsonl is a folder, a pipe or a device/);
+  assert.match(messages.join(), /incidents\.jsonl is a folder, a pipe or a device/);
 });

@@ -1,7 +1,14 @@
-/** The shapes of the records that a run leaves for those who look at it: a file may be of another version, or damaged. */
+/** Checks the records of plans, memory and incidents: a file may be damaged, or of another version. */
 
 import { HoldfastError } from "../../errors/index.js";
-import type { JsonRecord } from "../files/json.js";
+import {
+  type IncidentRecord,
+  incidentKinds,
+  type JsonRecord,
+  type MemorySample,
+  type PlanRecord,
+  stepPhases,
+} from "../../records/index.js";
 import {
   count,
   flag,
@@ -14,7 +21,7 @@ import {
   type Shape,
   text,
 } from "../files/json-shapes.js";
-import { type MemorySample, type PlanRecord, type TroubleRecord, troubleKinds } from "./records.js";
+import { toCurrentIncident, toCurrentPlan } from "./legacy-records.js";
 
 const holder = recordOf({ label: text, bytes: count });
 
@@ -38,8 +45,8 @@ const planShape = recordOf({
   ),
   calls: listOf(
     recordOf({
-      ...{ op: text, kernel: text, kind: text, shape: text, part: oneOf("forward", "backward", "update") },
-      ...{ branch: count, readBytes: count, writtenBytes: count, us: optional(count) },
+      ...{ op: text, kernel: text, kind: text, shape: text, phase: oneOf(...stepPhases) },
+      ...{ stream: count, readBytes: count, writtenBytes: count, us: optional(count) },
     }),
   ),
   memory: recordOf({
@@ -61,22 +68,26 @@ const memoryShape = recordOf({
   }),
 });
 
-const troubleShape = recordOf({
-  ...{ kind: oneOf(...troubleKinds), time: moment, step: count, message: text },
+const incidentShape = recordOf({
+  ...{ kind: oneOf(...incidentKinds), time: moment, step: count, message: text },
   ...{ details: optional(text), phases: listOf(text) },
 });
 
-/** Takes a record for what it says it is, or rejects it with where it is not. */
-export type RecordReader<Kept> = (record: JsonRecord) => Kept;
+/** Returns the record with its type, or throws and names the field that is wrong. */
+export type RecordReader<Checked> = (record: JsonRecord) => Checked;
 
-function readerOf<Kept>(shape: Shape): RecordReader<Kept> {
+function readerOf<Checked>(
+  shape: Shape,
+  toCurrent: (record: JsonRecord) => JsonRecord = (record) => record,
+): RecordReader<Checked> {
   return (record) => {
-    const problem = shape(record, "it");
+    const current = toCurrent(record);
+    const problem = shape(current, "it");
     if (problem !== undefined) throw new HoldfastError("BAD_FILE", `${problem}.`);
-    return record as Kept;
+    return current as Checked;
   };
 }
 
-export const toPlan = readerOf<PlanRecord>(planShape);
+export const toPlan = readerOf<PlanRecord>(planShape, toCurrentPlan);
 export const toMemorySample = readerOf<MemorySample>(memoryShape);
-export const toTrouble = readerOf<TroubleRecord>(troubleShape);
+export const toIncident = readerOf<IncidentRecord>(incidentShape, toCurrentIncident);

@@ -1,15 +1,15 @@
-/** The run recorder: steps meet their losses in order, plans, memory and trouble are what they were, and a resume takes back. */
+/** The run recorder: steps get their losses in order, records are read back unchanged, and a resume removes later ones. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { openDevice } from "../../../test/support/devices.js";
 import { openTestDriver } from "../../../test/support/test-device.js";
 import { randn, type Tensor } from "../../tensor/index.js";
+import { inspectionFiles, legacyIncidentsFile } from "../run-files.js";
 import { readInspection } from "./read-inspection.js";
-import { inspectionFiles } from "./records.js";
 import { RunRecorder } from "./run-recorder.js";
 import { readSteps, type StepRow } from "./step-log.js";
 
@@ -25,7 +25,7 @@ describe("the run recorder", () => {
   const open = (folder: string, from = 0): RunRecorder =>
     new RunRecorder({ folder, runtime: device.runtime, from, now: () => 1e6 });
 
-  test("each step gets the loss that was its own, however late losses come; one that had none is NaN", () => {
+  test("each step gets the loss that was its own, however late losses come; a step without one has NaN", () => {
     const folder = newFolder();
     const recorder = open(folder);
     let [told, known] = [0, 0];
@@ -53,45 +53,45 @@ describe("the run recorder", () => {
     }
   });
 
-  test("plans, memory and trouble are read back as they were told, and agree with the device", () => {
+  test("plans, memory and incidents are read back as they were recorded, and agree with the device", () => {
     const folder = newFolder();
     const step = device.compile((x: Tensor) => x.exp().sum());
     step(randn([64], { device }));
     const recorder = open(folder);
     recorder.notePlans(step, { times: true });
-    recorder.look();
-    recorder.noteTrouble("over budget", "There is no room.\nlabel  bytes\nweights  5");
+    recorder.sampleMemory();
+    recorder.noteIncident("over budget", "There is no room.\nlabel  bytes\nweights  5");
     recorder.close();
-    const { plans, memory, trouble, messages } = readInspection(folder);
+    const { plans, memory, incidents, messages } = readInspection(folder);
     assert.deepEqual(messages, []);
     assert.equal(plans[0]?.memory.peak, step.memory(randn([64], { device })).peak);
     assert.ok(plans[0]?.calls.every(({ us }) => us !== undefined));
     assert.equal(memory[0]?.used, device.runtime.budget.used);
     assert.deepEqual(
-      trouble.map(({ kind, message, details }) => [kind, message, details]),
+      incidents.map(({ kind, message, details }) => [kind, message, details]),
       [["over budget", "There is no room.", "label  bytes\nweights  5"]],
     );
     step.close();
   });
 
-  test("who goes on from an earlier step finds nothing of later ones", () => {
+  test("a run that resumes from an earlier step has no records of later ones", () => {
     const folder = newFolder();
     const recorder = open(folder);
     for (let step = 1; step <= 10; step++) {
       recorder.noteSent(sent(step));
       recorder.noteLoss(step);
-      if (step % 5 === 0) recorder.noteTrouble("steps not finite", `at ${step}`);
+      if (step % 5 === 0) recorder.noteIncident("steps not finite", `at ${step}`);
     }
     recorder.close();
     open(folder, 6).close();
     assert.deepEqual([...readSteps(join(folder, inspectionFiles.steps)).step], [1, 2, 3, 4, 5, 6]);
     assert.deepEqual(
-      readInspection(folder).trouble.map(({ message }) => message),
+      readInspection(folder).incidents.map(({ message }) => message),
       ["at 5"],
     );
   });
 
-  test("what was noted before a sync is there after a kill, and what came after it is taken out by a resume", () => {
+  test("records before a sync survive a kill, and a resume removes the later ones", () => {
     const folder = newFolder();
     const recorder = open(folder);
     const note = (step: number): void => {
@@ -102,16 +102,35 @@ describe("the run recorder", () => {
     const sizes = recorder.sync();
     const steps = (): number[] => [...readSteps(join(folder, inspectionFiles.steps)).step];
     assert.deepEqual(steps(), [1, 2, 3], "no row waits in memory");
-    // Of the same step, as the trouble of an epoch's end is.
-    recorder.noteTrouble("steps not finite", "after the checkpoint");
+    // At the step of the checkpoint, like the incidents after an epoch.
+    recorder.noteIncident("steps not finite", "after the checkpoint");
     note(4);
     recorder.close();
     new RunRecorder({ folder, runtime: device.runtime, from: 3, sizes }).close();
     assert.deepEqual(steps(), [1, 2, 3]);
-    assert.deepEqual(readInspection(folder).trouble, []);
+    assert.deepEqual(readInspection(folder).incidents, []);
   });
 
-  test("a plan is written once, also by a resumed run that makes it again", () => {
+  test("incidents of 0.1.0 are read with the new ones, and a resume cuts both", () => {
+    const folder = newFolder();
+    const lineAt = (step: number): string => {
+      const record = { kind: "capture refused", time: step, step, message: `at ${step}`, phases: [] };
+      return `${JSON.stringify(record)}\n`;
+    };
+    writeFileSync(join(folder, legacyIncidentsFile), lineAt(1) + lineAt(2) + lineAt(3));
+    const kinds = (): string[][] =>
+      readInspection(folder).incidents.map(({ kind, message }) => [kind, message]);
+    const sizes = { [legacyIncidentsFile]: lineAt(1).length + lineAt(2).length };
+    const resumed = new RunRecorder({ folder, runtime: device.runtime, from: 3, sizes, now: () => 1e6 });
+    resumed.noteIncident("failure", "new");
+    resumed.close();
+    const legacy = ["capture rejected", "at 1"];
+    assert.deepEqual(kinds(), [legacy, ["capture rejected", "at 2"], ["failure", "new"]]);
+    open(folder, 1).close();
+    assert.deepEqual(kinds(), [legacy]);
+  });
+
+  test("a plan is written once, even if a resumed run makes it again", () => {
     const folder = newFolder();
     const lines = (): number =>
       readFileSync(join(folder, inspectionFiles.plans), "utf8").trimEnd().split("\n").length;

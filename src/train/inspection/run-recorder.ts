@@ -1,65 +1,74 @@
 /**
- * Writes down what those see who look at a run later: every step's numbers, the plans of its compiled steps, where memory stands
- * now and then, and what went wrong. On the path of every step, so a step costs a few stores into an array.
+ * Writes what the inspector shows: every step's numbers, the plans of compiled steps, samples of memory, and incidents. It runs at
+ * every step, so a step costs a few stores into an array.
  */
 
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { syncFolder, withFileError } from "../../data/index.js";
+import {
+  type IncidentRecord,
+  type JsonRecord,
+  type MemorySample,
+  type StepPlanReport,
+  stepColumns,
+} from "../../records/index.js";
 import { type RecordedEvent, type Runtime, runAll } from "../../runtime/index.js";
-import type { ReportOptions, StepPlanReport } from "../../tensor/index.js";
+import type { ReportOptions } from "../../tensor/index.js";
 import { bufferSizes, formatDuration } from "../../units/index.js";
-import { type JsonRecord, toJson } from "../files/json.js";
-import { type LogSizes, MetricsLog, readMetrics } from "../files/metrics-log.js";
-import { inspectionFiles, type MemorySample, stepColumns, type TroubleRecord } from "./records.js";
+import { toJson } from "../files/json.js";
+import { JsonLog, readJsonLog } from "../files/json-log.js";
+import type { LogSizes } from "../files/log-file.js";
+import { inspectionFiles, legacyIncidentsFile } from "../run-files.js";
 import { lossAt, requireStepLog, StepLog, type StepRow, storeRow } from "./step-log.js";
 
 export interface RunRecorderOptions {
   /** The run's folder. */
   readonly folder: string;
   readonly runtime: Runtime;
-  /** What was written of later steps is taken out: a run that goes on writes it again. */
+  /** The step of the checkpoint. Records of later steps are removed: the resumed run writes them again. */
   readonly from?: number;
-  /** The sizes that the logs had at the checkpoint, as `sync` told them: what was written after it is taken out. */
+  /** The log sizes at the checkpoint, as `sync` returned them. Later records are removed. */
   readonly sizes?: LogSizes | undefined;
-  /** Milliseconds since 1970; the system's clock unless given. */
+  /** Milliseconds since 1970; default: the system's clock. */
   readonly now?: () => number;
 }
 
-/** A compiled step, of any inputs and results. */
+/** A compiled step of any inputs and results. */
 export interface Reporting {
   report(options?: ReportOptions): readonly StepPlanReport[];
 }
 
 const width = stepColumns.length;
-/** What waits is written so often, in milliseconds. */
-const lookEveryMs = 2000;
-/** Memory is looked at as often at first, and later once in a thousandth of the run's time: a run of weeks fills no disk with it. */
-const samplesOfRun = 1000;
-/** So many of the phases before a trouble are told with it. */
-const phasesTold = 40;
+/** The interval between two writes of pending records, in milliseconds. */
+const flushEveryMs = 2000;
+/** Memory is sampled at every flush at first, later once per thousandth of the run's duration: a run of weeks fills no disk. */
+const samplesPerRun = 1000;
+/** Max. phases recorded with an incident. */
+const maxPhases = 40;
 
 export class RunRecorder {
   readonly #runtime: Runtime;
   readonly #now: () => number;
   readonly #steps: StepLog;
-  readonly #plans: MetricsLog;
-  readonly #memory: MetricsLog;
-  readonly #trouble: MetricsLog;
-  /** Steps whose loss is not known yet, oldest first. */
-  readonly #waiting = new Waiting();
-  /** Digests of the plans that stand in the file: one that is made again as it was is no news. */
+  readonly #plans: JsonLog;
+  readonly #memory: JsonLog;
+  readonly #incidents: JsonLog;
+  /** Steps without a loss yet, oldest first. */
+  readonly #pending = new PendingSteps();
+  /** Digests of the plans in the file: an identical plan is not written twice. */
   readonly #knownPlans: Set<string>;
   #step: number;
-  readonly #beganMs: number;
-  #lookedMs = Number.NEGATIVE_INFINITY;
+  readonly #startMs: number;
+  #flushedMs = Number.NEGATIVE_INFINITY;
   #sampledMs = Number.NEGATIVE_INFINITY;
   #isOpen = true;
 
   constructor({ folder, runtime, from = 0, sizes = {}, now = Date.now }: RunRecorderOptions) {
     this.#runtime = runtime;
     this.#now = now;
-    this.#beganMs = now();
+    this.#startMs = now();
     this.#step = from;
     const opened: { close(): void }[] = [];
     const open = <Log extends Cuttable>(name: string, make: (path: string) => Log): Log => {
@@ -72,44 +81,46 @@ export class RunRecorder {
     };
     try {
       this.#steps = open(inspectionFiles.steps, (path) => new StepLog(path));
-      this.#plans = open(inspectionFiles.plans, (path) => new MetricsLog(path));
-      this.#memory = open(inspectionFiles.memory, (path) => new MetricsLog(path));
-      this.#trouble = open(inspectionFiles.trouble, (path) => new MetricsLog(path));
-      const { records } = readMetrics(join(folder, inspectionFiles.plans));
+      this.#plans = open(inspectionFiles.plans, (path) => new JsonLog(path));
+      this.#memory = open(inspectionFiles.memory, (path) => new JsonLog(path));
+      this.#incidents = open(inspectionFiles.incidents, (path) => new JsonLog(path));
+      if (existsSync(join(folder, legacyIncidentsFile)))
+        open(legacyIncidentsFile, (path) => new JsonLog(path)).close();
+      const { records } = readJsonLog(join(folder, inspectionFiles.plans));
       this.#knownPlans = new Set(records.map(digestOfPlan));
       withFileError(`${folder} can't be written`, folder, () => syncFolder(folder));
     } catch (error) {
-      for (const log of opened) ignoring(() => log.close());
+      for (const log of opened) ignoreErrors(() => log.close());
       throw error;
     }
   }
 
-  /** Rejects a folder whose logs this recorder can't go on with; writes nothing. */
+  /** Throws if this version can't continue the folder's logs. Writes nothing. */
   static check(folder: string): void {
     requireStepLog(join(folder, inspectionFiles.steps));
   }
 
-  /** A step that was sent; its loss is not looked at, and comes later. */
+  /** Notes a step that was sent to the device. Its loss comes later, through `noteLoss`. */
   noteSent(sent: StepRow): void {
-    this.#waiting.push(sent);
+    this.#pending.push(sent);
     this.#step = sent.step;
-    if (sent.time - this.#lookedMs >= lookEveryMs || sent.time < this.#lookedMs) this.#glance(sent.time);
+    if (sent.time - this.#flushedMs >= flushEveryMs || sent.time < this.#flushedMs) this.#flush(sent.time);
   }
 
-  /** The loss of the earliest step that waits for one. */
+  /** Notes the loss of the oldest step without one. */
   noteLoss(loss: number): void {
-    this.#waiting.shift(loss, this.#steps);
+    this.#pending.shift(loss, this.#steps);
   }
 
-  #glance(nowMs: number): void {
-    this.#lookedMs = nowMs;
-    const dueMs = Math.max(lookEveryMs, (nowMs - this.#beganMs) / samplesOfRun);
-    if (nowMs - this.#sampledMs >= dueMs || nowMs < this.#sampledMs) this.look();
+  #flush(nowMs: number): void {
+    this.#flushedMs = nowMs;
+    const dueMs = Math.max(flushEveryMs, (nowMs - this.#startMs) / samplesPerRun);
+    if (nowMs - this.#sampledMs >= dueMs || nowMs < this.#sampledMs) this.sampleMemory();
     else this.#steps.flush();
   }
 
-  /** Writes where memory stands, and what waits to be written. */
-  look(): void {
+  /** Writes a memory sample and the pending rows. */
+  sampleMemory(): void {
     this.#sampledMs = this.#now();
     const { budget, arena } = this.#runtime;
     const { capacity, committed, highWater, live, pins, pinned, resetsByStep, resetsByCall } = arena.figures;
@@ -127,10 +138,7 @@ export class RunRecorder {
     this.#steps.flush();
   }
 
-  /**
-   * Writes what a compiled step has become; where it can't be a graph although it should, that is a trouble. A plan is written
-   * once: a resumed run makes plans again that stand in the file.
-   */
+  /** Writes the plans of a compiled step. A plan that could not be captured is also an incident. Known plans are not repeated. */
   notePlans(compiled: Reporting, options?: ReportOptions): void {
     const at = new Date(this.#now()).toISOString();
     for (const report of compiled.report(options)) {
@@ -140,58 +148,58 @@ export class RunRecorder {
       this.#plans.append({ ...report, at, step: this.#step });
       const { name, inputs, reason, isRejected } = report;
       if (!isRejected) continue;
-      this.noteTrouble(
+      this.noteIncident(
         "capture rejected",
         `${name} for inputs ${inputs} runs call by call: ${reason ?? "no word why"}`,
       );
     }
   }
 
-  noteTrouble(kind: TroubleRecord["kind"], message: string, details?: string): void {
+  noteIncident(kind: IncidentRecord["kind"], message: string, details?: string): void {
     const [first = "", ...rest] = message.split("\n");
-    const record: TroubleRecord = {
+    const record: IncidentRecord = {
       ...{ kind, time: this.#now(), step: this.#step, message: first },
       details: details ?? (rest.length > 0 ? rest.join("\n") : undefined),
       phases: phasesOf(this.#runtime.recorder.recent(512)),
     };
-    this.#trouble.append({ ...record });
+    this.#incidents.append({ ...record });
   }
 
-  /** Makes all that was noted so far last through a power cut; the sizes of the logs then, by name. */
+  /** Returns after all records are safe from a power cut, with the sizes of the logs by name. */
   sync(): LogSizes {
     const logs = {
       [inspectionFiles.steps]: this.#steps,
       [inspectionFiles.plans]: this.#plans,
       [inspectionFiles.memory]: this.#memory,
-      [inspectionFiles.trouble]: this.#trouble,
+      [inspectionFiles.incidents]: this.#incidents,
     };
     for (const log of Object.values(logs)) log.sync();
     return Object.fromEntries(Object.entries(logs).map(([name, { bytes }]) => [name, bytes]));
   }
 
-  /** Writes the steps that wait for a loss too, without one. Harmless when repeated. */
+  /** Also writes the steps without a loss. Does nothing if the recorder is closed. */
   close(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     runAll([
       () => {
-        while (this.#waiting.shift(Number.NaN, this.#steps));
+        while (this.#pending.shift(Number.NaN, this.#steps));
       },
-      ...[this.#steps, this.#plans, this.#memory, this.#trouble].map((log) => () => log.close()),
+      ...[this.#steps, this.#plans, this.#memory, this.#incidents].map((log) => () => log.close()),
     ]);
   }
 }
 
-/** What fails while an error is told must not hide that error. */
-function ignoring(body: () => void): void {
+/** For clean-up after an error: a second error must not hide the first. */
+function ignoreErrors(body: () => void): void {
   try {
     body();
   } catch {
-    // The first error is told.
+    // The first error is thrown.
   }
 }
 
-/** A log that a resumed run shortens: by the size that it had, or by the steps that it tells of. */
+/** A log that a resumed run shortens, to a size or to a step. */
 interface Cuttable {
   close(): void;
   dropAfter(step: number): void;
@@ -202,25 +210,25 @@ function digestOfPlan({ at: _at, step: _step, ...plan }: JsonRecord): string {
   return createHash("sha256").update(toJson("a plan", plan)).digest("base64");
 }
 
-/** What was entered and left lately, oldest first, a line each. */
+/** The latest phases, oldest first, one line each. */
 function phasesOf(events: readonly RecordedEvent[]): readonly string[] {
   const entered: RecordedEvent[] = [];
   const lines: string[] = [];
   for (const event of events) {
     if (event.kind === "phase-enter") entered.push(event);
     if (event.kind === "phase-exit") {
-      const begun = entered.pop();
-      const took = begun ? ` took ${formatDuration(event.atMs - begun.atMs)}` : " ended";
+      const start = entered.pop();
+      const took = start ? ` took ${formatDuration(event.atMs - start.atMs)}` : " ended";
       lines.push(`${event.label}${took}${event.step > 0 ? `, step ${event.step}` : ""}`);
     }
     if (event.kind === "reject") lines.push(`rejected: ${event.label}`);
   }
-  for (const { label, step } of entered) lines.push(`${label} goes on${step > 0 ? `, step ${step}` : ""}`);
-  return lines.slice(-phasesTold);
+  for (const { label, step } of entered) lines.push(`${label} is running${step > 0 ? `, step ${step}` : ""}`);
+  return lines.slice(-maxPhases);
 }
 
-/** A queue of steps without losses, in one array that is used again and again. */
-class Waiting {
+/** A ring buffer of steps without a loss. */
+class PendingSteps {
   #rows = new Float64Array(bufferSizes.stepRows * width);
   #first = 0;
   #count = 0;
@@ -231,7 +239,7 @@ class Waiting {
     this.#count++;
   }
 
-  /** Hands the earliest over, with its loss; false where none waits. */
+  /** Moves the oldest step to the log, with its loss. Returns false if there is none. */
   shift(loss: number, to: StepLog): boolean {
     if (this.#count === 0) return false;
     const at = this.#first * width;
@@ -243,10 +251,10 @@ class Waiting {
   }
 
   #grow(): void {
-    const begin = this.#first * width;
+    const start = this.#first * width;
     const rows = new Float64Array(2 * this.#rows.length);
-    rows.set(this.#rows.subarray(begin));
-    rows.set(this.#rows.subarray(0, begin), this.#rows.length - begin);
+    rows.set(this.#rows.subarray(start));
+    rows.set(this.#rows.subarray(0, start), this.#rows.length - start);
     [this.#rows, this.#first] = [rows, 0];
   }
 }

@@ -1,34 +1,34 @@
-/** Stall reports in a run's folder, as trouble of the run: the watchdog wrote them from outside, so no log of the run has them. */
+/** Stall reports as incidents. The watchdog writes them from another process, so the run's own logs do not contain them. */
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { errorCode, fileError } from "../../data/index.js";
 import { readRegularFile } from "../../files/index.js";
+import type { IncidentRecord } from "../../records/index.js";
 import { type StallReport, stallReportName, stallReportText } from "../../runtime/index.js";
 import { formatDuration, MiB } from "../../units/index.js";
-import type { TroubleRecord } from "./records.js";
 
-/** The newest ones; a run that stalls that often has told enough. */
+/** The newest reports are read, at most this many. */
 const maxReports = 1000;
 const maxReportBytes = 4 * MiB;
 
-/** Reads a folder's reports again and again; each file once, as they never change. */
+/** Reads a folder's reports repeatedly. Each file is read once, because reports never change. */
 export class StallReports {
   readonly #folder: string;
-  readonly #known = new Map<string, TroubleRecord | string>();
+  readonly #known = new Map<string, IncidentRecord | string>();
 
   constructor(folder: string) {
     this.#folder = folder;
   }
 
-  read(): { readonly records: readonly TroubleRecord[]; readonly messages: readonly string[] } {
+  read(): { readonly records: readonly IncidentRecord[]; readonly messages: readonly string[] } {
     const names = this.#list();
     for (const name of names)
       if (!this.#known.has(name)) this.#known.set(name, readReport(this.#folder, name));
-    const found = names.flatMap((name) => this.#known.get(name) ?? []);
+    const reports = names.flatMap((name) => this.#known.get(name) ?? []);
     return {
-      records: found.filter((one) => typeof one !== "string"),
-      messages: found.filter((one) => typeof one === "string"),
+      records: reports.filter((report) => typeof report !== "string"),
+      messages: reports.filter((report) => typeof report === "string"),
     };
   }
 
@@ -45,8 +45,8 @@ export class StallReports {
   }
 }
 
-/** The record, or why there is none. */
-function readReport(folder: string, name: string): TroubleRecord | string {
+/** The record, or a message that says why it can't be read. */
+function readReport(folder: string, name: string): IncidentRecord | string {
   try {
     const report = JSON.parse(
       readRegularFile(join(folder, name), maxReportBytes).toString("utf8"),
@@ -60,7 +60,7 @@ function readReport(folder: string, name: string): TroubleRecord | string {
       message: sentence.replace(/^holdfast: stalled: /, ""),
       details: rest.join("\n").trimEnd(),
       phases: report.what.phases.map(
-        ({ title, openMs }) => `${title} goes on, for ${formatDuration(openMs)}`,
+        ({ title, openMs }) => `${title} is running for ${formatDuration(openMs)}`,
       ),
     };
   } catch (error) {

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { withFault } from "../../../test/support/failing-calls.js";
+import { stepColumns } from "../../records/index.js";
 import { bufferSizes } from "../../units/index.js";
-import { stepColumns } from "./records.js";
 import { countSteps, readSteps, StepLog, type StepRow } from "./step-log.js";
 
 const newPath = (): string => join(mkdtempSync(join(tmpdir(), "holdfast-steps-")), "steps.bin");
@@ -124,8 +124,8 @@ test("rows behind a step are dropped, and written again they are as they were", 
 test("another file is rejected with its name, and is left as it is", () => {
   const path = newPath();
   appendFileSync(path, "x".repeat(600));
-  assert.throws(() => new StepLog(path), /steps\.bin is no step log/);
-  assert.throws(() => readSteps(path), /steps\.bin is no step log/);
+  assert.throws(() => new StepLog(path), /steps\.bin is not a step log/);
+  assert.throws(() => readSteps(path), /steps\.bin is not a step log/);
 });
 
 test("a log is cut to a size that it had, and never made longer", () => {

@@ -1,23 +1,15 @@
 /**
- * The step log: some numbers of every step, as rows of float64 behind a header of one line. A million steps are 64 MB, which
- * are read in a moment and written without making anything for the garbage collector.
+ * The step log: a header line, then one row of float64 per step. Binary, because a step must not allocate, and because a million
+ * rows (64 MB) must load in a moment.
  */
 
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  fsyncSync,
-  ftruncateSync,
-  openSync,
-  readSync,
-  writeSync,
-} from "node:fs";
+import { closeSync, constants, fstatSync, ftruncateSync, readSync, writeSync } from "node:fs";
 import { errorCode, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { openRegularFile } from "../../files/index.js";
+import { type StepColumn, stepColumns } from "../../records/index.js";
 import { bufferSizes } from "../../units/index.js";
-import { type StepColumn, stepColumns } from "./records.js";
+import { LogFile } from "../files/log-file.js";
 
 const headerBytes = 512;
 const rowBytes = 8 * stepColumns.length;
@@ -25,7 +17,7 @@ const header = `${JSON.stringify({ format: "holdfast steps 1", columns: stepColu
 
 export type StepRow = Readonly<Record<StepColumn, number>>;
 
-/** Writes a row into an array of such rows, in the order of the columns: by name, one after the other, as this is done at every step. */
+/** Stores a row in an array of rows. Without a loop over the columns, because it runs at every step. */
 export function storeRow(rows: Float64Array, at: number, row: StepRow): void {
   rows[at] = row.step;
   rows[at + 1] = row.time;
@@ -37,148 +29,122 @@ export function storeRow(rows: Float64Array, at: number, row: StepRow): void {
   rows[at + 7] = row.hostMs;
 }
 
-/** Where the loss stands in a row. */
+/** The index of the loss in a row. */
 export const lossAt = stepColumns.indexOf("loss");
 
 /**
- * Appends rows. What was not flushed is lost with the process, and what was not synchronized with a power cut. Rows are written at
- * their place in the file: after a write that failed halfway, the next one writes the same rows again.
+ * Appends rows. A crash loses the rows that were not flushed; a power cut loses the rows that were not synced. Each write has an
+ * offset: after a write that failed halfway, the next one writes the same rows again.
  */
 export class StepLog {
   readonly #path: string;
-  readonly #waiting = new Float64Array(bufferSizes.stepRows * stepColumns.length);
+  readonly #file: LogFile;
+  readonly #pending = new Float64Array(bufferSizes.stepRows * stepColumns.length);
   #rows: number;
   #count = 0;
-  #file: number | undefined;
 
-  /** Goes on with a log that is there; a row that was not written to its end is cut off. */
+  /** Continues an existing log; cuts off an incomplete last row. */
   constructor(path: string) {
     this.#path = path;
-    const file = withFileError(`${path} can't be opened`, path, () =>
-      openSync(path, constants.O_RDWR | constants.O_CREAT, 0o666),
-    );
-    this.#file = file;
+    this.#file = new LogFile(path, constants.O_RDWR | constants.O_CREAT);
     try {
-      this.#rows = withFileError(`${path} can't be opened`, path, () => beginLog(path, file));
+      this.#rows = this.#file.use("opened", (file) => prepareLog(path, file));
     } catch (error) {
-      this.#closeFile();
+      this.#file.close();
       throw error;
     }
   }
 
   append(row: StepRow): void {
     this.#makeRoom();
-    storeRow(this.#waiting, this.#count * stepColumns.length, row);
-    this.#grown();
-  }
-
-  /** Appends a row that lies in an array of such rows. */
-  appendFrom(rows: Float64Array, at: number): void {
-    this.#makeRoom();
-    const to = this.#count * stepColumns.length;
-    for (let column = 0; column < stepColumns.length; column++)
-      this.#waiting[to + column] = rows[at + column] ?? 0;
-    this.#grown();
-  }
-
-  #grown(): void {
+    storeRow(this.#pending, this.#count * stepColumns.length, row);
     this.#count++;
     this.#makeRoom();
   }
 
-  /** After a write that failed, rows still wait. */
+  /** Appends a row of an array of rows. */
+  appendFrom(rows: Float64Array, at: number): void {
+    this.#makeRoom();
+    const to = this.#count * stepColumns.length;
+    for (let column = 0; column < stepColumns.length; column++)
+      this.#pending[to + column] = rows[at + column] ?? 0;
+    this.#count++;
+    this.#makeRoom();
+  }
+
+  /** Called before an append too: after a failed write the buffer is still full. */
   #makeRoom(): void {
-    if (this.#count * stepColumns.length === this.#waiting.length) this.flush();
+    if (this.#count * stepColumns.length === this.#pending.length) this.flush();
   }
 
   flush(): void {
-    const file = this.#requireOpen();
-    if (this.#count === 0) return;
-    const bytes = new Uint8Array(this.#waiting.buffer, 0, this.#count * rowBytes);
-    withFileError(`${this.#path} can't be written`, this.#path, () =>
-      writeAt(file, bytes, headerBytes + this.#rows * rowBytes),
-    );
+    const bytes = new Uint8Array(this.#pending.buffer, 0, this.#count * rowBytes);
+    this.#file.write(bytes, headerBytes + this.#rows * rowBytes);
     this.#rows += this.#count;
     this.#count = 0;
   }
 
-  /** Makes the rows so far last through a power cut. */
+  /** Returns after all rows are safe from a power cut. */
   sync(): void {
     this.flush();
-    const file = this.#requireOpen();
-    withFileError(`${this.#path} can't be written`, this.#path, () => fsyncSync(file));
+    this.#file.sync();
   }
 
   /**
-   * Takes rows of later steps out: a run that goes on from a checkpoint writes them again. Steps rise from row to row; from the first
-   * that does not, a power cut has left something else.
+   * Removes rows of later steps: a run that resumes from a checkpoint writes them again. Steps increase from row to row. The
+   * first row that breaks this order was damaged by a power cut; it and all later rows are removed.
    */
   dropAfter(step: number): void {
     this.flush();
     const { step: steps } = readSteps(this.#path);
     let kept = 0;
     for (let last = 0; kept < this.#rows; kept++) {
-      const found = steps[kept] ?? 0;
-      if (!(found > last && found <= step)) break;
-      last = found;
+      const current = steps[kept] ?? 0;
+      if (!(current > last && current <= step)) break;
+      last = current;
     }
     this.#cutToRows(kept);
   }
 
-  /** The file's size after everything that was appended. */
+  /** The file's size after the next flush. */
   get bytes(): number {
     return headerBytes + (this.#rows + this.#count) * rowBytes;
   }
 
-  /** Takes out what was appended after the file had this size. */
+  /** Removes the rows that were appended after the file had this size. */
   cutTo(bytes: number): void {
     this.flush();
     const rows = Math.max(0, Math.floor((bytes - headerBytes) / rowBytes));
     if (rows < this.#rows) this.#cutToRows(rows);
   }
 
-  /** Harmless when repeated. */
+  /** Syncs and closes. Does nothing if the log is closed. */
   close(): void {
-    if (this.#file === undefined) return;
+    if (!this.#file.isOpen) return;
     try {
       this.sync();
     } finally {
-      this.#closeFile();
+      this.#file.close();
     }
   }
 
   #cutToRows(rows: number): void {
-    const file = this.#requireOpen();
-    withFileError(`${this.#path} can't be cut`, this.#path, () =>
-      ftruncateSync(file, headerBytes + rows * rowBytes),
-    );
+    this.#file.truncate(headerBytes + rows * rowBytes);
     this.#rows = rows;
-  }
-
-  #closeFile(): void {
-    const file = this.#requireOpen();
-    // Whatever close says, the descriptor is gone.
-    this.#file = undefined;
-    withFileError(`${this.#path} can't be closed`, this.#path, () => closeSync(file));
-  }
-
-  #requireOpen(): number {
-    if (this.#file !== undefined) return this.#file;
-    throw new HoldfastError("CLOSED", `The step log ${this.#path} is closed.`);
   }
 }
 
-/** Each column by itself. */
+/** One array per column. */
 export type StepSeries = Readonly<Record<StepColumn, Float64Array>>;
 
 export interface StepRange {
-  /** Rows from this one on; from the first unless given. */
+  /** The first row; default: 0. */
   readonly from?: number;
-  /** Up to before this one; to the last whole one unless given. */
+  /** The row after the last; default: the number of complete rows. */
   readonly to?: number;
 }
 
-/** Rows of a log, also while it is written. */
+/** Reads rows of a log. Another process may be writing it. */
 export function readSteps(path: string, { from = 0, to = Infinity }: StepRange = {}): StepSeries {
   return reading(path, (file) => {
     requireHeader(path, file);
@@ -197,7 +163,7 @@ export function readSteps(path: string, { from = 0, to = Infinity }: StepRange =
   });
 }
 
-/** How many whole rows a log has. */
+/** Counts the complete rows of a log. */
 export function countSteps(path: string): number {
   return reading(path, (file) => {
     requireHeader(path, file);
@@ -205,20 +171,20 @@ export function countSteps(path: string): number {
   });
 }
 
-/** Rejects a file that is there and is no step log of this Holdfast; writes nothing. */
+/** Throws if the file exists and is not a step log of this version. Writes nothing. */
 export function requireStepLog(path: string): void {
   try {
     reading(path, (file) => {
-      if (isPartial(file)) requireHeader(path, file);
+      if (hasHeader(file)) requireHeader(path, file);
     });
   } catch (error) {
     if (!(error instanceof HoldfastError && errorCode(error.cause) === "ENOENT")) throw error;
   }
 }
 
-/** Begins a log, or finds its rows; a row that was not written to its end is cut off. How many rows there are. */
-function beginLog(path: string, file: number): number {
-  if (!isPartial(file)) {
+/** Writes the header of a new log, or cuts an incomplete last row off an old one. Returns the number of rows. */
+function prepareLog(path: string, file: number): number {
+  if (!hasHeader(file)) {
     if (fstatSync(file).size > 0) ftruncateSync(file, 0);
     writeAt(file, Buffer.from(header), 0);
     return 0;
@@ -229,10 +195,10 @@ function beginLog(path: string, file: number): number {
   return rows;
 }
 
-/** Has a file a header? A shorter one was cut off while it was begun. A power cut can leave zeros in its place. */
-function isPartial(file: number): boolean {
-  const found = Buffer.alloc(headerBytes);
-  return readAt(file, found, 0) === headerBytes && found.some((byte) => byte !== 0);
+/** False if the process died while it wrote the header, or if a power cut left zeros there. */
+function hasHeader(file: number): boolean {
+  const bytes = Buffer.alloc(headerBytes);
+  return readAt(file, bytes, 0) === headerBytes && bytes.some((byte) => byte !== 0);
 }
 
 function reading<Result>(path: string, use: (file: number) => Result): Result {
@@ -246,7 +212,7 @@ function reading<Result>(path: string, use: (file: number) => Result): Result {
   });
 }
 
-/** Fills the bytes from a place in the file on; how many there were. */
+/** Fills `bytes` from an offset in the file. Returns the number of bytes read. */
 function readAt(file: number, bytes: Uint8Array, from: number): number {
   let read = 0;
   while (read < bytes.length) {
@@ -263,12 +229,12 @@ function writeAt(file: number, bytes: Uint8Array, to: number): void {
 }
 
 function requireHeader(path: string, file: number): void {
-  const found = Buffer.alloc(headerBytes);
-  readAt(file, found, 0);
-  if (found.toString("utf8") === header) return;
+  const bytes = Buffer.alloc(headerBytes);
+  readAt(file, bytes, 0);
+  if (bytes.toString("utf8") === header) return;
   throw new HoldfastError(
     "BAD_FILE",
-    `${path} is no step log of this Holdfast: its first line is another. Remove it, or read it with the version that wrote it.`,
+    `${path} is not a step log of this version: its first line differs. Remove it, or read it with the version that wrote it.`,
     { numbers: { path } },
   );
 }

@@ -1,48 +1,48 @@
 /**
- * How many clients may be connected. Clients that hold connections without asking would keep others out; of those only the newest
- * are kept, so that a client that asks is always answered.
+ * Limits the connections of a server. Idle connections could keep other clients out, so only the newest idle ones are kept and an
+ * active client is always served.
  */
 
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 
 const maxConnections = 256;
-/** Without a request that is being answered. */
-const maxWaiting = 128;
+/** Connections without a request in progress. */
+const maxIdle = 128;
 
 export interface ConnectionOptions {
-  /** How long the head of a request may take, in milliseconds; 10,000 unless given. Other limits follow from it. */
+  /** Max. time for a request's header, in milliseconds; default: 10,000. Other limits follow from it. */
   readonly patienceMs?: number | undefined;
 }
 
-/** How often the system looks for who takes too long. */
+/** The interval at which Node checks for slow clients. */
 export function checkingIntervalOf({ patienceMs = 10_000 }: ConnectionOptions): number {
   return Math.ceil(patienceMs / 10);
 }
 
 export function limitConnections(server: Server, { patienceMs = 10_000 }: ConnectionOptions): void {
   /** Oldest first. */
-  const waiting = new Set<Socket>();
+  const idle = new Set<Socket>();
   server.maxConnections = maxConnections;
   server.headersTimeout = patienceMs;
   server.requestTimeout = patienceMs;
   server.keepAliveTimeout = patienceMs / 2;
-  // An answer that is not taken is not sent for ever; who listens is told something in half of that time.
+  // For clients that stop reading. Live connections get data at least every half of this time.
   server.timeout = 3 * patienceMs;
   server.maxRequestsPerSocket = 10_000;
   const wait = (socket: Socket): void => {
-    waiting.add(socket);
-    if (waiting.size <= maxWaiting) return;
-    const [oldest] = waiting;
-    if (oldest) waiting.delete(oldest);
+    idle.add(socket);
+    if (idle.size <= maxIdle) return;
+    const [oldest] = idle;
+    if (oldest) idle.delete(oldest);
     oldest?.destroy();
   };
   server.on("connection", (socket: Socket) => {
     wait(socket);
-    socket.once("close", () => waiting.delete(socket));
+    socket.once("close", () => idle.delete(socket));
   });
   server.on("request", ({ socket }, response) => {
-    waiting.delete(socket);
+    idle.delete(socket);
     response.once("close", () => {
       if (!socket.destroyed) wait(socket);
     });

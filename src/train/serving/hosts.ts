@@ -11,34 +11,34 @@ export function isLoopback(address: string): boolean {
   return address === "localhost" || address === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(address);
 }
 
-/** An address as it stands in a URL. */
+/** An address and port as in a URL. */
 export function urlHost(address: string, port: number): string {
   return `${isIPv6(address) ? `[${address}]` : address}:${port}`;
 }
 
-/** Whether a server can listen at this text: an IP address or a host name. An empty text would mean every address. */
+/** True for an IP address or a host name. An empty string is rejected, because it would mean every address. */
 export function isAddress(text: string): boolean {
   return isIP(text) !== 0 || /^[a-z\d]([a-z\d.-]*[a-z\d])?$/i.test(text);
 }
 
-/** The hosts that requests to this address name, with the port. A server at every address is named by any of them. */
+/** The Host headers of requests to this address. For "every address", all addresses of this machine. */
 export function hostsOf(address: string, port: number): ReadonlySet<string> {
   const isEvery = address === "0.0.0.0" || address === "::";
-  const own = isEvery
+  const addresses = isEvery
     ? [
         hostname(),
-        ...Object.values(networkInterfaces()).flatMap((list) => (list ?? []).map((one) => one.address)),
+        ...Object.values(networkInterfaces()).flatMap((list) => (list ?? []).map(({ address }) => address)),
       ]
     : [address];
   const local = isEvery || isLoopback(address) ? ["localhost", "127.0.0.1", "::1"] : [];
-  const names = [...own, ...local].map((one) => urlHost(one, port).toLowerCase());
-  // Clients leave out the port that HTTP has by default.
+  const names = [...addresses, ...local].map((name) => urlHost(name, port).toLowerCase());
+  // Clients omit the default port of HTTP.
   return new Set(port === 80 ? [...names, ...names.map((name) => name.slice(0, -":80".length))] : names);
 }
 
 /**
- * The hosts that a request names, in small letters. More than one is a reason to reject it: Node shows the first, and a proxy
- * may have looked at another.
+ * The Host headers of a request, in lower case. More than one is a reason to reject it: Node uses the first, but a proxy may have
+ * checked another.
  */
 export function hostsIn({ headersDistinct }: Pick<IncomingMessage, "headersDistinct">): readonly string[] {
   return (headersDistinct["host"] ?? []).map((host) => host.toLowerCase());

@@ -1,7 +1,7 @@
 /**
- * Hears signals on a thread of its own. Node runs signal handlers on the main thread only, between two turns of its event
- * loop, so a busy main thread hears nothing. libuv itself tells every loop that has a signal handle. Its C functions are
- * exported by Node for addons: this makes a second loop, which the calling thread polls.
+ * Receives signals on a separate thread. Node runs signal handlers on the main thread only, between two turns of its event loop,
+ * so a busy main thread misses them. libuv notifies every loop that has a signal handle. Node exports libuv's C functions for
+ * addons: this module makes a second loop, which the calling thread polls.
  */
 
 import { constants } from "node:os";
@@ -10,15 +10,15 @@ import { loadNative } from "../../units/index.js";
 export type StopSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
 
 export interface SignalListener {
-  /** The signals that came since the last call, in their order. */
+  /** The signals since the last call, in order. */
   poll(): readonly StopSignal[];
-  /** Ends the process at once, as a worker can't by itself: there `process.exit` ends the worker alone. */
+  /** Ends the process at once. In a worker, `process.exit` would only end the worker. */
   exitProcess(code: number): void;
-  /** Gives the signals back to whoever else handles them. */
+  /** Stops to listen. */
   close(): void;
 }
 
-/** The number of a `uv_signal_t` in libuv's list of handle types, and of the way to run a loop without waiting. */
+/** libuv's UV_SIGNAL handle type and UV_RUN_NOWAIT mode. */
 const signalHandleType = 16;
 const runNoWait = 2;
 
@@ -29,7 +29,7 @@ export function listenForSignals(names: readonly StopSignal[]): Promise<SignalLi
 async function startListening(names: readonly StopSignal[]): Promise<SignalListener> {
   const { default: koffi } = await import("koffi");
   const library = koffi.load(null);
-  // Memory of C, which no collector moves or frees: libuv keeps its address for as long as the loop lives.
+  // C memory, because libuv keeps its address as long as the loop lives, and the garbage collector must not free it.
   const allocate = library.func("void *calloc(size_t count, size_t size)");
   const initLoop = library.func("int uv_loop_init(void *loop)");
   const initSignal = library.func("int uv_signal_init(void *loop, void *handle)");
@@ -41,7 +41,7 @@ async function startListening(names: readonly StopSignal[]): Promise<SignalListe
   let heard: StopSignal[] = [];
   const callback = koffi.register(
     (_handle: unknown, number: number) => {
-      const name = names.find((one) => constants.signals[one] === number);
+      const name = names.find((candidate) => constants.signals[candidate] === number);
       if (name) heard.push(name);
     },
     koffi.pointer(koffi.proto("void (void *handle, int signal)")),
@@ -73,5 +73,5 @@ async function startListening(names: readonly StopSignal[]): Promise<SignalListe
 }
 
 function requireDone(call: string, status: number): void {
-  if (status !== 0) throw new Error(`${call} gave ${status}`);
+  if (status !== 0) throw new Error(`${call} returned ${status}`);
 }

@@ -1,4 +1,4 @@
-/** Stops a training on Ctrl-C, SIGTERM or SIGHUP: after the present step if it can, and within a few seconds in any case. */
+/** Stops a training on Ctrl-C, SIGTERM or SIGHUP: after the current step if possible, and always within a few seconds. */
 
 import { constants } from "node:os";
 import { HoldfastError } from "../../errors/index.js";
@@ -6,21 +6,23 @@ import { startThread, threadAdvice } from "../../units/index.js";
 import type { StopSignal } from "./signal-listener.js";
 import type { StopThreadData, ToStopThread } from "./stop-thread.js";
 
+/** Options of `stopOnSignals`. */
 export interface StopOptions {
-  /** Within how many milliseconds of the first signal the process ends. Default: 5000. */
+  /** Max. time from the first signal to the end of the process, in milliseconds. Default: 5000. */
   readonly withinMs?: number;
   /** The exit code if the second thread has to end the process. Default: 128 plus the signal's number. */
   readonly exitCode?: number;
 }
 
+/** The result of `stopOnSignals`. */
 export interface StopSignals {
-  /** Aborted by the first signal, once the main thread hears it: for `TrainerOptions.signal`. */
+  /** Aborted after the first signal, when the main thread handles it: for `TrainerOptions.signal`. */
   readonly signal: AbortSignal;
   /** Resolves when the second thread listens. You need not wait for it. */
   readonly ready: Promise<void>;
-  /** Names the run's folder, so that it is marked as stopped where the process has to be ended. */
+  /** Sets the run's folder. It is marked as stopped if the second thread has to end the process. */
   markRun(folder: string): void;
-  /** Stops listening. The time limit no longer holds after this. Closing twice is harmless. */
+  /** Stops listening and ends the time limit. Does nothing the second time. */
   close(): void;
 }
 
@@ -30,7 +32,7 @@ const stopSignals: readonly StopSignal[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 /**
  * Ends this process within five seconds of Ctrl-C, SIGTERM or SIGHUP. The first signal aborts `signal`: a Trainer then ends after its
- * present step, and the program can save. A second thread listens too. It ends the process if the main thread is too busy to
+ * current step, and the program can save. A second thread listens too. It ends the process if the main thread is too busy to
  * end in time, or if a second signal comes.
  *
  * @example
@@ -46,7 +48,7 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   if (!(withinMs > 0 && Number.isFinite(withinMs))) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `withinMs is ${withinMs}; give a positive number of milliseconds, such as 5000.`,
+      `withinMs is ${withinMs}. It must be a positive number of milliseconds, such as 5000.`,
       { numbers: { withinMs } },
     );
   }
@@ -76,7 +78,7 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
     isSettled = true;
     keepAlive(false);
   });
-  // A listener for messages keeps the process alive. Only somebody who waits for the thread wants that.
+  // A message listener keeps the process alive. That is only wanted while the program awaits `ready`.
   keepAlive(false);
   const send = (message: ToStopThread): void => {
     if (!isRejected) worker.postMessage(message);

@@ -1,7 +1,6 @@
 /**
- * The thread that holds a stop to its time. It hears SIGINT, SIGTERM and SIGHUP whatever the main thread does. If the process is
- * still there shortly before the time is over, it marks the run as stopped and ends the process. A worker's script:
- * `stop-on-signals.ts` starts it.
+ * The thread that enforces the time limit of a stop. It receives SIGINT, SIGTERM and SIGHUP even if the main thread is busy. Shortly
+ * before the limit it marks the run as stopped and ends the process. `stop-on-signals.ts` starts this worker.
  */
 
 import { write } from "node:fs";
@@ -13,19 +12,19 @@ import { listenForSignals, type StopSignal } from "./signal-listener.js";
 
 export interface StopThreadData {
   readonly signals: readonly StopSignal[];
-  /** Within how many milliseconds of the first signal the process has to be gone. */
+  /** Max. time from the first signal to the end of the process, in milliseconds. */
   readonly withinMs: number;
   /** By signal. */
   readonly exitCodes: Readonly<Record<StopSignal, number>>;
 }
 
-/** What the main thread tells: the run's folder, or that it is done. */
+/** Messages of the main thread: the run's folder, or the end of listening. */
 export type ToStopThread = { readonly type: "run"; readonly folder: string } | { readonly type: "close" };
 
 const pollMs = 50;
-/** The last part of the time is for the end itself, and for a machine that is slow to run this thread. */
+/** Time reserved for ending the process, and for a machine that schedules this thread late. */
 const reserveMs = 1000;
-/** How long each part of the end may take: nobody may read stderr, and a disk may take nothing more. */
+/** Max. time per action at the end: stderr or the disk may block. */
 const patienceMs = 250;
 /** A terminal and a wrapper such as npm may both send the same Ctrl-C. */
 const sameSignalMs = 500;
@@ -33,7 +32,7 @@ const stderr = 2;
 
 const { signals, withinMs, exitCodes } = workerData as StopThreadData;
 const graceMs = Math.max(withinMs / 2, withinMs - reserveMs);
-// Before anything else is loaded: from here on no signal is lost, and the main thread may get busy.
+// First of all: from here on no signal is lost, and the main thread may get busy.
 const listener = await listenForSignals(signals);
 let folder: string | undefined;
 let first: { readonly signal: StopSignal; readonly atMs: number } | undefined;
@@ -47,13 +46,13 @@ parentPort?.on("message", (message: ToStopThread) => {
     parentPort?.close();
   }
 });
-/** Loaded up front, beside the polling: at the end there is no time for it. */
+/** Loaded early, because there is no time for it at the end. */
 const loaded = import("../run-folder.js");
 
 function poll(): void {
-  const heard = listener.poll();
+  const received = listener.poll();
   const nowMs = systemClock.nowMs();
-  for (const signal of heard) {
+  for (const signal of received) {
     if (!first) first = { signal, atMs: nowMs };
     else if (nowMs - first.atMs > sameSignalMs) {
       void end(first.signal, `a second signal, ${signal}`);
@@ -73,7 +72,7 @@ async function end(signal: StopSignal, reason: string): Promise<void> {
       : `; to resume from the last checkpoint, run the same command with --out ${folder}`;
   const start = isatty(stderr) ? "\r\u001b[K" : "";
   await within(print(`${start}holdfast: stopped: ${reason}${resume}.\n`));
-  // Last of all: the main thread may still write there.
+  // Last, because the main thread may still write there.
   if (folder !== undefined) await within(mark(folder, `${signal}: ${reason}`, exitCode));
   listener.exitProcess(exitCode);
 }
@@ -82,17 +81,17 @@ function within(work: Promise<void>): Promise<void> {
   return Promise.race([work, passed(patienceMs)]);
 }
 
-/** A worker's own console needs the main thread. */
+/** Writes directly, because a worker's console needs the main thread. */
 function print(text: string): Promise<void> {
   return new Promise((done) => write(stderr, text, () => done()));
 }
 
-/** Where the run can't be marked, its process is gone all the same, and readers of its folder see that. */
+/** Ignores errors: readers of the folder also see that the process is gone. */
 async function mark(path: string, reason: string, exitCode: number): Promise<void> {
   try {
     const { markStopped } = await loaded;
     markStopped(path, { reason, exitCode });
   } catch {
-    // The end goes on.
+    // The process ends anyway.
   }
 }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "control.h"
+#include "past.h"
 #include "stream.h"
 
 namespace emulator {
@@ -119,6 +120,7 @@ EMULATOR_EXPORT int cuMemFree_v2(uint64_t memory) {
   if (found == plain.end()) return invalidValue;
   if (const int status = finishAllWork()) return status;
   unmapBlock(memory, found->second);
+  forgetPages(memory, wholePages(found->second));
   giveMemory(found->second);
   plain.erase(found);
   return success;

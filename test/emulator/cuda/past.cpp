@@ -1,7 +1,8 @@
 /**
- * While a kernel runs, device memory can only be read: the first write to a page stops the kernel, and the page is kept as it was.
- * What the kernel before has changed can't even be read in the past: old and new bytes change places when somebody tries to, so
- * that blocks which look at nothing before they wait cost no copies.
+ * Device memory can only be read until somebody writes to it: the first write to a page stops a kernel, and the page is kept as it
+ * was. Only pages that were written since the last kernel are closed again, so that a kernel costs what it writes, not what the
+ * device holds. What the kernel before has changed can't even be read in the past: old and new bytes change places when somebody
+ * tries to, so that blocks which look at nothing before they wait cost no copies.
  */
 #include "past.h"
 
@@ -39,10 +40,14 @@ enum class View { present, hiddenPast, shownPast };
 struct Watch {
   Pasts before;
   std::shared_ptr<Past> own = std::make_shared<Past>();
-  /** Device memory, address → size. */
-  std::map<uint64_t, uint64_t> memory;
   View view = View::present;
 };
+
+// One call at a time, for all threads: these need no lock of their own.
+/** Device memory that can only be read, but for its open pages: address → size. */
+std::map<uint64_t, uint64_t> guarded;
+/** Pages of it that somebody has written since: address → size. */
+std::map<uint64_t, uint64_t> opened;
 
 // Of its thread alone: a signal on another one is none of its business.
 __thread Watch* watch = nullptr;
@@ -69,11 +74,29 @@ void keepPage(uint64_t address) {
   if (before.empty()) before.assign(bytesAt(address), bytesAt(address + pageBytes));
 }
 
+/** Closes what is open, and what has been mapped since. */
+void guardMemory() {
+  protect(opened, PROT_READ);
+  opened.clear();
+  forEachDeviceMemory([](uint64_t address, uint64_t size) {
+    if (guarded.emplace(address, size).second) mprotect(bytesAt(address), size, PROT_READ);
+  });
+}
+
+void releaseMemory() {
+  protect(guarded, PROT_READ | PROT_WRITE);
+  guarded.clear();
+  opened.clear();
+}
+
 void showPast() {
   watch->view = View::shownPast;
   for (const auto& past : watch->before) {
     protect(past->pages, PROT_READ | PROT_WRITE);
-    for (const auto& each : past->pages) keepPage(each.first);
+    for (const auto& each : past->pages) {
+      keepPage(each.first);
+      opened[each.first] = pageBytes;
+    }
   }
   for (const auto& past : watch->before) {
     for (auto& [address, page] : past->pages) {
@@ -113,18 +136,18 @@ void endOwnPast() {
 }  // namespace
 
 int runBehind(Pasts& pasts, int nodeType, const Work& work) {
-  if (nodeType != kernelNode || setting("early") == 0) {
+  const bool isKept = setting("early") != 0;
+  if (!isKept) releaseMemory();
+  if (nodeType != kernelNode || !isKept) {
     pasts.clear();
     return work();
   }
   catchSignals();
   Watch own;
   own.before.swap(pasts);
-  forEachDeviceMemory([&](uint64_t address, uint64_t size) { own.memory[address] = size; });
+  guardMemory();
   watch = &own;
-  protect(own.memory, PROT_READ);
   const int status = work();
-  protect(own.memory, PROT_READ | PROT_WRITE);
   endOwnPast();
   watch = nullptr;
   if (!own.own->pages.empty()) pasts.push_back(own.own);
@@ -135,7 +158,11 @@ bool hasPast() { return watch != nullptr && !watch->before.empty(); }
 
 void enterPast() {
   watch->view = View::hiddenPast;
-  for (const auto& past : watch->before) protect(past->pages, PROT_NONE);
+  for (const auto& past : watch->before) {
+    protect(past->pages, PROT_NONE);
+    // Blocks before this one may have opened them.
+    for (const auto& each : past->pages) opened.erase(each.first);
+  }
 }
 
 bool leavePast() {
@@ -151,21 +178,28 @@ bool leavePast() {
 }
 
 bool openPage(const void* given) {
-  if (watch == nullptr) return false;
   const auto address = reinterpret_cast<uint64_t>(given);
-  auto next = watch->memory.upper_bound(address);
-  if (next == watch->memory.begin()) return false;
+  auto next = guarded.upper_bound(address);
+  if (next == guarded.begin()) return false;
   const auto& [start, size] = *--next;
   if (address - start >= size) return false;
   const uint64_t page = start + (address - start) / pageBytes * pageBytes;
   const auto isPast = [&](const std::shared_ptr<Past>& past) { return past->pages.count(page) > 0; };
-  if (watch->view == View::hiddenPast && std::any_of(watch->before.begin(), watch->before.end(), isPast)) {
+  if (watch != nullptr && watch->view == View::hiddenPast &&
+      std::any_of(watch->before.begin(), watch->before.end(), isPast)) {
     showPast();
     return true;
   }
-  keepPage(page);
+  if (!opened.emplace(page, pageBytes).second) return false;
+  if (watch != nullptr) keepPage(page);
   mprotect(bytesAt(page), pageBytes, PROT_READ | PROT_WRITE);
   return true;
+}
+
+void forgetPages(uint64_t address, uint64_t size) {
+  for (auto* ranges : {&guarded, &opened}) {
+    ranges->erase(ranges->lower_bound(address), ranges->lower_bound(address + size));
+  }
 }
 
 }  // namespace emulator

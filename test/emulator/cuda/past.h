@@ -26,7 +26,9 @@ void enterPast();
 /** The present comes back. False where somebody has written what it brings. */
 bool leavePast();
 
-/** Was the kernel that runs stopped at this address for the sake of a past? Then it may go on there now. */
+/** Was a write to this address stopped for the sake of a past? Then it may go on now. */
 bool openPage(const void* address);
+/** Memory that is mapped, unmapped or freed: what may be done with it is not the past's to say any more. */
+void forgetPages(uint64_t address, uint64_t size);
 
 }  // namespace emulator

@@ -9,6 +9,7 @@
 
 #include "control.h"
 #include "memory.h"
+#include "past.h"
 #include "stream.h"
 
 namespace emulator {
@@ -189,6 +190,7 @@ EMULATOR_EXPORT int cuMemSetAccess(uint64_t address, size_t size, const AccessDe
   if (mprotect(reinterpret_cast<void*>(address), size, isAccessible ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
     return outOfMemory;
   }
+  forgetPages(address, size);
   for (auto each = mappings.find(address); each != mappings.end() && each->first < address + size; ++each) {
     each->second.isAccessible = isAccessible;
   }
@@ -201,6 +203,7 @@ EMULATOR_EXPORT int cuMemUnmap(uint64_t address, size_t size) {
   if (const int status = finishAllWork()) return status;
   // A fresh mapping with nothing behind it gives the old pages back.
   mmap(reinterpret_cast<void*>(address), size, PROT_NONE, reservedPages | MAP_FIXED, -1, 0);
+  forgetPages(address, size);
   for (auto each = mappings.find(address); each != mappings.end() && each->first < address + size;) {
     const uint64_t handle = each->second.handle;
     physical.find(handle)->isMapped = false;

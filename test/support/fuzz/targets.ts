@@ -16,7 +16,7 @@ import { findRun } from "../../../src/inspect/run-list.js";
 import { listLines, RunView } from "../../../src/inspect/run-view.js";
 import { CheckpointStore, healthOf, readInspection, readRun, readSteps } from "../../../src/train/index.js";
 import { readMetricsPage } from "../../../src/train/metrics-page.js";
-import { sampleTrouble, writeSampleRun } from "../sample-run.js";
+import { sampleIncidents, writeSampleRun } from "../sample-run.js";
 import { httpTarget } from "./http-target.js";
 import type { SeededRandom } from "./mutate.js";
 import { bombFile, drawParquet, parquetBombs } from "./parquet-bombs.js";
@@ -138,12 +138,12 @@ const safetensors: FuzzTarget = {
 /** Files of a run's folder that are put in place of their own: the first byte of an input says which. */
 const runFileNames = [
   ...["status.json", "run.json", "results.json", "metrics.jsonl", "plans.jsonl", "memory.jsonl"],
-  ...["trouble.jsonl", "steps.bin", "recorder.log", "holdfast-stall-1-20260101T000000Z.json"],
+  ...["incidents.jsonl", "steps.bin", "recorder.log", "holdfast-stall-1-20260101T000000Z.json"],
 ] as const;
 
 const runs: FuzzTarget = {
   seeds(folder) {
-    const run = writeSampleRun(folder, "seed", { steps: 30, trouble: sampleTrouble() });
+    const run = writeSampleRun(folder, "seed", { steps: 30, incidents: sampleIncidents() });
     run.close();
     const found = new Set(readdirSync(run.path));
     const seeds = runFileNames.map((name, index) => {
@@ -155,7 +155,7 @@ const runs: FuzzTarget = {
     return [...seeds, ...blank];
   },
   open(folder) {
-    const { path } = writeSampleRun(folder, "run", { steps: 30, trouble: sampleTrouble() });
+    const { path } = writeSampleRun(folder, "run", { steps: 30, incidents: sampleIncidents() });
     const own = new Map(
       runFileNames.map((name) => [
         name,

@@ -16,7 +16,7 @@ export interface ProgramDevices {
   readonly direct: Device;
   /** Replays compiled steps as graphs. */
   readonly replaying: Device;
-  /** Of products on both. TF32 and bf16 promise eager's bits without the pass `products` alone. Default: f32. */
+  /** Of products on both. TF32 and bf16 promise eager's bits without the pass `autotune` alone. Default: f32. */
   readonly precision?: "f32" | "tf32" | "bf16";
 }
 
@@ -44,7 +44,7 @@ export function checkProgram(
   given: Program,
   counts: ProgramCounts,
 ): void {
-  const program = precision === "f32" ? given : { ...given, without: [...given.without, "products"] };
+  const program = precision === "f32" ? given : { ...given, without: [...given.without, "autotune"] };
   const eager = runProgram(direct, program, { isCompiled: false });
   const reference =
     program.dtype === "f64" ? eager : runProgram(direct, program, { isCompiled: false, float: "f64" });

@@ -9,7 +9,7 @@ import { type Compacted, compact } from "./compact.js";
 import { isCheap } from "./cost.js";
 import type { Operand } from "./fusion-node.js";
 import { forwardedValue, Interner } from "./interner.js";
-import type { Frame } from "./iteration-space.js";
+import type { IterationSpace } from "./iteration-space.js";
 import { isInvariantAlongRows } from "./strided-access.js";
 
 /** One stage of one member, in the order of the fused kernel. */
@@ -27,7 +27,7 @@ export interface Rewritten extends Flat {
 }
 
 export class Combination {
-  readonly #frame: Frame;
+  readonly #frame: IterationSpace;
   readonly #isNeeded: (slice: BufferSlice) => boolean;
   readonly #interner = new Interner();
   readonly #stages: readonly Flat[];
@@ -44,7 +44,7 @@ export class Combination {
   readonly #uses = new Map<number, Set<number>>();
   readonly #loaded = new Map<number, Expression>();
 
-  constructor(frame: Frame, isNeeded: (slice: BufferSlice) => boolean) {
+  constructor(frame: IterationSpace, isNeeded: (slice: BufferSlice) => boolean) {
     this.#frame = frame;
     this.#isNeeded = isNeeded;
     this.#firstStage = firsts(frame, ({ member }) => member.kernel.stages.length);
@@ -206,7 +206,10 @@ export class Combination {
   }
 }
 
-function firsts({ seen }: Frame, count: (one: Frame["seen"][number]) => number): readonly number[] {
+function firsts(
+  { seen }: IterationSpace,
+  count: (one: IterationSpace["seen"][number]) => number,
+): readonly number[] {
   let next = 0;
   return seen.map((one) => {
     const first = next;
@@ -215,7 +218,7 @@ function firsts({ seen }: Frame, count: (one: Frame["seen"][number]) => number):
   });
 }
 
-function scalarsOf({ member }: Frame["seen"][number]) {
+function scalarsOf({ member }: IterationSpace["seen"][number]) {
   return member.scalars.map((value, index) => ({
     value,
     type: member.kernel.scalars[index] ?? ("f32" as const),

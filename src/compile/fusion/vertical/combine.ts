@@ -10,8 +10,8 @@ import type { BufferSlice, RowCall } from "../../program/program.js";
 import { Combination } from "./combination.js";
 import type { Compacted } from "./compact.js";
 import { isCheap, maxExpressionNodes, maxMoving, maxOperands } from "./cost.js";
-import type { Member, Operand } from "./fusion-node.js";
-import { type Frame, frameOf } from "./iteration-space.js";
+import type { FusionNode, Operand } from "./fusion-node.js";
+import { type IterationSpace, iterationSpaceOf } from "./iteration-space.js";
 import { joinNames, theKernel } from "./kernel-memo.js";
 import { iterationOf } from "./strided-access.js";
 
@@ -27,12 +27,12 @@ export interface Draft {
 
 /** Nothing where the calls can't be one, or had better not. `isNeeded` tells which memory others read; `most`, how many parts there may be. */
 export function combine(
-  members: readonly Member[],
+  members: readonly FusionNode[],
   isNeeded: (slice: BufferSlice) => boolean,
   device: DeviceInfo["kind"],
   most = maxExpressionNodes,
 ): Draft | undefined {
-  const frame = frameOf(members);
+  const frame = iterationSpaceOf(members);
   if (!frame) return undefined;
   const compacted = new Combination(frame, isNeeded).rewrite();
   if (!compacted || isCrowded([...compacted.inputs, ...compacted.outputs])) return undefined;
@@ -47,8 +47,8 @@ function isCrowded(operands: readonly Operand[]): boolean {
 }
 
 function draftOf(
-  members: readonly Member[],
-  frame: Frame,
+  members: readonly FusionNode[],
+  frame: IterationSpace,
   compacted: Compacted,
   device: DeviceInfo["kind"],
 ): Draft | undefined {
@@ -84,7 +84,7 @@ const fewElements = 16_384;
 const longCostlyRow = 1024;
 
 function isWorthwhile(
-  members: readonly Member[],
+  members: readonly FusionNode[],
   kernel: RowKernel,
   iteration: Iteration,
   device: DeviceInfo["kind"],
@@ -107,7 +107,7 @@ function isWorthwhile(
   });
 }
 
-function deservesThreads({ elements, rowSize, kernel }: Member, rows: number): boolean {
+function deservesThreads({ elements, rowSize, kernel }: FusionNode, rows: number): boolean {
   if (rowSize !== undefined) return false;
   const isCostly = !kernel.stages.every(({ value }) => isCheap(value));
   return elements > fewElements || (isCostly && elements > longCostlyRow * rows);

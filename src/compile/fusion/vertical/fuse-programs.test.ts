@@ -15,7 +15,7 @@ import { withMethods } from "../../../../test/support/replaced-methods.js";
 import { runProgram } from "../../../../test/support/run-program.js";
 import { sameBytes } from "../../../../test/support/same-bytes.js";
 import type { Runtime } from "../../../runtime/index.js";
-import { Order } from "../../program/dependency-graph.js";
+import { DependencyGraph } from "../../program/dependency-graph.js";
 import type { Buffer } from "../../program/program.js";
 import { fuse } from "./fuse.js";
 
@@ -79,7 +79,7 @@ describe("that comparison", () => {
   }
 
   test("catches a fusion that lets calls pass each other unasked", () => {
-    const fusionPosition: Order["fusionPosition"] = (a, b) => Math.min(a.position, b.position);
-    assert.ok(isCaught(Order.prototype, { fusionPosition }));
+    const fusionPosition: DependencyGraph["fusionPosition"] = (a, b) => Math.min(a.position, b.position);
+    assert.ok(isCaught(DependencyGraph.prototype, { fusionPosition }));
   });
 });

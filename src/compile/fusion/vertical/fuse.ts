@@ -6,10 +6,10 @@
 
 import type { DeviceInfo } from "../../../driver/index.js";
 import {
+  DependencyGraph,
   maxFusionDistance,
   type Neighbours,
   type Node,
-  Order,
   rootOf,
 } from "../../program/dependency-graph.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, latestPhase } from "../../program/program.js";
@@ -17,7 +17,7 @@ import { isReading, meets, type Uses, usesOf } from "../../program/uses.js";
 import { isDeadOnExit } from "../../trace/dead-on-exit.js";
 import { combine, type Draft, rowsOf } from "./combine.js";
 import { maxMembers } from "./cost.js";
-import { type Member, memberOf, memberOfCopy } from "./fusion-node.js";
+import { type FusionNode, fusionNodeOf, fusionNodeOfCopy } from "./fusion-node.js";
 import { joinNames } from "./kernel-memo.js";
 import { countElements } from "./strided-access.js";
 
@@ -41,7 +41,7 @@ export function fuse(
 
 /** Calls that are to be one. */
 interface Group {
-  readonly members: readonly Member[];
+  readonly members: readonly FusionNode[];
   readonly draft: Draft | undefined;
 }
 
@@ -53,7 +53,7 @@ class Fusion {
   readonly #keep: (buffer: Buffer) => boolean;
   readonly #device: DeviceInfo["kind"];
   readonly #deadOnExit: readonly BufferSlice[];
-  readonly #order = new Order();
+  readonly #order = new DependencyGraph();
   readonly #groups = new Map<Node, Group>();
   /** What has one row, in the order in which it was added. */
   readonly #ofOneRow: Node[] = [];
@@ -74,7 +74,7 @@ class Fusion {
 
   add(call: Call): void {
     const neighbours = this.#order.add(call);
-    const member = memberOf(call);
+    const member = fusionNodeOf(call);
     if (member) this.#groups.set(neighbours.node, { members: [member], draft: undefined });
     // What is made again waits for others to join it: with what was there before it would be made too soon.
     if (call.isRematerialized || !(member || call.work.kind === "copy")) return;
@@ -114,7 +114,7 @@ class Fusion {
     const own = this.#groups.get(node)?.members ?? [];
     if (own.length < 2 || !own.some(({ reduces }) => reduces)) return;
     const elements = this.#elementsOf(node);
-    const earlier = [...new Set([...node.before].map(rootOf))].sort((a, b) => b.position - a.position);
+    const earlier = [...new Set([...node.predecessors].map(rootOf))].sort((a, b) => b.position - a.position);
     for (const one of earlier) {
       const isOfRows = this.#groups.get(one)?.members.every((member) => member.elements < elements);
       if (isOfRows) this.#join(rootOf(one), rootOf(node));
@@ -145,13 +145,13 @@ class Fusion {
     if (members.length > maxMembers) return;
     const draft = combine(members, this.#neededBeside(members), this.#device);
     if (!draft) return;
-    this.#order.join(a, b, place);
+    this.#order.fuse(a, b, place);
     this.#groups.delete(b);
     this.#groups.set(a, { members, draft });
   }
 
   /** A node's calls; a plain copy moves elements of what the other node has in the copy's memory. */
-  #membersOf(node: Node, other: Node): readonly Member[] | undefined {
+  #membersOf(node: Node, other: Node): readonly FusionNode[] | undefined {
     const { work } = node.call;
     const own = this.#groups.get(node)?.members;
     if (own || work.kind !== "copy") return own;
@@ -162,7 +162,7 @@ class Fusion {
       .find(({ slice }) =>
         ends.some(({ buffer, offset }) => slice.buffer === buffer && slice.offset === offset),
       );
-    const member = met && memberOfCopy(node.call, work, met.dtype);
+    const member = met && fusionNodeOfCopy(node.call, work, met.dtype);
     return member && [member];
   }
 
@@ -179,7 +179,7 @@ class Fusion {
   }
 
   /** Which memory is read by others than these. */
-  #neededBeside(members: readonly Member[]): (slice: BufferSlice) => boolean {
+  #neededBeside(members: readonly FusionNode[]): (slice: BufferSlice) => boolean {
     const own = new Map<Buffer, number>();
     for (const { call } of members) {
       const read = accessesOf(call).filter(({ reads }) => reads);
@@ -195,7 +195,7 @@ class Fusion {
   }
 
   /** Does another call read a part behind the first of these, which write it? What reads it before has what was there. */
-  #isReadBehind(slice: BufferSlice, members: readonly Member[]): boolean {
+  #isReadBehind(slice: BufferSlice, members: readonly FusionNode[]): boolean {
     const own = new Set(members.map(({ call }) => call));
     const first = Math.min(...members.map(({ call }) => this.#places.get(call) ?? 0));
     return (this.#uses.get(slice.buffer)?.readers ?? []).some((place) => {
@@ -212,16 +212,16 @@ class Fusion {
   }
 }
 
-const areHoisted = (members: readonly Member[]): boolean => members.some(({ call }) => call.isHoisted);
+const areHoisted = (members: readonly FusionNode[]): boolean => members.some(({ call }) => call.isHoisted);
 
 /** Elements that need no row deserve more threads than a row has, unless there is only one. */
-function hasOneRow({ elements, rowSize }: Member): boolean {
+function hasOneRow({ elements, rowSize }: FusionNode): boolean {
   return elements === (rowSize ?? 1);
 }
 
 const slicesOfCalls = new WeakMap<Call, readonly Call[]>();
 
-function callOf(members: readonly Member[], draft: Draft): Call {
+function callOf(members: readonly FusionNode[], draft: Draft): Call {
   const calls = members.map(({ call }) => call);
   const call: Call = {
     op: joinNames(calls.map(({ op }) => op)),

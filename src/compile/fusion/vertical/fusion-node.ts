@@ -24,7 +24,7 @@ export interface Operand {
   readonly per: Output["per"];
 }
 
-export interface Member {
+export interface FusionNode {
   readonly call: Call;
   readonly kernel: RowKernel;
   readonly scalars: readonly number[];
@@ -38,11 +38,11 @@ export interface Member {
 }
 
 /** Nothing where the call is none that could be fused, whatever stands beside it. */
-export function memberOf(call: Call): Member | undefined {
+export function fusionNodeOf(call: Call): FusionNode | undefined {
   return call.work.kind === "row" ? memberOfRows(call, call.work) : undefined;
 }
 
-function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowCall): Member | undefined {
+function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowCall): FusionNode | undefined {
   if (iteration.elements === 0) return undefined;
   const { isElementwise, usesPlace, isReadAtIndex, dtypes: ofAll } = factsOf(kernel);
   const all = operands.map((slice, index): Operand => {
@@ -51,7 +51,7 @@ function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowC
     const isIndexed = isReadAtIndex[index] ?? false;
     return operandOf(slice, ofAll[index] ?? "f32", steps, isIndexed, per);
   });
-  const member: Member = {
+  const member: FusionNode = {
     ...{ call, kernel, scalars },
     inputs: all.slice(0, kernel.inputs.length),
     outputs: all.slice(kernel.inputs.length),
@@ -64,7 +64,11 @@ function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowC
 }
 
 /** A plain copy as a call that moves elements of a dtype; nothing where its bits might change, or it has other ends. */
-export function memberOfCopy(call: Call, { source, target }: CopyCall, dtype: Dtype): Member | undefined {
+export function fusionNodeOfCopy(
+  call: Call,
+  { source, target }: CopyCall,
+  dtype: Dtype,
+): FusionNode | undefined {
   const { bytes } = dtypes[dtype];
   const elements = target.size / bytes;
   const [from, to] = [extentOf(source), extentOf(target)];
@@ -120,7 +124,7 @@ export function alongRows(operand: Operand, rowSize: number, per: Operand["per"]
 }
 
 /** Does the call store each element once, and read of what it stores only that very element? */
-function isOrderly({ inputs, outputs, kernel, call }: Member): boolean {
+function isOrderly({ inputs, outputs, kernel, call }: FusionNode): boolean {
   const rowSize = call.work.kind === "row" ? call.work.iteration.row.size : 1;
   const { readAfterStores } = factsOf(kernel);
   return outputs.every((output, index) => {

@@ -1,8 +1,8 @@
 /** Puts members over one another: they run over the same points in the same order, or over one's rows. */
 
-import { alongRows, isSameElement, type Member, neverMeet, type Operand } from "./fusion-node.js";
+import { alongRows, type FusionNode, isSameElement, neverMeet, type Operand } from "./fusion-node.js";
 
-export interface Frame {
+export interface IterationSpace {
   readonly elements: number;
   /** How long rows are, where some member's values follow from rows. */
   readonly rowSize: number | undefined;
@@ -11,7 +11,7 @@ export interface Frame {
 }
 
 export interface Seen {
-  readonly member: Member;
+  readonly member: FusionNode;
   readonly inputs: readonly Operand[];
   readonly outputs: readonly Operand[];
   /** Has it one element for each row of the others? */
@@ -19,7 +19,7 @@ export interface Seen {
 }
 
 /** Nothing where the members' points don't fit, or one would meet another's memory at another point than its own. */
-export function frameOf(members: readonly Member[]): Frame | undefined {
+export function iterationSpaceOf(members: readonly FusionNode[]): IterationSpace | undefined {
   const elements = members.reduce((most, member) => Math.max(most, member.elements), 0);
   const lengths = new Set<number>();
   for (const member of members) {
@@ -34,7 +34,7 @@ export function frameOf(members: readonly Member[]): Frame | undefined {
   return haveOwnPoints(seen) ? { elements, rowSize, seen } : undefined;
 }
 
-function seenFrom(member: Member, elements: number, rowSize: number | undefined): Seen {
+function seenFrom(member: FusionNode, elements: number, rowSize: number | undefined): Seen {
   const { inputs, outputs } = member;
   if (member.elements === elements || rowSize === undefined)
     return { member, inputs, outputs, isOfRows: false };

@@ -1,6 +1,6 @@
 /**
- * Decodes a Parquet file in a thread of its own, with a limit of memory. A hostile file can keep a decoder busy for hours or
- * let it take all memory; a thread can be ended, and this process goes on.
+ * Decodes a Parquet file in a worker thread with a memory limit. A hostile file can make a decoder run for hours or take all memory;
+ * the thread can be terminated without ending the process.
  */
 
 import { getHeapStatistics } from "node:v8";
@@ -12,17 +12,17 @@ import { badBars, wrapFault } from "../rejection.js";
 
 export interface DecodeStart {
   readonly path: string;
-  /** Counts the pages that were decoded. */
+  /** The counter of decoded pages. */
   readonly pages: SharedArrayBuffer;
 }
 
-/** What the thread hands over once. */
+/** The thread's only message. */
 export type DecodeMessage =
   | { readonly bars: Bars }
   | { readonly code: ErrorCode; readonly message: string; readonly numbers: ErrorNumbers };
 
 export interface DecodeLimits {
-  /** How long one page may take, in milliseconds; default: a minute. A page of 32 M values takes a few seconds. */
+  /** Max. time per page, in milliseconds; default: a minute. A page of 32 M values takes a few seconds. */
   readonly pageMs?: number;
   /** Bytes of the thread's JavaScript heap; default: by the file's size. */
   readonly heapBytes?: number;
@@ -33,8 +33,8 @@ export interface DecodeLimits {
 /** Times are objects of about 100 bytes; a row of the most compact files has 10 bytes. */
 const heapPerByte = 16;
 const minHeap = 512 * MiB;
-/** How often a look is taken whether pages are still decoded. */
-const looks = 8;
+/** Progress checks per `pageMs`. */
+const checks = 8;
 
 export function decodeAside(path: string, fileBytes: number, limits: DecodeLimits = {}): Promise<Bars> {
   const { pageMs = 60_000, program = new URL("./thread.js", import.meta.url) } = limits;
@@ -51,25 +51,25 @@ export function decodeAside(path: string, fileBytes: number, limits: DecodeLimit
       reject(noThread(path, error));
       return;
     }
-    // Looks are counted, not time: a process that was stopped for a while has decoded nothing meanwhile.
+    // Counts checks instead of time, because a stopped process decodes nothing.
     let [seen, still] = [0, 0];
     const timer = setInterval(() => {
       const now = Atomics.load(count, 0);
       still = now === seen ? still + 1 : 0;
       seen = now;
-      if (still >= looks) end(() => reject(tooSlow(path, pageMs)));
-    }, pageMs / looks);
+      if (still >= checks) end(() => reject(tooSlow(path, pageMs)));
+    }, pageMs / checks);
     const end = (settle: () => void): void => {
       clearInterval(timer);
       worker.removeAllListeners();
-      // What comes after the end is of no interest, but must not be thrown.
+      // Later errors are irrelevant, but must not be thrown.
       worker.on("error", () => undefined);
       void worker.terminate().finally(settle);
     };
-    worker.once("message", (told: DecodeMessage) =>
+    worker.once("message", (message: DecodeMessage) =>
       end(() => {
-        if ("bars" in told) resolve(told.bars);
-        else reject(new HoldfastError(told.code, told.message, { numbers: told.numbers }));
+        if ("bars" in message) resolve(message.bars);
+        else reject(new HoldfastError(message.code, message.message, { numbers: message.numbers }));
       }),
     );
     worker.once("error", (error) => end(() => reject(whyEnded(path, heapBytes, error))));
@@ -81,7 +81,7 @@ export function decodeAside(path: string, fileBytes: number, limits: DecodeLimit
 
 const again = "Write or download the file again.";
 
-/** Never more than this thread may have itself. */
+/** At most the heap limit of this thread. */
 function heapFor(fileBytes: number): number {
   return Math.min(minHeap + heapPerByte * fileBytes, getHeapStatistics().heap_size_limit);
 }
@@ -91,8 +91,8 @@ function whyEnded(path: string, heapBytes: number, error: unknown): HoldfastErro
   if (code === "ERR_WORKER_OUT_OF_MEMORY") {
     return badBars(
       path,
-      `decoding it takes more than ${formatBytes(heapBytes)} of memory.`,
-      "If the file is sound, write it with row groups of 65536 rows or as CSV, or raise the limit with NODE_OPTIONS=--max-old-space-size=8192.",
+      `decoding needs more than ${formatBytes(heapBytes)} of memory.`,
+      "If the file is valid, write it with row groups of 65536 rows or as CSV, or raise the limit with NODE_OPTIONS=--max-old-space-size=8192.",
       { heapBytes },
       error,
     );
@@ -109,7 +109,7 @@ function noThread(path: string, cause: unknown): HoldfastError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new HoldfastError(
     "UNSUPPORTED",
-    `${path} can't be decoded: the system rejected a thread (${why}). ${threadAdvice}, or give the bars as CSV.`,
+    `${path} can't be decoded: no thread could be started (${why}). ${threadAdvice}, or use CSV.`,
     { numbers: { path }, cause },
   );
 }

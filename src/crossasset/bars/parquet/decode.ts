@@ -1,6 +1,6 @@
 /**
- * Bars from a Parquet file, one row group at a time: what is held is the columns and one group. It reads and decodes without a
- * pause, so it runs in a thread of its own (`thread.ts`).
+ * Decodes bars from a Parquet file, one row group at a time: memory holds the columns and one group. It blocks the event loop, so it
+ * runs in a worker thread (`thread.ts`).
  */
 
 import { closeSync } from "node:fs";
@@ -14,13 +14,13 @@ import {
 } from "hyparquet";
 import { openRegularFile, readSpan } from "../../../files/index.js";
 import { type Bars, barColumns } from "../bars.js";
-import { BarColumns, placeColumns } from "../columns.js";
+import { BarColumns, findColumns } from "../columns.js";
 import { badBars, wrapFault } from "../rejection.js";
 import { checkRows, decodedLimit, maxFooterBytes, maxValueBytes } from "./limits.js";
 import { type DecodeBudget, readPages } from "./pages.js";
 import { checkThrift } from "./thrift-check.js";
 
-/** `onPage` is called after each page: a sign that the work goes on. */
+/** `onPage` is called after each page, as a sign of progress. */
 export function decodeParquet(path: string, onPage: () => void = () => undefined): Bars {
   try {
     const { file, stats } = openRegularFile(path);
@@ -30,7 +30,7 @@ export function decodeParquet(path: string, onPage: () => void = () => undefined
       closeSync(file);
     }
   } catch (error) {
-    // The parser throws whatever a wrong byte leads it to: errors of range and type as well as its own.
+    // The parser may throw any error for a wrong byte: RangeError, TypeError or its own.
     const advice = "The file is truncated, altered or not Parquet. Write or download it again.";
     throw wrapFault(path, "it can't be read as Parquet", error, advice);
   }
@@ -57,7 +57,7 @@ class ParquetFile {
     const metadata = this.#readFooter();
     const [root, ...elements] = topLevel(metadata.schema);
     const header = elements.map(({ name }) => name);
-    const wanted = placeColumns(this.#path, header).flatMap((place) => elements[place] ?? []);
+    const wanted = findColumns(this.#path, header).flatMap((index) => elements[index] ?? []);
     for (const element of wanted) this.#requireNumbers(element);
     const groups = metadata.row_groups.map((group) => ({ group, rows: this.#rowsOf(group) }));
     const rows = groups.reduce((sum, group) => sum + group.rows, 0);
@@ -92,7 +92,7 @@ class ParquetFile {
       throw new RangeError("it does not end with PAR1");
     const length = view.getUint32(0, true);
     if (length > Math.min(this.#size - tailBytes, maxFooterBytes))
-      throw new RangeError(`its metadata has ${length} bytes, the file ${this.#size}`);
+      throw new RangeError(`its metadata has ${length} bytes, but the file has ${this.#size}`);
     const bytes = this.#readSpan(this.#size - tailBytes - length, length + tailBytes);
     checkThrift(bytes, 0, length);
     return parquetMetadata(bytes.buffer, { geoparquet: false });
@@ -119,7 +119,7 @@ class ParquetFile {
     return pages;
   }
 
-  /** What has other kinds of values can't be bars; hyparquet would parse it all the same. */
+  /** Throws for values that can't be bars; hyparquet would parse them. */
   #requireNumbers({
     name,
     num_children,
@@ -131,39 +131,40 @@ class ParquetFile {
     const kind = converted_type ?? logical_type?.type ?? "";
     const isFlat = !num_children && repetition_type !== "REPEATED";
     if (isFlat && !otherKinds.has(kind) && !((type_length ?? 0) > maxValueBytes)) return;
-    const found = isFlat
+    const actual = isFlat
       ? `values of the kind ${kind === "" ? `fixed length ${type_length}` : kind}`
       : "lists or records";
-    throw badBars(this.#path, `the column "${name}" has ${found}.`, "Give numbers, times or text.");
+    throw badBars(this.#path, `the column "${name}" has ${actual}.`, "Use numbers, times or text.");
   }
 
-  /** Chunks that overlap would let a small file be decoded again and again. */
+  /** Overlapping chunks would let a small file take unbounded decoding time. */
   #requireDisjoint(chunks: readonly (ColumnMetaData | undefined)[]): void {
     let total = 0;
     for (const meta of chunks) if (meta) total += spanOf(meta).length;
-    if (total > this.#size) throw new RangeError(`its columns have ${total} bytes, the file ${this.#size}`);
+    if (total > this.#size)
+      throw new RangeError(`its columns have ${total} bytes, but the file has ${this.#size}`);
   }
 
   #readSpan(start: number, length: number): Uint8Array<ArrayBuffer> {
     if (!(start >= 0 && length >= 0 && start + length <= this.#size))
       throw new RangeError(
-        `it refers to bytes ${start} to ${start + length}, and the file has ${this.#size}`,
+        `it refers to bytes ${start} to ${start + length}, but the file has ${this.#size}`,
       );
     const bytes = readSpan(this.#file, start, length);
     if (bytes.length < length)
       throw new RangeError(`the file shrank to ${start + bytes.length} bytes while it was read`);
-    // A copy: hyparquet takes an array buffer, which may hold nothing else.
+    // A copy, because hyparquet needs an ArrayBuffer of its own.
     return new Uint8Array(bytes);
   }
 }
 
-/** Neither numbers nor times nor text. */
+/** Types that are not numbers, times or text. */
 const otherKinds: ReadonlySet<string> = new Set([
   ...["MAP", "MAP_KEY_VALUE", "LIST", "JSON", "BSON", "INTERVAL", "UUID"],
   ...["VARIANT", "GEOMETRY", "GEOGRAPHY", "NULL"],
 ]);
 
-/** The root and the elements right below it. */
+/** The root and its direct children. */
 function topLevel(schema: readonly SchemaElement[]): [SchemaElement, ...SchemaElement[]] {
   const [root] = schema;
   if (!root) throw new RangeError("it has no schema");
@@ -172,7 +173,7 @@ function topLevel(schema: readonly SchemaElement[]): [SchemaElement, ...SchemaEl
     const child = schema[at];
     if (!child) throw new RangeError(`its schema lacks columns after ${children.length}`);
     children.push(child);
-    // Skips all that is below the child.
+    // Skips the child's descendants.
     for (let left = 1; left > 0; at++) {
       const element = schema[at];
       if (!element) throw new RangeError("its schema is cut off");
@@ -188,7 +189,7 @@ function chunkOf({ columns }: RowGroup, { name }: SchemaElement): ColumnMetaData
   return chunk?.meta_data;
 }
 
-/** Where a column's pages are; the dictionary, where there is one, comes first. */
+/** The span of a column's pages. A dictionary page comes first. */
 function spanOf(meta: ColumnMetaData): { readonly start: number; readonly length: number } {
   const start = Number(meta.dictionary_page_offset || meta.data_page_offset);
   const length = Number(meta.total_compressed_size);
@@ -197,7 +198,7 @@ function spanOf(meta: ColumnMetaData): { readonly start: number; readonly length
   return { start, length };
 }
 
-/** Goes through a column's values across its pages. */
+/** Iterates over a column's values across its pages. */
 class CellCursor {
   readonly #pages: readonly DecodedArray[];
   #page: DecodedArray = [];
@@ -223,7 +224,7 @@ function shortGroup(path: string, column: string | undefined, found: number, row
   return badBars(
     path,
     `a row group of ${rows} rows has ${found} values of ${column}.`,
-    "The file is altered: make or fetch it again.",
+    "The file is altered. Write or download it again.",
     { found, rows },
   );
 }

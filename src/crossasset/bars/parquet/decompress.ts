@@ -1,4 +1,4 @@
-/** Decompresses a page into exactly the bytes that its header declares; what would become longer is rejected. */
+/** Decompresses a page to exactly the length in its header; a longer result is an error. */
 
 import { brotliDecompressSync } from "node:zlib";
 import type { CompressionCodec } from "hyparquet";
@@ -7,7 +7,7 @@ import { compressors, decompressZstd } from "hyparquet-compressors";
 export function decompress(codec: CompressionCodec, input: Uint8Array, length: number): Uint8Array {
   const page = decompressAny(codec, input, length);
   if (page.length !== length)
-    throw new RangeError(`a page has ${page.length} bytes, and its header says ${length}`);
+    throw new RangeError(`a page has ${page.length} bytes, but its header says ${length}`);
   return page;
 }
 
@@ -15,15 +15,15 @@ function decompressAny(codec: CompressionCodec, input: Uint8Array, length: numbe
   if (codec === "UNCOMPRESSED") return input;
   if (length === 0) return new Uint8Array(0);
   if (codec === "SNAPPY") requireSnappyLength(input, length);
-  // The library's own of these two grow with the input, whatever the header says.
+  // The library's decompressors for these two ignore the length in the header.
   if (codec === "ZSTD") return decompressZstd(input, new Uint8Array(length));
   if (codec === "BROTLI") return brotliDecompressSync(input, { maxOutputLength: length });
   const decompressor = compressors[codec];
-  if (!decompressor) throw new RangeError(`the compression ${codec} is not known`);
+  if (!decompressor) throw new RangeError(`the compression ${codec} is not supported`);
   return decompressor(input, length);
 }
 
-/** The library writes as much as the input says, and would hand out older bytes where that is less. */
+/** The library writes as many bytes as the input says; if that is less, the buffer would keep old bytes. */
 function requireSnappyLength(input: Uint8Array, length: number): void {
   let declared = 0;
   for (let place = 0; place < 5; place++) {
@@ -33,5 +33,5 @@ function requireSnappyLength(input: Uint8Array, length: number): void {
     if (declared === length) return;
     break;
   }
-  throw new RangeError(`a page declares ${length} bytes, and its compressed data ${declared}`);
+  throw new RangeError(`a page declares ${length} bytes, but its compressed data ${declared}`);
 }

@@ -39,7 +39,7 @@ test("a decoder that takes too much memory is ended", async () => {
   const greedy = program("const held = []; for (;;) held.push(new Array(1000).fill(held.length));");
   await withFile("big.parquet", bombFile(), async (path) => {
     const big = readParquet(path, { program: greedy, heapBytes: 32 * MiB });
-    await rejectsLater("BAD_FILE", big, /takes more than 32 MiB of memory.*row groups of 65536 rows/);
+    await rejectsLater("BAD_FILE", big, /needs more than 32 MiB of memory.*row groups of 65536 rows/);
   });
 });
 
@@ -55,7 +55,7 @@ test("a decoder that fails, or ends without a word, is a rejection of the file",
 test("where no thread can be started, the error says so with the way out", async () => {
   await withFile("some.parquet", bombFile(), async (path) => {
     const rejected = readParquet(path, { program: new URL("ftp://nowhere/thread.js") });
-    await rejectsLater("UNSUPPORTED", rejected, /the system rejected a thread .*ulimit -u.*as CSV/);
+    await rejectsLater("UNSUPPORTED", rejected, /no thread could be started .*ulimit -u.*use CSV/);
   });
 });
 

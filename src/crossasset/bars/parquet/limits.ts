@@ -1,6 +1,6 @@
 /**
- * How much a Parquet file may ask for before anything of it is decoded. Run lengths and compression let a few hundred bytes
- * stand for gigabytes, so each limit follows from the file's size and from the rows it declares.
+ * Limits of a Parquet file, checked before decoding. Run lengths and compression let a few hundred bytes expand to gigabytes, so
+ * each limit depends on the file's size and its declared rows.
  */
 
 import { formatBytes, KiB, MiB } from "../../../units/index.js";
@@ -11,15 +11,15 @@ export const maxFooterBytes = 64 * MiB;
 
 /** 190 years of minutes. */
 const maxRows = 100_000_000;
-/** A file may declare so many rows whatever its size, and so many more for each of its bytes. */
+/** Max. rows: a constant, plus a number per byte of the file. */
 const freeRows = 100_000;
 const rowsPerByte = 64;
 
-/** V8 makes a longer array a hash table, which takes ten times the memory and ends the process where it can't grow. */
+/** V8 turns a longer array into a hash table, which takes ten times the memory and can abort the process. */
 const maxPageValues = 32_000_000;
-/** More than any number or time takes, as text too. */
+/** More than any number or time needs, even as text. */
 export const maxValueBytes = 100;
-/** What a page may have beyond its values: levels, headers of runs, blocks that are padded. */
+/** Bytes of a page besides its values: levels, run headers, padding. */
 export const pageOverhead = 64 * KiB;
 
 export function checkRows(path: string, rows: number, fileBytes: number): void {
@@ -28,19 +28,19 @@ export function checkRows(path: string, rows: number, fileBytes: number): void {
   throw badBars(
     path,
     `it declares ${rows} rows in ${formatBytes(fileBytes)}; at most ${allowed} are read from a file of this size.`,
-    "If the file is sound, split it, or write it with less compression or as CSV.",
+    "If the file is valid, split it, or write it with less compression or as CSV.",
     { rows, allowed, fileBytes },
   );
 }
 
-/** The bytes that the pages of a whole file may have once they are decompressed. */
+/** Max. decompressed bytes of a file's pages. */
 export function decodedLimit(rows: number, columns: number): number {
   return 64 * MiB + rows * columns * maxValueBytes;
 }
 
 export function checkPageSize(values: number, bytes: number, maxValues: number): void {
   if (!(Number.isInteger(values) && values >= 0 && values <= Math.min(maxValues, maxPageValues)))
-    throw new RangeError(`a page declares ${values} values where at most ${maxValues} can be`);
+    throw new RangeError(`a page declares ${values} values, but at most ${maxValues} are possible`);
   if (!(Number.isInteger(bytes) && bytes >= 0 && bytes <= pageOverhead + values * maxValueBytes))
     throw new RangeError(`a page of ${values} values declares ${bytes} bytes`);
 }

@@ -1,14 +1,14 @@
 /**
- * Checks the runs and deltas of a decompressed page before hyparquet decodes them. hyparquet repeats a value as often as a run
- * says, also past the end of the page, and loops for ever over a run of a negative length.
+ * Checks the runs and deltas of a decompressed page before hyparquet decodes them. hyparquet trusts run lengths, even past the end of
+ * the page, and never ends on a negative length.
  */
 
 import { deltaBinaryUnpack } from "hyparquet/src/delta.js";
 
-/** Writers fill up the last bit-packed run: to 8 values by the format, to 512 in some. */
+/** Writers pad the last bit-packed run: to 8 values by the format, some to 512. */
 const padding = 512;
 
-/** Rejects runs of more than `count` values; `end` bounds the bytes that they are in. */
+/** Throws if the runs have more than `count` values, or do not end before `end`. */
 export function checkRuns(
   bytes: Uint8Array,
   offset: number,
@@ -16,20 +16,20 @@ export function checkRuns(
   width: number,
   count: number,
 ): void {
-  if (!(width >= 0 && width <= 32)) throw new RangeError(`a page has numbers of ${width} bits`);
+  if (!(width >= 0 && width <= 32)) throw new RangeError(`a page has values of ${width} bits`);
   let at = offset;
   for (let seen = 0; seen < count; ) {
     const [header, next] = readVarint(bytes, at, end);
     const isPacked = (header & 1) === 1;
     const values = isPacked ? (header >>> 1) * 8 : header >>> 1;
     if (values > count - seen + (isPacked ? padding : 0))
-      throw new RangeError(`a run of ${values} values is in a page where ${count - seen} are left`);
+      throw new RangeError(`a run has ${values} values, but ${count - seen} are left in the page`);
     at = next + (isPacked ? (header >>> 1) * width : Math.ceil(width / 8));
     seen += values;
   }
 }
 
-/** As `checkRuns`, for runs of one bit; how many of the `count` bits are 1. */
+/** Like `checkRuns` for one-bit runs. Returns the number of 1 bits. */
 export function countDefined(bytes: Uint8Array, offset: number, end: number, count: number): number {
   checkRuns(bytes, offset, end, 1, count);
   let defined = 0;
@@ -50,15 +50,15 @@ export function countDefined(bytes: Uint8Array, offset: number, end: number, cou
   return defined;
 }
 
-/** Rejects the header of delta-packed numbers where no writer would write it so. */
+/** Throws if the header of delta-packed values is invalid. */
 export function checkDelta(bytes: Uint8Array, offset: number): void {
   const [blockSize, next] = readVarint(bytes, offset, bytes.length);
   const [miniblocks] = readVarint(bytes, next, bytes.length);
   const isSound = miniblocks > 0 && blockSize > 0 && blockSize % miniblocks === 0 && miniblocks <= 65_536;
-  if (!isSound) throw new RangeError(`a page has blocks of ${blockSize} deltas in ${miniblocks} parts`);
+  if (!isSound) throw new RangeError(`a page has blocks of ${blockSize} deltas in ${miniblocks} miniblocks`);
 }
 
-/** Rejects texts that share more with the one before than that one has, or that take more bytes than a page may. */
+/** Throws if a string's prefix is longer than the previous string, or if the strings need too many bytes. */
 export function checkPrefixes(bytes: Uint8Array, offset: number, count: number, maxBytes: number): void {
   checkDelta(bytes, offset);
   const reader = { view: new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), offset };
@@ -79,7 +79,7 @@ export function checkPrefixes(bytes: Uint8Array, offset: number, count: number, 
   }
 }
 
-/** An unsigned number of at most five bytes, and the offset after it. */
+/** An unsigned varint of at most five bytes, and the offset after it. */
 function readVarint(bytes: Uint8Array, offset: number, end: number): [number, number] {
   let value = 0;
   for (let place = 0; place < 5; place++) {

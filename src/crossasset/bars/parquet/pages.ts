@@ -1,4 +1,4 @@
-/** Reads the pages of one column in one row group: each is checked, decompressed and checked again before hyparquet decodes it. */
+/** Reads the pages of one column chunk. Each page is checked before and after decompression; then hyparquet decodes it. */
 
 import type { ColumnMetaData, DecodedArray, SchemaElement } from "hyparquet";
 import { readPage } from "hyparquet/src/column.js";
@@ -10,7 +10,7 @@ import { checkPageSize, maxValueBytes, pageOverhead } from "./limits.js";
 import { checkDelta, checkPrefixes, checkRuns, countDefined } from "./page-check.js";
 import { checkThrift } from "./thrift-check.js";
 
-/** What the pages of a file may still take, decompressed. */
+/** The remaining decompressed bytes that a file may use. */
 export interface DecodeBudget {
   bytes: number;
 }
@@ -18,10 +18,10 @@ export interface DecodeBudget {
 type PageHeader = Parameters<typeof readPage>[1];
 type ColumnDecoder = Parameters<typeof readPage>[2];
 
-/** A dictionary of a small row group may have entries that no row uses. */
+/** Min. allowed dictionary size: a small row group may have unused entries. */
 const freeDictionary = 65_536;
 
-/** The values of a flat column, page by page: `rows` of them in all, or fewer where the chunk ends. */
+/** Yields the values of a flat column, page by page: `rows` in total, or fewer if the chunk ends. */
 export function* readPages(
   bytes: Uint8Array,
   rows: number,
@@ -38,11 +38,11 @@ export function* readPages(
     const header = toHeader(deserializeTCompactProtocol(reader));
     const size = header.compressed_page_size;
     if (!(Number.isInteger(size) && size >= 0 && size <= bytes.length - reader.offset))
-      throw new RangeError(`a page has ${size} bytes, and ${bytes.length - reader.offset} are left`);
+      throw new RangeError(`a page has ${size} bytes, but ${bytes.length - reader.offset} are left`);
     const page = bytes.subarray(reader.offset, reader.offset + size);
     offset = reader.offset + size;
     budget.bytes -= header.uncompressed_page_size;
-    if (budget.bytes < 0) throw new RangeError("its pages decompress to more than its rows can need");
+    if (budget.bytes < 0) throw new RangeError("its pages decompress to more than its rows need");
     const data = decode(page, header, column.meta.codec, decoder, dictionary, rows - count);
     if (header.type === "DICTIONARY_PAGE") {
       dictionary = convert(data, decoder);
@@ -74,7 +74,7 @@ function decoderOf({
   };
 }
 
-/** One page's values; those of a dictionary as they are stored. */
+/** The values of one page. Dictionary values stay unconverted. */
 function decode(
   page: Uint8Array,
   header: PageHeader,
@@ -93,17 +93,17 @@ function decode(
     checkPageSize(v1.num_values, whole, maxRows);
     requireDictionary(v1.encoding, dictionary);
     const plain = decompress(codec, page, whole);
-    checkFirstKind(plain, v1.num_values, v1.encoding, decoder);
+    checkV1(plain, v1.num_values, v1.encoding, decoder);
     return readWhole(plain, header, decoder, dictionary);
   }
   if (header.type === "DATA_PAGE_V2" && v2) {
     checkPageSize(v2.num_values, whole, maxRows);
     requireDictionary(v2.encoding, dictionary);
-    const levels = checkSecondKind(page, header, v2, decoder);
+    const levels = checkV2(page, header, v2, decoder);
     const isPacked = v2.is_compressed !== false;
     const rest = page.subarray(levels);
     const plain = isPacked ? decompress(codec, rest, whole - levels) : rest;
-    // hyparquet goes by the encoding here, and by the column's type in the first kind.
+    // hyparquet uses the encoding here, but the column's type in v1 pages.
     checkValues(plain, 0, v2.num_values - v2.num_nulls, v2.encoding, v2.encoding === "RLE");
     const joined = new Uint8Array(levels + plain.length);
     joined.set(page.subarray(0, levels));
@@ -111,10 +111,10 @@ function decode(
     const unpacked = { ...header, data_page_header_v2: { ...v2, is_compressed: false } };
     return readWhole(joined, unpacked, decoder, dictionary);
   }
-  throw new RangeError(`a page is of the kind ${header.type}`);
+  throw new RangeError(`a page has the type ${header.type}`);
 }
 
-/** hyparquet's decoder, on a page that is not compressed. */
+/** Runs hyparquet's decoder on an uncompressed page. */
 function readWhole(
   bytes: Uint8Array,
   header: PageHeader,
@@ -126,14 +126,14 @@ function readWhole(
   return readPage({ view, offset: 0 }, sized, decoder, dictionary, undefined, 0).data ?? [];
 }
 
-/** Without its dictionary a page would pass for the numbers of its entries. */
+/** Without its dictionary, a page's indices would be taken for values. */
 function requireDictionary(encoding: string | undefined, dictionary: DecodedArray | undefined): void {
   if (dictionary === undefined && encoding?.endsWith("_DICTIONARY"))
-    throw new RangeError("a page refers to a dictionary that is not there");
+    throw new RangeError("a page needs a dictionary that is missing");
 }
 
-/** A data page of the first kind: levels with their length before them, then values. */
-function checkFirstKind(
+/** A v1 data page: levels after their length, then values. */
+function checkV1(
   bytes: Uint8Array,
   count: number,
   encoding: string | undefined,
@@ -141,14 +141,14 @@ function checkFirstKind(
 ): void {
   const levels = isRequired(decoder) ? 0 : 4 + checkLength(bytes, 0);
   const defined = levels === 0 ? count : countDefined(bytes, 4, bytes.length, count);
-  // Of numbers of 0 bits, which are all the first entry, hyparquet reads no runs here.
+  // For values of 0 bits (all are the first entry) hyparquet reads no runs here.
   const isBoolean = decoder.type === "BOOLEAN";
   const hasNoRuns = hasRuns(encoding) && !isBoolean && bytes[levels] === 0;
   if (!hasNoRuns) checkValues(bytes, levels, defined, encoding, isBoolean);
 }
 
-/** A data page of the second kind: its header has the lengths of the levels, which are never compressed. Their length. */
-function checkSecondKind(
+/** A v2 data page: its header has the lengths of the uncompressed levels. Returns their total length. */
+function checkV2(
   page: Uint8Array,
   header: PageHeader,
   v2: NonNullable<PageHeader["data_page_header_v2"]>,
@@ -164,7 +164,7 @@ function checkSecondKind(
   return levels;
 }
 
-/** `hasLength`: the runs are of one bit and have their length before them; else the number of bits stands there. */
+/** `hasLength`: one-bit runs after their length. Otherwise the runs follow their bit width. */
 function checkValues(
   bytes: Uint8Array,
   offset: number,
@@ -188,12 +188,12 @@ function hasRuns(encoding: string | undefined): boolean {
   return encoding === "RLE" || encoding?.endsWith("_DICTIONARY") === true;
 }
 
-/** The length that stands before runs. */
+/** The length before the runs. */
 function checkLength(bytes: Uint8Array, offset: number): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const length = view.getUint32(offset, true);
   if (length > bytes.length - offset - 4)
-    throw new RangeError(`a page has ${length} bytes of runs where ${bytes.length - offset - 4} are left`);
+    throw new RangeError(`a page has ${length} bytes of runs, but ${bytes.length - offset - 4} are left`);
   return length;
 }
 
@@ -206,7 +206,7 @@ type Struct = ReturnType<typeof deserializeTCompactProtocol>;
 function toHeader(fields: Struct): PageHeader {
   const { field_5: v1, field_7: words, field_8: v2 } = fields as Readonly<Record<string, Struct | undefined>>;
   const type = PageTypes[fields["field_1"]];
-  if (type === undefined) throw new RangeError(`a page is of the unknown kind ${fields["field_1"]}`);
+  if (type === undefined) throw new RangeError(`a page has the unknown type ${fields["field_1"]}`);
   return {
     type,
     uncompressed_page_size: fields["field_2"],

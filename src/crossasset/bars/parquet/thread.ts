@@ -1,4 +1,4 @@
-/** The thread of `readParquet`: decodes one file, hands over the columns or the rejection, and ends. */
+/** The worker of `readParquet`: decodes one file, posts the columns or the error, and ends. */
 
 import { parentPort, workerData } from "node:worker_threads";
 import { HoldfastError } from "../../../errors/index.js";
@@ -9,7 +9,7 @@ import type { DecodeMessage, DecodeStart } from "./decode-aside.js";
 const { path, pages } = workerData as DecodeStart;
 const count = new Int32Array(pages);
 
-const tell = (message: DecodeMessage, transfer: readonly ArrayBuffer[] = []): void =>
+const post = (message: DecodeMessage, transfer: readonly ArrayBuffer[] = []): void =>
   parentPort?.postMessage(message, transfer);
 
 try {
@@ -17,9 +17,9 @@ try {
   const buffers = barColumns
     .map((column) => bars[column].buffer)
     .filter((buffer) => buffer instanceof ArrayBuffer);
-  tell({ bars }, buffers);
+  post({ bars }, buffers);
 } catch (error) {
   if (!(error instanceof HoldfastError)) throw error;
   const { code, message, numbers } = error;
-  tell({ code, message, numbers });
+  post({ code, message, numbers });
 }

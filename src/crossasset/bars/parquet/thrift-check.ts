@@ -1,11 +1,11 @@
 /**
- * Checks a Thrift compact struct before hyparquet parses it. hyparquet believes every length: a list of 2³¹ structs in ten
- * bytes makes it allocate until V8 aborts. A struct that passes here needs memory in proportion to its bytes.
+ * Checks a Thrift compact struct before hyparquet parses it. hyparquet trusts every length: a list of 2³¹ structs in ten bytes makes
+ * it allocate until V8 aborts. A struct that passes needs memory in proportion to its bytes.
  */
 
-/** A struct inside a struct and so on; Parquet's own metadata has fewer than ten levels. */
+/** Max. nesting; Parquet's metadata has fewer than ten levels. */
 const maxDepth = 24;
-/** Elements and fields of one struct with all that it holds; a file with 1,000 columns and 1,000 row groups has about 20 M. */
+/** Max. elements and fields, nested ones included; a file with 1,000 columns and 1,000 row groups has about 20 M. */
 const maxValues = 32_000_000;
 /** Row groups of a file, or columns of a row group. */
 const maxListLength = 1_000_000;
@@ -14,7 +14,7 @@ const stop = 0;
 const list = 9;
 const struct = 12;
 
-/** Rejects a struct that does not end before `end` or whose lengths do not fit in its bytes; the offset after it. */
+/** Throws if a struct does not end before `end`, or if a length exceeds its bytes. Returns the offset after it. */
 export function checkThrift(bytes: Uint8Array, offset: number, end: number): number {
   const check = new ThriftCheck(bytes, offset, end);
   check.struct(0);
@@ -49,7 +49,7 @@ class ThriftCheck {
     switch (type) {
       case 1:
       case 2:
-        // A struct's field has its truth value in its type; a list has a byte for each.
+        // A field stores a boolean in its type; a list has one byte per boolean.
         if (isInList) this.#skip(1);
         return;
       case 3:
@@ -83,14 +83,14 @@ class ThriftCheck {
     const head = this.#byte();
     const short = head >> 4;
     const length = short === 15 ? this.#varint(5) : short;
-    // Every element has one byte at least.
+    // Every element has at least one byte.
     if (!(length >= 0 && length <= Math.min(maxListLength, this.#end - this.offset)))
       throw new RangeError(`metadata has a list of ${length} elements in ${this.#end - this.offset} bytes`);
     if (depth >= maxDepth) throw new RangeError(`metadata is nested more than ${maxDepth} levels deep`);
     for (let element = 0; element < length; element++) this.#value(head & 0x0f, depth + 1, true);
   }
 
-  /** As hyparquet reads it: the low 32 bits count, and a number with its highest bit set is negative. */
+  /** Like hyparquet: uses the low 32 bits, with sign. */
   #varint(maxBytes: number): number {
     let value = 0;
     for (let place = 0; place < maxBytes; place++) {
@@ -111,7 +111,7 @@ class ThriftCheck {
   #skip(length: number): void {
     if (!(length >= 0 && length <= this.#end - this.offset))
       throw new RangeError(
-        `metadata has a value of ${length} bytes where ${this.#end - this.offset} are left`,
+        `metadata has a value of ${length} bytes, but ${this.#end - this.offset} are left`,
       );
     this.offset += length;
   }

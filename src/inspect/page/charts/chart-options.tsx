@@ -155,13 +155,13 @@ function drawMarks(chart: uPlot, marks: readonly ChartMark[], ink: Ink): void {
   pen.textBaseline = "top";
   pen.textAlign = "left";
   let free = -Infinity;
-  for (const { at, label, isTrouble = false } of marks) {
+  for (const { at, label, isIncident = false } of marks) {
     const left = Math.round(chart.valToPos(at, "x", true));
     if (left < bbox.left || left > bbox.left + bbox.width) continue;
-    pen.strokeStyle = isTrouble ? ink.trouble : ink.muted;
+    pen.strokeStyle = isIncident ? ink.alert : ink.muted;
     pen.fillStyle = pen.strokeStyle;
     pen.lineWidth = scale;
-    pen.setLineDash(isTrouble ? [] : [3 * scale, 3 * scale]);
+    pen.setLineDash(isIncident ? [] : [3 * scale, 3 * scale]);
     pen.beginPath();
     pen.moveTo(left + 0.5, bbox.top);
     pen.lineTo(left + 0.5, bbox.top + bbox.height);

@@ -30,7 +30,7 @@ export interface ChartSeries {
 export interface ChartMark {
   readonly at: number;
   readonly label: string;
-  readonly isTrouble?: boolean;
+  readonly isIncident?: boolean;
 }
 
 export interface ChartHandle {

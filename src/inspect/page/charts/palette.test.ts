@@ -107,12 +107,12 @@ test("a run keeps its look when others are added behind it", () => {
 });
 
 test("text stands out from both grounds by 4.5 to 1 or more, the quiet one too", () => {
-  for (const { ground, text, muted, trouble } of Object.values(inks))
-    for (const ink of [text, muted, trouble]) assert.ok(contrast(ink, ground) >= 4.5, `${ink} on ${ground}`);
+  for (const { ground, text, muted, alert } of Object.values(inks))
+    for (const ink of [text, muted, alert]) assert.ok(contrast(ink, ground) >= 4.5, `${ink} on ${ground}`);
 });
 
 test("the style sheet has the colours that canvases draw with", () => {
   const sheet = readRepositoryFile("src/inspect/page/page.css");
-  for (const name of ["ground", "text", "muted", "line", "trouble"] as const)
+  for (const name of ["ground", "text", "muted", "line", "alert"] as const)
     assert.ok(sheet.includes(`--${name}: light-dark(${inks.light[name]}, ${inks.dark[name]});`), name);
 });

@@ -5,8 +5,8 @@
 
 /** What canvases need besides the series; the style sheet has the same, which a test holds. */
 export const inks = {
-  light: { ground: "#ffffff", text: "#1c2330", muted: "#5a6473", line: "#e3e6eb", trouble: "#b3261e" },
-  dark: { ground: "#1a1e25", text: "#e6e9ef", muted: "#9aa4b2", line: "#2d333d", trouble: "#f0857d" },
+  light: { ground: "#ffffff", text: "#1c2330", muted: "#5a6473", line: "#e3e6eb", alert: "#b3261e" },
+  dark: { ground: "#1a1e25", text: "#e6e9ef", muted: "#9aa4b2", line: "#2d333d", alert: "#f0857d" },
 } as const;
 
 export type Ink = (typeof inks)[keyof typeof inks];

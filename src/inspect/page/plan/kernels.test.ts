@@ -2,16 +2,16 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { CallRecord } from "../wire.js";
+import type { CallReport } from "../wire.js";
 import { kernelRows, timeOfPhases } from "./kernels.js";
 
-const call = (kernel: string, us: number | undefined, bytes: number): CallRecord => ({
+const call = (kernel: string, us: number | undefined, bytes: number): CallReport => ({
   op: kernel,
   kernel,
   kind: "elementwise",
   shape: "[4]",
-  part: "forward",
-  branch: 0,
+  phase: "forward",
+  stream: 0,
   readBytes: bytes,
   writtenBytes: bytes,
   us,

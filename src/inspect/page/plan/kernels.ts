@@ -1,6 +1,6 @@
 /** The calls of a step taken together by kernel: what each costs and moves. */
 
-import type { CallRecord } from "../wire.js";
+import type { CallReport } from "../wire.js";
 
 export interface KernelRow {
   readonly kernel: string;
@@ -14,7 +14,7 @@ export interface KernelRow {
 }
 
 /** One row a kernel, the longest first, then the one that moves most. */
-export function kernelRows(calls: readonly CallRecord[]): KernelRow[] {
+export function kernelRows(calls: readonly CallReport[]): KernelRow[] {
   const sums = new Map<string, { kind: string; times: number; us: number | undefined; bytes: number }>();
   for (const { kernel, kind, us, readBytes, writtenBytes } of calls) {
     const sum = sums.get(kernel) ?? { kind, times: 0, us: undefined, bytes: 0 };
@@ -35,11 +35,11 @@ export function kernelRows(calls: readonly CallRecord[]): KernelRow[] {
 
 /** What a step's calls take together, and what of it only moves bytes; undefined where nothing was measured. */
 export function timeOfPhases(
-  calls: readonly CallRecord[],
+  calls: readonly CallReport[],
 ): { readonly us: number; readonly copiesUs: number } | undefined {
   if (!calls.some(({ us }) => us !== undefined)) return undefined;
-  const sumOf = (some: readonly CallRecord[]): number => some.reduce((sum, { us = 0 }) => sum + us, 0);
-  const isCopy = ({ kind, kernel }: CallRecord): boolean =>
+  const sumOf = (some: readonly CallReport[]): number => some.reduce((sum, { us = 0 }) => sum + us, 0);
+  const isCopy = ({ kind, kernel }: CallReport): boolean =>
     kind === "copy" || kind === "fill" || /^(indexed )?cop(y|ies)$/.test(kernel);
   return { us: sumOf(calls), copiesUs: sumOf(calls.filter(isCopy)) };
 }

@@ -3,13 +3,13 @@
 import type { TargetedKeyboardEvent } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { formatCount } from "../tables/format.js";
-import type { StageRecord } from "../wire.js";
+import type { StageReport } from "../wire.js";
 import { changesOf, type MarkedCall } from "./call-changes.js";
 
 /** Around a change so many kept calls are shown; a longer row of them is folded. */
 const around = 2;
 
-export function PassStepper({ stages }: { readonly stages: readonly StageRecord[] }) {
+export function PassStepper({ stages }: { readonly stages: readonly StageReport[] }) {
   const [chosen, setChosen] = useState(() => busiestOf(stages));
   const [isWhole, setWhole] = useState(false);
   const place = Math.max(0, Math.min(chosen, stages.length - 1));
@@ -90,7 +90,7 @@ export function PassStepper({ stages }: { readonly stages: readonly StageRecord[
 }
 
 /** The pass that changed the number of calls most: the first thing that one looks for. */
-function busiestOf(stages: readonly StageRecord[]): number {
+function busiestOf(stages: readonly StageReport[]): number {
   const change = (place: number): number =>
     Math.abs((stages[place]?.calls.length ?? 0) - (stages[place - 1]?.calls.length ?? 0));
   return stages.reduce(

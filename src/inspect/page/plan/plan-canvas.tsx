@@ -10,7 +10,7 @@ import { useInk } from "../charts/theme.js";
 import { formatBytes, formatCount } from "../tables/format.js";
 import type { PlannedTensor, PlanRecord } from "../wire.js";
 import { drawBoxes, drawOverlay, type PlotArea, plotArea, type View } from "./plan-drawing.js";
-import { BoxIndex, type Direction, matching, neighbour, type PlanPicture, partOf } from "./plan-picture.js";
+import { BoxIndex, type Direction, matching, neighbour, type PlanPicture, phaseOf } from "./plan-picture.js";
 
 export interface PlanCanvasProps {
   readonly plan: PlanRecord;
@@ -43,7 +43,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   const index = useMemo(() => new BoxIndex(picture), [picture]);
   const found = useMemo(() => matching(tensors, search), [tensors, search]);
   const looks = useMemo(
-    () => tensors.map((tensor) => ({ part: partOf(tensor, plan.calls), isSaved: tensor.isSaved })),
+    () => tensors.map((tensor) => ({ phase: phaseOf(tensor, plan.calls), isSaved: tensor.isSaved })),
     [plan],
   );
   const area = plotArea(width, height);
@@ -184,7 +184,7 @@ export function describe(tensor: PlannedTensor, { calls }: PlanRecord): string {
     formatBytes(bytes),
     `at byte ${formatCount(offset)}`,
     `calls ${birth}–${death}`,
-    `${partOf(tensor, calls)}${isSaved ? ", saved for backward" : ""}`,
+    `${phaseOf(tensor, calls)}${isSaved ? ", saved for backward" : ""}`,
   ];
   return facts.join(" · ");
 }
@@ -226,8 +226,8 @@ function Tooltip({ tensor, plan, left, top, isLeftward }: TooltipProps) {
         <dd>
           call {death} {nameOf(death)}
         </dd>
-        <dt>part</dt>
-        <dd>{partOf(tensor, plan.calls)}</dd>
+        <dt>phase</dt>
+        <dd>{phaseOf(tensor, plan.calls)}</dd>
         <dt>saved</dt>
         <dd>{isSaved ? "for backward" : "no"}</dd>
       </dl>

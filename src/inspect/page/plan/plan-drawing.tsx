@@ -25,7 +25,7 @@ export function plotArea(width: number, height: number): PlotArea {
 }
 
 export interface BoxLook {
-  readonly part: keyof typeof phaseColours;
+  readonly phase: keyof typeof phaseColours;
   readonly isSaved: boolean;
 }
 
@@ -49,16 +49,16 @@ export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
   pen.save();
   clipTo(pen, area);
   const strips = stripsOf(pen, ink);
-  for (const part of Object.keys(phaseColours) as (keyof typeof phaseColours)[]) {
+  for (const phase of Object.keys(phaseColours) as (keyof typeof phaseColours)[]) {
     for (const isDimmed of [true, false]) {
       pen.globalAlpha = isDimmed ? 0.12 : 0.85;
       for (const [index, box] of picture.boxes.entries()) {
         const look = looks[index];
-        if (look?.part !== part || isDimmed !== (found !== undefined && !found.has(index))) continue;
+        if (look?.phase !== phase || isDimmed !== (found !== undefined && !found.has(index))) continue;
         const { left, top, width, height } = place(box);
         if (left > area.left + area.width || left + width < area.left) continue;
         if (top > area.top + area.height || top + height < area.top) continue;
-        pen.fillStyle = phaseColours[part];
+        pen.fillStyle = phaseColours[phase];
         pen.fillRect(left, top, width, height);
         if (look.isSaved && strips) {
           pen.fillStyle = strips;
@@ -151,7 +151,7 @@ function drawAxes(pen: Pen, { calls, bytes }: View, area: PlotArea, ink: Ink): v
 function drawPeak(pen: Pen, { peakPlace }: PlanPicture, { calls }: View, area: PlotArea, ink: Ink): void {
   if (peakPlace === undefined || peakPlace < calls.min || peakPlace > calls.max) return;
   const x = area.left + ((peakPlace - calls.min) / (calls.max - calls.min)) * area.width;
-  pen.strokeStyle = ink.trouble;
+  pen.strokeStyle = ink.alert;
   pen.lineWidth = 1.5;
   pen.setLineDash([5, 3]);
   line(pen, x, area.top, x, area.top + area.height);
@@ -163,7 +163,7 @@ function drawPeak(pen: Pen, { peakPlace }: PlanPicture, { calls }: View, area: P
   const start = isLeft ? x - 6 - width : x + 6;
   pen.fillStyle = ink.ground;
   pen.fillRect(start - 3, area.top + 2, width + 6, 17);
-  pen.fillStyle = ink.trouble;
+  pen.fillStyle = ink.alert;
   pen.textAlign = "left";
   pen.fillText("peak", start, area.top + 4);
 }

@@ -8,7 +8,7 @@ import { formatBytes, formatCount, formatPercent } from "../tables/format.js";
 import { SortTable, type TableColumn } from "../tables/sort-table.js";
 import type { PlannedTensor, PlanRecord } from "../wire.js";
 import { PlanCanvas } from "./plan-canvas.js";
-import { aliveAtPeak, matching, partOf, pictureOf, sumBytes } from "./plan-picture.js";
+import { aliveAtPeak, matching, phaseOf, pictureOf, sumBytes } from "./plan-picture.js";
 
 export interface PlanFiguresProps {
   readonly run: string;
@@ -120,10 +120,10 @@ function Legend({ search, found }: { readonly search: string; readonly found: nu
   return (
     <>
       <ul class="keys">
-        {Object.entries(phaseColours).map(([part, colour]) => (
-          <li key={part}>
+        {Object.entries(phaseColours).map(([phase, colour]) => (
+          <li key={phase}>
             <span class="key" style={{ backgroundColor: colour }} />
-            {part}
+            {phase}
           </li>
         ))}
         <li>
@@ -155,9 +155,9 @@ function tensorColumns({ calls }: PlanRecord): TableColumn<PlannedTensor>[] {
     { label: "birth", value: ({ birth }) => birth, isNumber: true, title: "The call that makes it" },
     { label: "death", value: ({ death }) => death, isNumber: true, title: "The last call that needs it" },
     {
-      label: "part",
-      value: (tensor) => partOf(tensor, calls),
-      show: (tensor) => <span class={`part ${partOf(tensor, calls)}`}>{partOf(tensor, calls)}</span>,
+      label: "phase",
+      value: (tensor) => phaseOf(tensor, calls),
+      show: (tensor) => <span class={`phase ${phaseOf(tensor, calls)}`}>{phaseOf(tensor, calls)}</span>,
     },
     { label: "saved", value: ({ isSaved }) => (isSaved ? "saved" : ""), title: "Kept for the way back" },
   ];
@@ -170,7 +170,7 @@ const persistentColumns: readonly TableColumn<{ readonly label: string; readonly
 
 function tensorCsv(tensors: readonly PlannedTensor[], { calls }: PlanRecord): string {
   return toCsv(
-    ["label", "type", "bytes", "offset", "birth", "death", "part", "isSaved"],
+    ["label", "type", "bytes", "offset", "birth", "death", "phase", "isSaved"],
     tensors.map((tensor) => [
       tensor.label,
       tensor.type,
@@ -178,7 +178,7 @@ function tensorCsv(tensors: readonly PlannedTensor[], { calls }: PlanRecord): st
       tensor.offset,
       tensor.birth,
       tensor.death,
-      partOf(tensor, calls),
+      phaseOf(tensor, calls),
       tensor.isSaved,
     ]),
   );

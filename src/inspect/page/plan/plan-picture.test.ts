@@ -3,24 +3,24 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import * as fc from "fast-check";
-import type { CallRecord, PlanMemoryRecord, PlannedTensor } from "../wire.js";
-import { aliveAtPeak, BoxIndex, matching, neighbour, partOf, pictureOf, sumBytes } from "./plan-picture.js";
+import type { CallReport, PlanMemory, PlannedTensor } from "../wire.js";
+import { aliveAtPeak, BoxIndex, matching, neighbour, phaseOf, pictureOf, sumBytes } from "./plan-picture.js";
 
 function tensor(birth: number, death: number, offset: number, bytes: number, label = "x"): PlannedTensor {
   return { label, type: "f32 [1]", bytes, offset, birth, death, isSaved: false };
 }
 
-function memory(tensors: PlannedTensor[], peakAt: number): PlanMemoryRecord {
+function memory(tensors: PlannedTensor[], peakAt: number): PlanMemory {
   return { peak: 1024, lowerBound: 0, peakAt, tensors, persistent: [] };
 }
 
-const call = (part: CallRecord["part"]): CallRecord => ({
+const call = (phase: CallReport["phase"]): CallReport => ({
   op: "add",
   kernel: "k",
   kind: "elementwise",
   shape: "[1]",
-  part,
-  branch: 0,
+  phase,
+  stream: 0,
   readBytes: 0,
   writtenBytes: 0,
 });
@@ -92,11 +92,11 @@ test("a peak between two calls is found where more is alive than at the call", (
   assert.deepEqual(pictureOf({ memory: memory(branches, 2), calls }).boxes[1]?.right, 2);
 });
 
-test("a tensor belongs to the part of the call that makes it; scratch to none", () => {
-  assert.equal(partOf(tensors[2]!, calls), "backward");
-  assert.equal(partOf({ ...tensors[0]!, type: undefined }, calls), "scratch");
-  assert.equal(partOf(tensor(1.5, 2, 0, 1), calls), "backward");
-  assert.equal(partOf(tensors[0]!, []), "forward");
+test("a tensor belongs to the phase of the call that makes it; scratch to none", () => {
+  assert.equal(phaseOf(tensors[2]!, calls), "backward");
+  assert.equal(phaseOf({ ...tensors[0]!, type: undefined }, calls), "scratch");
+  assert.equal(phaseOf(tensor(1.5, 2, 0, 1), calls), "backward");
+  assert.equal(phaseOf(tensors[0]!, []), "forward");
 });
 
 test("a search finds names, types and what is saved, in any case; an empty one looks for nothing", () => {

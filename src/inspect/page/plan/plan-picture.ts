@@ -4,7 +4,7 @@
  */
 
 import type { Range } from "../charts/scales.js";
-import type { PlanMemoryRecord, PlannedTensor, PlanRecord, StepPhase } from "../wire.js";
+import type { PlanMemory, PlannedTensor, PlanRecord, StepPhase } from "../wire.js";
 
 export interface Box {
   readonly left: number;
@@ -21,7 +21,7 @@ export interface PlanPicture {
   readonly peakPlace: number | undefined;
 }
 
-/** The rectangles of a plan's tensors, in their order. Halves between calls occur on branches; then a place is half a call wide. */
+/** The rectangles of a plan's tensors, in their order. Halves between calls occur on side streams; then a place is half a call wide. */
 export function pictureOf({ memory, calls }: Pick<PlanRecord, "memory" | "calls">): PlanPicture {
   const { tensors } = memory;
   const hasHalves = tensors.some(({ birth, death }) => !Number.isInteger(birth) || !Number.isInteger(death));
@@ -43,8 +43,8 @@ export function pictureOf({ memory, calls }: Pick<PlanRecord, "memory" | "calls"
   };
 }
 
-/** The record has the call of the peak; on branches the peak itself may be the place just before it. */
-function peakPlaceOf({ peakAt, tensors }: PlanMemoryRecord): number | undefined {
+/** The record has the call of the peak; on side streams the peak itself may be the place just before it. */
+function peakPlaceOf({ peakAt, tensors }: PlanMemory): number | undefined {
   if (peakAt < 0) return undefined;
   const places = [peakAt, peakAt - 0.5];
   const [here = 0, before = 0] = places.map((place) => sumBytes(aliveAt(tensors, place)));
@@ -60,16 +60,16 @@ export function sumBytes(tensors: readonly { readonly bytes: number }[]): number
 }
 
 /** Who is alive at the peak, the largest first: they add up to the least that any plan needs. */
-export function aliveAtPeak(memory: PlanMemoryRecord): PlannedTensor[] {
+export function aliveAtPeak(memory: PlanMemory): PlannedTensor[] {
   const place = peakPlaceOf(memory);
   if (place === undefined) return [];
   return aliveAt(memory.tensors, place).sort((a, b) => b.bytes - a.bytes || a.offset - b.offset);
 }
 
-/** The part of the step whose call makes a tensor; scratch memory has no type, and belongs to none. */
-export function partOf({ type, birth }: PlannedTensor, calls: PlanRecord["calls"]): StepPhase | "scratch" {
+/** The phase of the step whose call makes a tensor; scratch memory has no type, and belongs to none. */
+export function phaseOf({ type, birth }: PlannedTensor, calls: PlanRecord["calls"]): StepPhase | "scratch" {
   if (type === undefined) return "scratch";
-  return calls[Math.min(calls.length - 1, Math.ceil(birth))]?.part ?? "forward";
+  return calls[Math.min(calls.length - 1, Math.ceil(birth))]?.phase ?? "forward";
 }
 
 /** Which tensors' names or types hold the text; undefined where there is nothing to look for. */

@@ -2,10 +2,10 @@
 
 import { formatCount, formatTime } from "../tables/format.js";
 import { runPath, useAnswer } from "../server.js";
-import type { RunDetail, TroubleRecord } from "../wire.js";
+import type { RunDetail, IncidentRecord } from "../wire.js";
 
 /** What each kind means, and what to do. */
-const meanings: Readonly<Record<TroubleRecord["kind"], string>> = {
+const meanings: Readonly<Record<IncidentRecord["kind"], string>> = {
   stall: "A call stood still for longer than it may. The report says which, on what, and since when.",
   "capture rejected":
     "The step could not become one graph launch, so it runs call by call: slower, with the same results.",
@@ -15,28 +15,28 @@ const meanings: Readonly<Record<TroubleRecord["kind"], string>> = {
   failure: "The run ended with an error.",
 };
 
-export function TroubleView({ detail }: { readonly detail: RunDetail }) {
-  const newestFirst = [...detail.trouble].sort((a, b) => b.time - a.time);
+export function IncidentsView({ detail }: { readonly detail: RunDetail }) {
+  const newestFirst = [...detail.incidents].sort((a, b) => b.time - a.time);
   return (
-    <div class="troubles">
+    <div class="incidents">
       {newestFirst.length === 0 ? (
         <p class="empty large">
-          No trouble. Stalls, rejected captures, requests over the budget, steps that are not finite and
+          No incidents. Stalls, rejected captures, requests over the budget, steps that are not finite and
           failures would stand here, with what the run was doing.
         </p>
       ) : null}
       {newestFirst.map((record, place) => (
-        <TroubleCard key={`${record.time}-${place}`} record={record} />
+        <IncidentCard key={`${record.time}-${place}`} record={record} />
       ))}
       <Phases run={detail.name} />
     </div>
   );
 }
 
-function TroubleCard({ record }: { readonly record: TroubleRecord }) {
+function IncidentCard({ record }: { readonly record: IncidentRecord }) {
   const { kind, time, step, message, details, phases } = record;
   return (
-    <article class="figure trouble-card" aria-label={`${kind} at step ${step}`}>
+    <article class="figure incident-card" aria-label={`${kind} at step ${step}`}>
       <header>
         <h2>
           <span class={`kind ${kind.replaceAll(" ", "-")}`}>{kind}</span>

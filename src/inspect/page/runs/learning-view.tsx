@@ -109,15 +109,15 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
 }
 
 /** Where folds begin, and where something went wrong. */
-function useMarks({ trouble }: RunDetail, table: StepTable | undefined): readonly ChartMark[] {
+function useMarks({ incidents }: RunDetail, table: StepTable | undefined): readonly ChartMark[] {
   return useMemo(() => {
     const starts = table ? foldStarts(table) : [];
     const folds = starts.length > 1 ? starts : [];
     return [
       ...folds.map(({ step, fold }) => ({ at: step, label: `fold ${fold + 1}` })),
-      ...trouble.map(({ step, kind }) => ({ at: step, label: kind, isTrouble: true })),
+      ...incidents.map(({ step, kind }) => ({ at: step, label: kind, isIncident: true })),
     ].sort((a, b) => a.at - b.at);
-  }, [trouble, table]);
+  }, [incidents, table]);
 }
 
 /** The mean loss of each epoch, a line a fold, and what the test at the fold's end came to. */

@@ -21,7 +21,7 @@ import { SortTable, type TableColumn } from "../tables/sort-table.js";
 import { StepChart } from "../charts/step-chart.js";
 import type { StepTables } from "../tables/step-tables.js";
 import { byEpoch, epochStepMs, hostByEpoch, stepTimes } from "./steps.js";
-import type { CallRecord, PlanRecord, RunDetail, StepTable } from "../wire.js";
+import type { CallReport, PlanRecord, RunDetail, StepTable } from "../wire.js";
 
 export interface SpeedViewProps {
   readonly detail: RunDetail;
@@ -128,7 +128,7 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       <Figure
         title="Calls"
         caption="Every call of a step, in the order in which they run."
-        hint="Branch 0 is the main one; calls of other branches run beside it. The part is forward, backward or update."
+        hint="Stream 0 is the main stream; calls of other streams run concurrently. The phase is forward, backward or update."
         isWide
         empty={chosen.missing}
         actions={[{ label: "CSV", title: "Save this table", run: () => saveCalls(detail.name, calls) }]}
@@ -217,7 +217,7 @@ const kernelColumns: readonly TableColumn<KernelRow>[] = [
   },
 ];
 
-type NumberedCall = CallRecord & { readonly place: number };
+type NumberedCall = CallReport & { readonly place: number };
 
 const callColumns: readonly TableColumn<NumberedCall>[] = [
   { label: "#", value: ({ place }) => place, isNumber: true, title: "The place in the step" },
@@ -225,11 +225,11 @@ const callColumns: readonly TableColumn<NumberedCall>[] = [
   { label: "kernel", value: ({ kernel }) => kernel, show: ({ kernel }) => <code>{kernel}</code> },
   { label: "shape", value: ({ shape }) => shape },
   {
-    label: "part",
-    value: ({ part }) => part,
-    show: ({ part }) => <span class={`part ${part}`}>{part}</span>,
+    label: "phase",
+    value: ({ phase }) => phase,
+    show: ({ phase }) => <span class={`phase ${phase}`}>{phase}</span>,
   },
-  { label: "branch", value: ({ branch }) => branch, isNumber: true },
+  { label: "stream", value: ({ stream }) => stream, isNumber: true },
   {
     label: "µs",
     value: ({ us }) => us,
@@ -262,15 +262,15 @@ function saveKernels(run: string, rows: readonly KernelRow[]): void {
   );
 }
 
-function saveCalls(run: string, calls: readonly CallRecord[]): void {
-  const head = ["op", "kernel", "kind", "shape", "part", "branch", "us", "readBytes", "writtenBytes"];
+function saveCalls(run: string, calls: readonly CallReport[]): void {
+  const head = ["op", "kernel", "kind", "shape", "phase", "stream", "us", "readBytes", "writtenBytes"];
   const rows = calls.map((call) => [
     call.op,
     call.kernel,
     call.kind,
     call.shape,
-    call.part,
-    call.branch,
+    call.phase,
+    call.stream,
     call.us,
     call.readBytes,
     call.writtenBytes,

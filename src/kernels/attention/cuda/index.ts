@@ -1,3 +1,3 @@
 /** attention/cuda: attention in CUDA C++, in a form for short sequences and in one for sequences of any length. */
 
-export { attendBackwardOnCuda, attendOnCuda } from "./launch.js";
+export { lowerAttentionBackwardOnCuda, lowerAttentionOnCuda } from "./launch.js";

@@ -1,8 +1,8 @@
-/** Launches attention on CUDA: in the form for short sequences where a pair fits a block, in tiles where not. */
+/** Lowers attention to launches on CUDA: in the form for short sequences where a pair fits a block, in tiles where not. */
 
-import type { KernelSource } from "../../../driver/index.js";
-import type { Runtime } from "../../../runtime/index.js";
+import type { LaunchCommand } from "../../../runtime/index.js";
 import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
+import { cachedSource } from "../../source-cache.js";
 import {
   type AttentionBackwardProblem,
   type AttentionProblem,
@@ -25,15 +25,6 @@ import { tiledForwardKernel, tiledForwardParameters } from "./tiled-forward.js";
 
 type Access = "out" | "partial-out";
 
-/** Made when first needed and kept: a runtime knows a kernel by its source's identity. */
-const made = new Map<string, KernelSource>();
-
-function keep(key: string, make: () => KernelSource): KernelSource {
-  const source = made.get(key) ?? make();
-  made.set(key, source);
-  return source;
-}
-
 /** What the code of a plan depends on, besides the problem's dtype. */
 function keyOf(
   { heads, rows, columns, width, valueWidth }: SmallPlan,
@@ -48,7 +39,11 @@ function elementsOf(problem: AttentionProblem | AttentionBackwardProblem): Eleme
   return { dtype: problem.dtype, resultDtype: resultDtypeOf(problem), halves: halfInputsOf(problem) };
 }
 
-export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access: Access, op: string): void {
+export function lowerAttentionOnCuda(
+  problem: AttentionProblem,
+  access: Access,
+  op: string,
+): readonly LaunchCommand[] {
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { mask, probabilities } = problem;
   const elements = elementsOf(problem);
@@ -73,36 +68,38 @@ export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access
       ...stridesOf(added),
       maskColumn,
     };
-    const key = `small forward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
-    runtime.launch({
-      op,
-      kernel: runtime.kernel(keep(key, () => smallForwardKernel(elements, access, plan, facts, strides))),
-      blocks: batch * heads,
-      arguments: argumentsInOrder(smallForwardParameters(dtype, access), given),
-    });
-    return;
+    const key = `attention small forward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
+    return [
+      {
+        ...{ kind: "launch", op },
+        source: cachedSource(key, () => smallForwardKernel(elements, access, plan, facts, strides)),
+        blocks: batch * heads,
+        arguments: argumentsInOrder(smallForwardParameters(dtype, access), given),
+      },
+    ];
   }
   const strips = Math.ceil(rows / stripLength);
-  const key = `tiled forward ${textOf(elements)} ${access}`;
-  runtime.launch({
-    op,
-    kernel: runtime.kernel(keep(key, () => tiledForwardKernel(elements, access))),
-    blocks: batch * heads * strips,
-    arguments: argumentsInOrder(tiledForwardParameters(dtype, access), {
-      ...{ ...given, rows, columns, width, valueWidth, strips, maskColumn },
-      ...stridesOf({ ...moved, ...added }),
-      isCausal: isCausal ? 1 : 0,
-      hasMask: mask ? 1 : 0,
-    }),
-  });
+  const key = `attention tiled forward ${textOf(elements)} ${access}`;
+  return [
+    {
+      ...{ kind: "launch", op },
+      source: cachedSource(key, () => tiledForwardKernel(elements, access)),
+      blocks: batch * heads * strips,
+      arguments: argumentsInOrder(tiledForwardParameters(dtype, access), {
+        ...{ ...given, rows, columns, width, valueWidth, strips, maskColumn },
+        ...stridesOf({ ...moved, ...added }),
+        isCausal: isCausal ? 1 : 0,
+        hasMask: mask ? 1 : 0,
+      }),
+    },
+  ];
 }
 
-export function attendBackwardOnCuda(
-  runtime: Runtime,
+export function lowerAttentionBackwardOnCuda(
   problem: AttentionBackwardProblem,
   access: Access,
   op: string,
-): void {
+): readonly LaunchCommand[] {
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { probabilities, scoreGradient } = problem;
   const elements = elementsOf(problem);
@@ -120,29 +117,32 @@ export function attendBackwardOnCuda(
   if (plan) {
     const facts = { areVectors: areVectors(dtype, Object.values(moved)), isCausal };
     const strides = stridesOf(moved, facts.areVectors ? lanesOf(dtype) : 1);
-    const key = `small backward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
-    runtime.launch({
-      op,
-      kernel: runtime.kernel(keep(key, () => smallBackwardKernel(elements, access, plan, facts, strides))),
-      blocks: batch * heads,
-      arguments: argumentsInOrder(smallBackwardParameters(dtype, access), given),
-    });
-    return;
+    const key = `attention small backward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
+    return [
+      {
+        ...{ kind: "launch", op },
+        source: cachedSource(key, () => smallBackwardKernel(elements, access, plan, facts, strides)),
+        blocks: batch * heads,
+        arguments: argumentsInOrder(smallBackwardParameters(dtype, access), given),
+      },
+    ];
   }
   const sizes = { rows, columns, width, valueWidth, isCausal: isCausal ? 1 : 0 };
   const all = { ...given, ...sizes, ...stridesOf(moved) };
   const form = `${textOf(elements)} ${access}`;
   const [rowStrips, columnStrips] = [Math.ceil(rows / stripLength), Math.ceil(columns / stripLength)];
-  runtime.launch({
-    op,
-    kernel: runtime.kernel(keep(`tiled rows ${form}`, () => tiledRowsKernel(elements, access))),
-    blocks: batch * heads * rowStrips,
-    arguments: argumentsInOrder(tiledRowsParameters(dtype, access), { ...all, strips: rowStrips }),
-  });
-  runtime.launch({
-    op,
-    kernel: runtime.kernel(keep(`tiled columns ${form}`, () => tiledColumnsKernel(elements, access))),
-    blocks: batch * heads * columnStrips,
-    arguments: argumentsInOrder(tiledColumnsParameters(dtype, access), { ...all, strips: columnStrips }),
-  });
+  return [
+    {
+      ...{ kind: "launch", op },
+      source: cachedSource(`attention tiled rows ${form}`, () => tiledRowsKernel(elements, access)),
+      blocks: batch * heads * rowStrips,
+      arguments: argumentsInOrder(tiledRowsParameters(dtype, access), { ...all, strips: rowStrips }),
+    },
+    {
+      ...{ kind: "launch", op },
+      source: cachedSource(`attention tiled columns ${form}`, () => tiledColumnsKernel(elements, access)),
+      blocks: batch * heads * columnStrips,
+      arguments: argumentsInOrder(tiledColumnsParameters(dtype, access), { ...all, strips: columnStrips }),
+    },
+  ];
 }

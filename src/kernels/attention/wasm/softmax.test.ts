@@ -6,7 +6,8 @@ import { kernelDevices, put } from "../../../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../../../test/support/same-bytes.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
 import type { GemmDtype } from "../../gemm/cpu/element.js";
-import { attend, attendBackward } from "../attention.js";
+import { submit } from "../../submit.js";
+import { attentionBackwardCalls, attentionCalls } from "../attention.js";
 
 const arrayOf = { f32: Float32Array, f64: Float64Array } as const;
 
@@ -26,15 +27,18 @@ function probabilitiesOf(
     const probabilities = runtime.arena.allocate(out.span.size, "probabilities");
     const units = { storage: put(runtime, identity, "identity"), ...dense, rowStride: columns };
     const query = put(runtime, array.from(scores.flat()), "query");
-    attend(runtime, {
-      ...{ dtype, batch: 1, heads: 1, rows: scores.length, columns, width: columns, valueWidth: columns },
-      scale: 1,
-      query: { storage: query, ...dense, rowStride: columns },
-      key: units,
-      value: units,
-      out: { storage: out, ...dense, rowStride: columns },
-      probabilities,
-    });
+    submit(
+      runtime,
+      attentionCalls({
+        ...{ dtype, batch: 1, heads: 1, rows: scores.length, columns, width: columns, valueWidth: columns },
+        scale: 1,
+        query: { storage: query, ...dense, rowStride: columns },
+        key: units,
+        value: units,
+        out: { storage: out, ...dense, rowStride: columns },
+        probabilities,
+      }),
+    );
     sameBytes(runtime.read(out), runtime.read(probabilities), "the probabilities and their product with 1");
     const values = [...new array(runtime.read(out).buffer)];
     return scores.map((_, row) => values.slice(row * columns, (row + 1) * columns));
@@ -68,15 +72,18 @@ function runMasked(runtime: Runtime, mask: readonly number[]) {
     };
     const storage = put(runtime, Float32Array.from(mask), "mask");
     const strides = { batchStride: 0, headStride: 0, rowStride: 3, columnStride: 1 };
-    attend(runtime, { ...inputs, mask: { storage, ...strides }, out });
-    attendBackward(runtime, {
-      ...inputs,
-      outGradient: operand("outGradient", 2),
-      queryGradient,
-      keyGradient: operand("keyGradient", 3),
-      valueGradient: operand("valueGradient", 3),
-      scoreGradient: runtime.arena.allocate(24, "scoreGradient"),
-    });
+    submit(runtime, attentionCalls({ ...inputs, mask: { storage, ...strides }, out }));
+    submit(
+      runtime,
+      attentionBackwardCalls({
+        ...inputs,
+        outGradient: operand("outGradient", 2),
+        queryGradient,
+        keyGradient: operand("keyGradient", 3),
+        valueGradient: operand("valueGradient", 3),
+        scoreGradient: runtime.arena.allocate(24, "scoreGradient"),
+      }),
+    );
     const read = (from: Storage) => [...new Float32Array(runtime.read(from).buffer)];
     return { out: read(out.storage), probabilities: read(probabilities), dq: read(queryGradient.storage) };
   });

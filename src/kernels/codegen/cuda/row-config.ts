@@ -145,7 +145,7 @@ function reducingConfig(
 
 /** Can a GPU add up columns in a kernel of rows? A row takes a warp, and no others' elements. */
 export function canSumColumns(device: DeviceInfo, kernel: RowKernel, iteration: Iteration): boolean {
-  const sums = device.kind === "cuda" ? sumsIn(kernel, iteration) : undefined;
+  const sums = device.computeCapability === undefined ? undefined : sumsIn(kernel, iteration);
   return sums !== undefined && fitsIn(device, sums);
 }
 

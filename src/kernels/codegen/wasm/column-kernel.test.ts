@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openCpuKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
 import type { ColumnKernel, Expression } from "../../../ir/index.js";
-import { launchColumns } from "../../launch.js";
+import { columnCalls } from "../../kernel-call.js";
+import { submit } from "../../submit.js";
 
 const runtime = openCpuKernelRuntime();
 
@@ -31,7 +32,7 @@ test("columns of every count are added up in the order of their rows, to the bit
         { row: 1, column: "none" },
       ] as const;
       const operands = [put(runtime, values, "x"), put(runtime, weights, "w"), output];
-      launchColumns(runtime, { kernel, rows, columns, strides, operands });
+      submit(runtime, columnCalls({ kernel, rows, columns, strides, operands }));
       return new Float32Array(runtime.read(output).buffer);
     });
     for (let column = 0; column < columns; column++) {

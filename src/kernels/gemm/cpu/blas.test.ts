@@ -9,9 +9,11 @@ import { withCpuRuntime } from "../../../../test/support/runtimes.js";
 import { sameBytes } from "../../../../test/support/same-bytes.js";
 import { openCpuDriver } from "../../../driver/index.js";
 import { openRuntime, type Runtime } from "../../../runtime/index.js";
+import { submit } from "../../submit.js";
 import type { GemmProblem } from "../desc.js";
-import { cpuScratchBytes, gemm } from "../gemm.js";
+import { gemmCalls } from "../gemm.js";
 import { elementOf } from "./element.js";
+import { cpuScratchBytes } from "./lower.js";
 import { blocking } from "./multiply.js";
 import { planGemm } from "./plan.js";
 
@@ -74,8 +76,8 @@ describe("a library's work", { skip }, () => {
     const first: GemmProblem = { ...shape, a: operand(a), b: operand(b), c: operand(c) };
     const second: GemmProblem = { ...shape, a: operand(c), b: operand(b), c: operand(d) };
     const multiply = () => {
-      gemm(runtime, first);
-      gemm(runtime, second);
+      submit(runtime, gemmCalls(first));
+      submit(runtime, gemmCalls(second));
     };
     return { multiply, a: a!, b: b!, d: d! };
   }

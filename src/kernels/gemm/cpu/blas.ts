@@ -38,7 +38,7 @@ export function blasTranspose({ isTransposed }: MatrixLayout): number {
   return isTransposed ? blasTransposed : blasNoTranspose;
 }
 
-/** A runtime knows a kernel by its source's identity, so one is made for each use of a library and kept. */
+/** A native function has no content to know it by, so one source is made for each use of a library and kept. */
 const made = new WeakMap<Blas, Map<string, KernelSource>>();
 
 export function blasKernel(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {

@@ -20,8 +20,10 @@ import {
   type RandomGemm,
 } from "../../../../test/support/random-gemms.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
+import { backendOf, lowerCalls } from "../../backend.js";
+import { submit } from "../../submit.js";
 import type { GemmInputDtype, GemmProblem } from "../desc.js";
-import { gemm, gemmScratchBytes } from "../gemm.js";
+import { gemmCalls, gemmScratchBytes } from "../gemm.js";
 
 /** Asks gemm for a drawn product, and gives what C's memory holds then. */
 function run(
@@ -48,10 +50,13 @@ function run(
       ...(activation !== "none" && { activation }),
     };
     const scratchBytes = gemmScratchBytes(runtime, problem);
-    gemm(runtime, {
-      ...problem,
-      ...(scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "scratch") }),
-    });
+    submit(
+      runtime,
+      gemmCalls({
+        ...problem,
+        ...(scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "scratch") }),
+      }),
+    );
     return { found: decodeFloats(runtime.read(c.whole), resultDtype), expected: expectedOf(drawn, values) };
   });
 }
@@ -83,7 +88,7 @@ for (const { device, skip, open } of kernelDevices) {
           ...{ dtype: "f32", m: 4, n: 4, k: 4, batch: 2, a: matrix("a"), b: matrix("b"), c: matrix("c") },
           ...{ bias: runtime.arena.allocate(28, "bias"), biasBatchStride: 4 },
         };
-        assert.throws(() => gemm(runtime, problem), {
+        assert.throws(() => submit(runtime, gemmCalls(problem)), {
           code: "BAD_ARGUMENT",
           message: /the bias takes 32 bytes, and "bias" has 28/,
         });
@@ -96,16 +101,14 @@ for (const { device, skip, open } of kernelDevices) {
           const { beta = 0, room = 0 } = change;
           const [a, b] = [put(runtime, new Float32Array(16), "a"), put(runtime, new Float32Array(16), "b")];
           const c = put(runtime, new Float32Array(16 + room), "c");
-          const seen: (string | undefined)[] = [];
-          runtime.onWork = (piece) => {
-            if (piece.kind !== "launch") return;
-            const { kernel, arguments: given } = piece.request;
-            seen.push(kernel.parameters[given.indexOf(c)]);
-          };
           const matrix = (storage: Storage) => ({ storage, rowStride: 4 });
-          gemm(runtime, { dtype: "f32", m: 4, n: 4, k: 4, a: matrix(a), b: matrix(b), c: matrix(c), beta });
-          runtime.onWork = undefined;
-          return seen[0];
+          const calls = gemmCalls({
+            ...{ dtype: "f32", m: 4, n: 4, k: 4, beta },
+            ...{ a: matrix(a), b: matrix(b), c: matrix(c) },
+          });
+          const [command] = lowerCalls(backendOf(runtime), calls);
+          assert.ok(command?.kind === "launch");
+          return command.source.parameters[command.arguments.indexOf(c)];
         });
       // Asked twice and in turns: what the first one came to must not be taken for the second.
       for (let turn = 0; turn < 2; turn++) {

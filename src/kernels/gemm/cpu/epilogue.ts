@@ -1,23 +1,22 @@
-/** Bias and activation behind a product that brings neither with it: one more pass over C, in place. */
+/** Bias and activation after a GEMM that fuses neither: one more pass over C, in place. */
 
 import type { Expression, RowKernel } from "../../../ir/index.js";
 import { iterateElements, term } from "../../../ir/index.js";
-import type { Runtime } from "../../../runtime/index.js";
-import { launchRows } from "../../launch.js";
+import type { RowLaunch } from "../../kernel-call.js";
 import type { GemmProblem } from "../desc.js";
 import type { GemmDtype } from "./element.js";
 
 type Activation = NonNullable<GemmProblem["activation"]>;
 
-export function fuseEpilogue(runtime: Runtime, problem: GemmProblem, op: string): void {
+export function epilogueLaunch(problem: GemmProblem, op: string): RowLaunch | undefined {
   const { dtype, m, n, batch = 1, c, bias, biasBatchStride = 0, activation } = problem;
-  if (!bias && !activation) return;
+  if (!bias && !activation) return undefined;
   const strides = [c.batchStride ?? 0, c.rowStride, 1];
-  launchRows(runtime, {
+  return {
     kernel: kernelOf(dtype, bias !== undefined, activation, op),
     iteration: iterateElements([batch, m, n], [strides, ...(bias ? [[biasBatchStride, 0, 1]] : []), strides]),
     operands: [c.storage, ...(bias ? [bias] : []), c.storage],
-  });
+  };
 }
 
 const activations: Readonly<Record<Activation, (x: Expression) => Expression>> = {

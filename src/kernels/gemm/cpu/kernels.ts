@@ -1,6 +1,7 @@
-/** The kernels of products, each made when it is first needed and kept: a runtime knows a kernel by its source's identity. */
+/** The CPU's kernels of products. */
 
 import type { KernelSource } from "../../../driver/index.js";
+import { cachedSource } from "../../source-cache.js";
 import type { AccessToC } from "../desc.js";
 import { type DirectConfig, directKernel } from "./direct.js";
 import { elementOf, type GemmDtype } from "./element.js";
@@ -8,15 +9,9 @@ import { multiplyKernel } from "./multiply.js";
 import { packKernel } from "./pack.js";
 
 export type GemmKernel = "pack" | "multiply" | DirectConfig;
-const made = new Map<string, KernelSource>();
 
 export function gemmKernel(kind: GemmKernel, dtype: GemmDtype, access: AccessToC): KernelSource {
-  const key = `${kind} ${dtype} ${access}`;
-  const known = made.get(key);
-  if (known) return known;
-  const source = make(kind, dtype, access);
-  made.set(key, source);
-  return source;
+  return cachedSource(`wasm gemm ${kind} ${dtype} ${access}`, () => make(kind, dtype, access));
 }
 
 function make(kind: GemmKernel, dtype: GemmDtype, access: AccessToC): KernelSource {

@@ -9,8 +9,9 @@ import {
   put,
 } from "../../../../test/support/kernel-runtime.js";
 import { span } from "../../../units/index.js";
+import { submit } from "../../submit.js";
 import type { GemmDesc } from "../desc.js";
-import { gemm, gemmCandidates, gemmScratchBytes } from "../gemm.js";
+import { gemmCalls, gemmCandidates, gemmScratchBytes } from "../gemm.js";
 import { cublasLtKey } from "./cublaslt.js";
 
 const [m, n, k] = [7, 9, 33];
@@ -46,11 +47,14 @@ for (const { device, skip, open } of kernelDevices) {
         const c = runtime.arena.allocate(4 * m * n, "c");
         const size = gemmScratchBytes(runtime, { ...outline(), choice });
         const scratch = size > 0 && { scratch: runtime.arena.allocate(size, "scratch") };
-        gemm(runtime, {
-          ...{ dtype: "f32", m, n, k, choice, ...scratch },
-          ...{ a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
-          c: { storage: c, rowStride: n },
-        });
+        submit(
+          runtime,
+          gemmCalls({
+            ...{ dtype: "f32", m, n, k, choice, ...scratch },
+            ...{ a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
+            c: { storage: c, rowStride: n },
+          }),
+        );
         assert.deepEqual(new Float32Array(runtime.read(c).buffer), expected, `choice ${choice}`);
       }
     });

@@ -1,19 +1,25 @@
 /** Products by the device's own library: on CUDA there is nothing to pack, and bias and activation come with the product. */
 
 import type { GemmMatrix, KernelSource, Parameter, Product } from "../../../driver/index.js";
-import type { Runtime } from "../../../runtime/index.js";
+import type { LaunchCommand } from "../../../runtime/index.js";
 import { literalKey, type Span } from "../../../units/index.js";
+import { cachedSource } from "../../source-cache.js";
+import type { Target } from "../../target.js";
 import type { GemmDesc, GemmInputDtype, GemmProblem, MatrixLayout } from "../desc.js";
 import { accessToC, rejected, requireBiasAsResult } from "../desc.js";
 
 /** How far an address is looked at: more alignment than this is of no use to any kernel. */
 const maxAlignment = 128;
 
-export function launchCublasLt(runtime: Runtime, problem: GemmProblem<GemmInputDtype>, op: string): void {
+export function lowerCublasLt(
+  target: Target,
+  problem: GemmProblem<GemmInputDtype>,
+  op: string,
+): LaunchCommand {
   requireBiasAsResult(problem);
   const { a, b, c, bias, scratch } = problem;
-  const kernel = runtime.kernel(sourceOf(runtime, problem));
-  const { workspaceBytes = 0 } = kernel;
+  const source = sourceOf(target, problem);
+  const { workspaceBytes = 0 } = target.kernel(source);
   const operands = [a.storage, b.storage, c.storage, ...(bias ? [bias] : [])];
   if (workspaceBytes > 0) {
     if (!scratch || scratch.span.size < workspaceBytes) {
@@ -24,47 +30,43 @@ export function launchCublasLt(runtime: Runtime, problem: GemmProblem<GemmInputD
     }
     operands.push(scratch);
   }
-  runtime.launch({ op, kernel, blocks: 1, arguments: operands });
+  return { kind: "launch", op, source, blocks: 1, arguments: operands };
 }
 
-export function libraryWorkspaceBytes(runtime: Runtime, problem: GemmDesc): number {
-  return runtime.kernel(sourceOf(runtime, problem)).workspaceBytes ?? 0;
+export function libraryWorkspaceBytes(target: Target, problem: GemmDesc): number {
+  return target.kernel(sourceOf(target, problem)).workspaceBytes ?? 0;
 }
 
-export function libraryAlgorithms(runtime: Runtime, problem: GemmDesc): number {
-  return runtime.kernel(sourceOf(runtime, { ...problem, choice: 0 })).choices ?? 1;
+export function libraryAlgorithms(target: Target, problem: GemmDesc): number {
+  return target.kernel(sourceOf(target, { ...problem, choice: 0 })).choices ?? 1;
 }
 
 /** Equal for products that the library can't tell from each other, so that what is measured of one holds for all. */
-export function cublasLtKey(runtime: Runtime, problem: GemmDesc): string {
-  return keyOf(gemmOf(runtime, { ...problem, choice: 0 }));
+export function cublasLtKey(target: Pick<Target, "settings">, problem: GemmDesc): string {
+  return keyOf(gemmOf(target, { ...problem, choice: 0 }));
 }
 
 /**
  * Does the activation come with the product? The library's are for products that are rounded anyway: its GELU is good to
  * 1e-5, and its ReLU makes a NaN 0. Behind an IEEE product they are a pass of our own.
  */
-export function libraryActivates({ settings }: Runtime, { dtype }: Pick<GemmDesc, "dtype">): boolean {
+export function libraryActivates(
+  { settings }: Pick<Target, "settings">,
+  { dtype }: Pick<GemmDesc, "dtype">,
+): boolean {
   return dtype === "f16" || dtype === "bf16" || (dtype === "f32" && settings.precision !== "f32");
 }
 
-/** A runtime knows a kernel by its source's identity, so one is made for each product and kept. */
-const made = new Map<string, KernelSource>();
-
-function sourceOf(runtime: Runtime, problem: GemmDesc): KernelSource {
+function sourceOf(target: Pick<Target, "settings">, problem: GemmDesc): KernelSource {
   const { dtype, bias } = problem;
-  const product = gemmOf(runtime, problem);
+  const product = gemmOf(target, problem);
   const access = accessToC(problem);
-  const key = `${access} ${keyOf(product)}`;
-  const known = made.get(key);
-  if (known) return known;
   const parameters: Parameter[] = ["in", "in", access, ...(bias ? (["in"] as const) : [])];
-  const source: KernelSource = { name: `product_${dtype}`, parameters, product };
-  made.set(key, source);
-  return source;
+  const key = `cublaslt ${access} ${keyOf(product)}`;
+  return cachedSource(key, () => ({ name: `product_${dtype}`, parameters, product }));
 }
 
-function gemmOf(runtime: Runtime, problem: GemmDesc): Product {
+function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): Product {
   const {
     dtype,
     m,
@@ -85,7 +87,7 @@ function gemmOf(runtime: Runtime, problem: GemmDesc): Product {
   return {
     dtype,
     resultDtype,
-    precision: runtime.settings.precision,
+    precision: target.settings.precision,
     m,
     n,
     k,
@@ -97,7 +99,7 @@ function gemmOf(runtime: Runtime, problem: GemmDesc): Product {
     beta,
     hasBias: bias !== undefined,
     biasBatchStride,
-    activation: libraryActivates(runtime, problem) ? activation : "none",
+    activation: libraryActivates(target, problem) ? activation : "none",
     choice,
   };
 }

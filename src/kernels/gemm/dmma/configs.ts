@@ -54,7 +54,7 @@ const minTerms = 32;
 const minShare = 0.2;
 
 /** What decides about tiles on a device. */
-type Device = Pick<DeviceInfo, "kind" | "computeCapability" | "parallelism">;
+type Device = Pick<DeviceInfo, "computeCapability" | "parallelism">;
 
 /**
  * The form of products that one launch makes, or nothing where they are not ours to make or don't go together. Whatever the
@@ -65,7 +65,7 @@ export function dmmaConfigOf(
   precision: GemmPrecision,
   problems: readonly GemmDesc[],
 ): DmmaConfig | undefined {
-  if (device.kind !== "cuda" || device.computeCapability !== dmmaCapability) return undefined;
+  if (device.computeCapability !== dmmaCapability) return undefined;
   if (precision !== "f32") return undefined;
   const [first] = problems;
   if (!first || !problems.every((one) => canImplement(one) && goesWith(one, first))) return undefined;

@@ -15,10 +15,12 @@ import {
   type RandomMatrix,
 } from "../../../../test/support/random-gemms.js";
 import { span } from "../../../units/index.js";
+import { backendOf } from "../../backend.js";
+import { submit } from "../../submit.js";
 import type { GemmDesc, GemmProblem } from "../desc.js";
-import { canGroupGemms, gemm, groupedGemm } from "../gemm.js";
+import { canGroupGemms, gemmCalls } from "../gemm.js";
 import { type DmmaConfig, dmmaConfigOf, dmmaTiles } from "./configs.js";
-import { launchDmmaGemms } from "./launch.js";
+import { lowerDmmaGemms } from "./launch.js";
 import { wideSource } from "./mainloop.js";
 
 /** A small GPU, so that small products are worth tiles. */
@@ -92,7 +94,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
               const form = dmmaConfigOf(small, "f32", [problem]);
               fc.pre(form !== undefined);
               met++;
-              launchDmmaGemms(runtime, [problem], { ...form, tile }, "product");
+              submit(runtime, [lowerDmmaGemms([problem], { ...form, tile }, "product")]);
               prove();
             }),
           ),
@@ -122,7 +124,9 @@ describe("a wide product", { skip: cudaMissing }, () => {
       runtime.step(() => {
         const { problem, prove } = place(drawn);
         const form = dmmaConfigOf(small, "f32", [problem])!;
-        launchDmmaGemms(runtime, [...[inject(problem, form)[0]]], inject(problem, form)[1], "product");
+        submit(runtime, [
+          lowerDmmaGemms([...[inject(problem, form)[0]]], inject(problem, form)[1], "product"),
+        ]);
         assert.throws(prove, /element \d+ of C's memory/, what);
       });
     }
@@ -149,12 +153,12 @@ describe("a wide product", { skip: cudaMissing }, () => {
       const alone = dmmaTiles.map((tile) => {
         const problem = make();
         const form = dmmaConfigOf(small, "f32", [problem])!;
-        launchDmmaGemms(runtime, [problem], { ...form, tile }, "product");
+        submit(runtime, [lowerDmmaGemms([problem], { ...form, tile }, "product")]);
         return read(problem);
       });
       for (const bits of alone) assert.deepEqual(bits, exact);
       const group = [make(), make(), make()];
-      launchDmmaGemms(runtime, group, dmmaConfigOf(small, "f32", group)!, "products");
+      submit(runtime, [lowerDmmaGemms(group, dmmaConfigOf(small, "f32", group)!, "products")]);
       for (const problem of group) assert.deepEqual(read(problem), exact);
     });
   });
@@ -171,7 +175,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
         ...{ dtype: "f32", m, n, k, a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
         c: { storage: c, rowStride: n },
       };
-      launchDmmaGemms(runtime, [problem], dmmaConfigOf(small, "f32", [problem])!, "product");
+      submit(runtime, [lowerDmmaGemms([problem], dmmaConfigOf(small, "f32", [problem])!, "product")]);
       const found = new Float32Array(runtime.read(c).slice().buffer);
       for (const [index, value] of found.entries()) {
         const row = Math.floor(index / n);
@@ -194,11 +198,14 @@ describe("a wide product", { skip: cudaMissing }, () => {
       const canImplement = runtime.device.computeCapability === "9.0";
       assert.equal(canGroupGemms(runtime, problems), canImplement);
       if (canImplement) {
-        gemm(runtime, problems[0]!);
-        groupedGemm(runtime, problems.slice(1));
+        submit(runtime, gemmCalls(problems[0]!));
+        submit(runtime, backendOf(runtime).lowerGroupedGemm(problems.slice(1), "gemm"));
         for (const { c } of problems)
           assert.equal(new Float32Array(runtime.read(c.storage).slice().buffer)[5], 128);
-      } else assert.throws(() => groupedGemm(runtime, problems), { code: "BAD_ARGUMENT" });
+      } else
+        assert.throws(() => submit(runtime, backendOf(runtime).lowerGroupedGemm(problems, "gemm")), {
+          code: "BAD_ARGUMENT",
+        });
     });
   });
 });
@@ -219,7 +226,7 @@ describe("the form of wide products", () => {
     assert.ok(dmmaConfigOf(hopper, "f32", [one]));
     assert.equal(dmmaConfigOf(hopper, "tf32", [one]), undefined);
     assert.equal(dmmaConfigOf({ ...hopper, computeCapability: "8.0" }, "f32", [one]), undefined);
-    assert.equal(dmmaConfigOf({ ...hopper, kind: "cpu" }, "f32", [one]), undefined);
+    assert.equal(dmmaConfigOf({ parallelism: hopper.parallelism }, "f32", [one]), undefined);
     for (const dtype of ["f64", "f16", "bf16"] as const)
       assert.equal(dmmaConfigOf(hopper, "f32", [{ ...one, dtype }]), undefined);
     assert.equal(dmmaConfigOf(hopper, "f32", [outline({ m: 3072, n: 1024, k: 31 })]), undefined);

@@ -1,3 +1,3 @@
 /** wide: f32 products of our own on a GPU, summed as doubles by its tensor cores. */
 
-export { dmmaGemmsOf, launchDmmaGemms } from "./launch.js";
+export { dmmaGemmsOf, lowerDmmaGemms } from "./launch.js";

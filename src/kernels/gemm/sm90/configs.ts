@@ -124,7 +124,7 @@ export interface Epilogue {
   readonly storesC: boolean;
 }
 
-type Device = Pick<DeviceInfo, "kind" | "computeCapability">;
+type Device = Pick<DeviceInfo, "computeCapability">;
 
 /** The form of weight gradients that one launch makes, or nothing where they are none or don't go together. */
 export function groupConfigOf(
@@ -286,11 +286,11 @@ function halvesOf({ dtype, resultDtype = dtype }: GemmDesc): Pick<Sm90Config, "r
 }
 
 function elementOf(
-  { kind, computeCapability }: Device,
+  { computeCapability }: Device,
   precision: GemmPrecision,
   { dtype }: GemmDesc,
 ): WarpgroupElement | undefined {
-  if (kind !== "cuda" || computeCapability !== warpgroupCapability) return undefined;
+  if (computeCapability !== warpgroupCapability) return undefined;
   if (dtype === "bf16" || dtype === "f16") return dtype;
   return dtype === "f32" && precision === "tf32" ? "tf32" : undefined;
 }

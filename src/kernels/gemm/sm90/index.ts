@@ -4,7 +4,7 @@ export type { Epilogue, Sm90Config } from "./configs.js";
 export { colsumRows } from "./epilogue-store.js";
 export {
   type EpilogueOn,
-  launchWarpgroups,
+  lowerWarpgroups,
   sm90EpilogueOf,
   sm90PrefersTransposedB,
   warpgroupBatchOf,

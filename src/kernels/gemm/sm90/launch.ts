@@ -1,9 +1,11 @@
 /** Launches of products by warpgroups. */
 
 import type { KernelSource } from "../../../driver/index.js";
-import type { Runtime, Storage } from "../../../runtime/index.js";
+import type { LaunchCommand, Storage } from "../../../runtime/index.js";
 import { literalKey } from "../../../units/index.js";
 import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
+import { cachedSource } from "../../source-cache.js";
+import type { Target } from "../../target.js";
 import { type AccessToC, accessToC, type EpilogueTarget, type GemmDesc } from "../desc.js";
 import {
   batchConfigOf,
@@ -25,30 +27,39 @@ export interface EpilogueOn extends Epilogue {
 
 /** How one launch makes products of the runtime's device, where they are ours to make together. */
 export function warpgroupsOf(
-  { device, settings }: Runtime,
+  { device, settings }: Pick<Target, "device" | "settings">,
   problems: readonly GemmDesc[],
 ): Sm90Config | undefined {
   return groupConfigOf(device, settings.precision, problems);
 }
 
 /** How one launch makes a batch of products, where that is ours to make. */
-export function warpgroupBatchOf({ device, settings }: Runtime, problem: GemmDesc): Sm90Config | undefined {
+export function warpgroupBatchOf(
+  { device, settings }: Pick<Target, "device" | "settings">,
+  problem: GemmDesc,
+): Sm90Config | undefined {
   return batchConfigOf(device, settings.precision, problem);
 }
 
 /** How our own kernels make a product that a library might make as well. */
-export function warpgroupPlainsOf({ device, settings }: Runtime, problem: GemmDesc): readonly Sm90Config[] {
+export function warpgroupPlainsOf(
+  { device, settings }: Pick<Target, "device" | "settings">,
+  problem: GemmDesc,
+): readonly Sm90Config[] {
   return plainConfigsOf(device, settings.precision, problem);
 }
 
 /** Had a product better have its right side turned round? */
-export function sm90PrefersTransposedB({ device, settings }: Runtime, problem: GemmDesc): boolean {
+export function sm90PrefersTransposedB(
+  { device, settings }: Pick<Target, "device" | "settings">,
+  problem: GemmDesc,
+): boolean {
   return prefersTransposed(device, settings.precision, problem);
 }
 
 /** How a product's kernel finishes its result, where it had better. */
 export function sm90EpilogueOf(
-  { device, settings }: Runtime,
+  { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
   finish: Epilogue,
 ): Sm90Config | undefined {
@@ -56,13 +67,12 @@ export function sm90EpilogueOf(
 }
 
 /** One launch for products of one form that don't wait for each other, or for one with a finish. */
-export function launchWarpgroups(
-  runtime: Runtime,
+export function lowerWarpgroups(
   problems: readonly EpilogueTarget[],
   form: Sm90Config,
   op: string,
   finish?: EpilogueOn,
-): void {
+): LaunchCommand {
   const accesses = problems.map(({ c, ...rest }) => (c ? accessToC({ ...rest, c }) : "out"));
   let blocks = 0;
   const given: Record<string, Storage | number> = {};
@@ -84,21 +94,14 @@ export function launchWarpgroups(
     }
     for (const [index, value] of finish.scalars.entries()) given[`scalar${index}`] = value;
   }
-  runtime.launch({
-    ...{ op, kernel: runtime.kernel(sourceOf(form, accesses, finish)), blocks },
+  return {
+    ...{ kind: "launch", op, source: sourceOf(form, accesses, finish), blocks },
     arguments: argumentsInOrder(warpgroupParameters(form, accesses, finish), given),
-  });
+  };
 }
-
-/** A runtime knows a kernel by its source's identity, so one is made for each form and kept. */
-const made = new Map<string, KernelSource>();
 
 function sourceOf(form: Sm90Config, accesses: readonly AccessToC[], finish?: Epilogue): KernelSource {
   const traits = finish && [finish.kernel, finish.product, finish.storesC, finish.forwarded];
-  const key = literalKey([accesses, form, traits]);
-  const known = made.get(key);
-  if (known) return known;
-  const source = warpgroupSource(form, accesses, finish);
-  made.set(key, source);
-  return source;
+  const key = `sm90 gemm ${literalKey([accesses, form, traits])}`;
+  return cachedSource(key, () => warpgroupSource(form, accesses, finish));
 }

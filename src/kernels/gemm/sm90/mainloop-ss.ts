@@ -119,7 +119,7 @@ ${sides}
 typedef Side<${left}> Left;
 typedef Side<${right}> Right;${byWarps ? loadingFours : ""}`;
   return cudaKernel({
-    ...{ name: `product_${element}_warpgroup`, elements: "float", onlyFor: warpgroupCapability },
+    ...{ name: `gemm_${element}_sm90`, elements: "float", onlyFor: warpgroupCapability },
     ...{ threads: byRegisters ? rsThreads : consumers + 32, sharedBytes, declarations },
     ...(byRegisters && { cluster: 2, isAlone: true }),
     ...(form.isClustered && { cluster: 2 }),

@@ -19,17 +19,11 @@ import {
 import type { RowKernel } from "../../../ir/index.js";
 import { term, widenBf16 } from "../../../ir/index.js";
 import { span } from "../../../units/index.js";
+import { backendOf, lowerCalls } from "../../backend.js";
+import { submit } from "../../submit.js";
+import { hasNativeGemm } from "../cuda.js";
 import { firstNativeAlgorithm, type GemmDesc, type GemmInputDtype, type GemmProblem } from "../desc.js";
-import {
-  canFuseEpilogue,
-  canGroupGemms,
-  gemm,
-  gemmCandidates,
-  gemmScratchBytes,
-  gemmWithEpilogue,
-  groupedGemm,
-  hasNativeGemm,
-} from "../gemm.js";
+import { canFuseEpilogue, canGroupGemms, gemmCalls, gemmCandidates, gemmScratchBytes } from "../gemm.js";
 import {
   batchConfigOf,
   type Epilogue,
@@ -48,7 +42,7 @@ import {
   waveTileOf,
 } from "./configs.js";
 import { colsumRows } from "./epilogue-store.js";
-import { launchWarpgroups } from "./launch.js";
+import { lowerWarpgroups } from "./launch.js";
 import { warpgroupSource } from "./mainloop-ss.js";
 
 const [large, square] = [192, 128].map((size) => warpgroupTiles.find(({ rows }) => rows === size)!) as [
@@ -196,7 +190,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
                 const b = { ...drawn.b, isTransposed: isBTransposed };
                 const { problem, form, prove } = place(aligned({ ...drawn, a, b }), element, tile);
                 const known = { columns: drawn.n, isSingle: drawn.batch === 1 };
-                launchWarpgroups(runtime, [problem], { ...form, ...(isKnown && known) }, "product");
+                submit(runtime, [lowerWarpgroups([problem], { ...form, ...(isKnown && known) }, "product")]);
                 prove();
               }),
             ),
@@ -214,7 +208,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           const turned = aligned({ ...drawn, a: { ...drawn.a, isTransposed: true }, bias: "none" });
           const { problem, form, prove } = place(turned, "tf32", quarters);
           assert.ok(isMmaSyncMainloop(form));
-          launchWarpgroups(runtime, [problem], form, "product");
+          submit(runtime, [lowerWarpgroups([problem], form, "product")]);
           prove();
         }),
       ),
@@ -229,12 +223,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           const placed = group.map((drawn) => place(aligned(drawn), "tf32", splitKTile));
           const { form } = placed[0]!;
           assert.ok(isRsMainloop(form) && !isMmaSyncMainloop(form));
-          launchWarpgroups(
-            runtime,
-            placed.map(({ problem }) => problem),
-            form,
-            "products",
-          );
+          submit(runtime, [
+            lowerWarpgroups(
+              placed.map(({ problem }) => problem),
+              form,
+              "products",
+            ),
+          ]);
           for (const { prove } of placed) prove();
         }),
       ),
@@ -258,7 +253,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
               const storage = runtime.view(whole, 2 * layout.offset, 2 * layout.extent);
               const narrow = { ...problem, resultDtype: element, biasDtype: "f32" } as const;
               const c = { ...problem.c, storage };
-              launchWarpgroups(runtime, [{ ...narrow, c }], { ...form, resultDtype: element }, "product");
+              submit(runtime, [
+                lowerWarpgroups([{ ...narrow, c }], { ...form, resultDtype: element }, "product"),
+              ]);
               const found = new Uint16Array(runtime.read(whole).slice().buffer);
               const rounded = new Uint16Array(encodeFloats(expected, element).buffer);
               for (const [index, value] of expected.entries())
@@ -291,12 +288,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           c: { storage: c, rowStride: n, batchStride: m * n },
         };
         const isKMajor = { a: true, b: false };
-        launchWarpgroups(
-          runtime,
-          [problem],
-          { element: "bf16", tile: square, isKMajor, hasBias: false },
-          "one",
-        );
+        submit(runtime, [
+          lowerWarpgroups([problem], { element: "bf16", tile: square, isKMajor, hasBias: false }, "one"),
+        ]);
         for (const [index, sum] of floatsIn(c).entries())
           assert.equal(sum, k * (1 + Math.floor(index / (m * n))), `element ${index}`);
       });
@@ -316,7 +310,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         b: { storage: fill(k * n, right, "b"), rowStride: n },
       };
       const isKMajor = { a: false, b: false };
-      launchWarpgroups(runtime, [problem], { element: "tf32", tile, isKMajor, hasBias: false }, "product");
+      submit(runtime, [
+        lowerWarpgroups([problem], { element: "tf32", tile, isKMajor, hasBias: false }, "product"),
+      ]);
       return Float32Array.from(floatsIn(c));
     });
   }
@@ -368,7 +364,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       runtime.step(() => {
         const placed = place(even, "bf16");
         const { problem, form } = inject(placed);
-        launchWarpgroups(runtime, [problem], form, "product");
+        submit(runtime, [lowerWarpgroups([problem], form, "product")]);
         assert.throws(placed.prove, /element \d+ of C's memory/, what);
       });
     }
@@ -378,7 +374,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     runtime.step(() => {
       const { problem, form } = place(plain, "bf16");
       const turned = { ...form, isKMajor: { ...form.isKMajor, b: true } };
-      const launch = (): void => launchWarpgroups(runtime, [problem], turned, "product");
+      const launch = (): void => submit(runtime, [lowerWarpgroups([problem], turned, "product")]);
       assert.throws(launch, {
         code: "BAD_ARGUMENT",
         message: /takes it as a tensor map of 1 × 136 × 72 elements of bf16/,
@@ -403,7 +399,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
         const { problem, form, prove } = place(drawn, "tf32", splitKTile);
-        launchWarpgroups(runtime, [inject(problem)], form, "product");
+        submit(runtime, [lowerWarpgroups([inject(problem)], form, "product")]);
         assert.throws(prove, /element \d+ of C's memory/, what);
       });
     }
@@ -421,7 +417,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           { ...turned, n: 72, batch: 3 },
         ].map((drawn) => place(drawn, element, tile));
         const problems = group.map(({ problem }) => problem);
-        launchWarpgroups(runtime, problems, group[0]!.form, "products");
+        submit(runtime, [lowerWarpgroups(problems, group[0]!.form, "products")]);
         for (const { prove } of group) prove();
       });
     }
@@ -443,7 +439,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           const outputs = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
           const finish = { kernel: threefold, product: 1, storesC, scalars: [3] };
           const operands = [input, problem.c.storage, ...outputs];
-          launchWarpgroups(runtime, [problem], form, "product", { ...finish, operands });
+          submit(runtime, [lowerWarpgroups([problem], form, "product", { ...finish, operands })]);
           if (storesC) prove();
           else assert.ok(floatsIn(problem.c.storage).every(Number.isNaN), "C is as it was");
           const found = floatsIn(outputs[0]!);
@@ -474,7 +470,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const narrow = { ...problem, bias, resultDtype: "bf16", biasDtype: "f32" } as const;
       const on = { ...narrow, c: { storage: c!, rowStride: n } };
       const operands = [input, undefined, ...outputs];
-      launchWarpgroups(runtime, [on], { ...form, resultDtype: "bf16" }, "product", { ...finish, operands });
+      submit(runtime, [
+        lowerWarpgroups([on], { ...form, resultDtype: "bf16" }, "product", { ...finish, operands }),
+      ]);
       const sums = expectedOf(unbiased, drawValues(unbiased)).map((sum) => sum + 2 ** -10);
       const rounded = new Uint16Array(encodeFloats(sums, "bf16").buffer);
       const kept = new Uint16Array(runtime.read(c!).slice().buffer);
@@ -505,7 +503,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const [halves, doubled] = [2, 4].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
       const finish = { kernel: twice, product: 0, forwarded: [undefined, 0], storesC: false, scalars: [] };
       const operands = [undefined, halves, halves, doubled];
-      launchWarpgroups(runtime, [unplaced], form, "product", { ...finish, operands });
+      submit(runtime, [lowerWarpgroups([unplaced], form, "product", { ...finish, operands })]);
       const found = floatsIn(doubled!);
       let exact = 0;
       for (const [index, value] of expected.subarray(0, m * n).entries()) {
@@ -535,7 +533,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           const forwarded = [undefined, undefined, 0, 1];
           const finish = { kernel: summing, product: 1, forwarded, storesC: false, scalars: [3] };
           const operands = [input, undefined, ...stored, ...stored, ...sums];
-          launchWarpgroups(runtime, [unplaced], form, "product", { ...finish, operands });
+          submit(runtime, [lowerWarpgroups([unplaced], form, "product", { ...finish, operands })]);
           const widened = [
             floatsIn(stored[0]!),
             widenBf16(new Uint16Array(runtime.read(stored[1]!).slice().buffer)),
@@ -573,10 +571,12 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         const { m, n } = plain;
         const outputs = [1, 2].map(() => runtime.arena.allocate(4 * m * n, "out"));
         const finish = { kernel: quick, product: 0, storesC: false, scalars: [scale] };
-        launchWarpgroups(runtime, [unplaced], form, "product", {
-          ...finish,
-          operands: [undefined, ...outputs],
-        });
+        submit(runtime, [
+          lowerWarpgroups([unplaced], form, "product", {
+            ...finish,
+            operands: [undefined, ...outputs],
+          }),
+        ]);
         const [tanh, sigmoid] = outputs.map(floatsIn);
         for (const [index, value] of expected.subarray(0, m * n).entries()) {
           const x = value * Math.fround(scale);
@@ -598,7 +598,10 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       assert.equal(hasNativeGemm(runtime, problem), isHopper);
       const bytes = gemmScratchBytes(runtime, problem);
       if (isHopper) assert.deepEqual([bytes, gemmCandidates(runtime, problem)], [0, [0]]);
-      gemm(runtime, bytes > 0 ? { ...problem, scratch: runtime.arena.allocate(bytes, "gemm") } : problem);
+      submit(
+        runtime,
+        gemmCalls(bytes > 0 ? { ...problem, scratch: runtime.arena.allocate(bytes, "gemm") } : problem),
+      );
       prove();
     });
   });
@@ -616,20 +619,20 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         if (!isHopper) return;
         for (const choice of choices.filter((one) => one <= firstNativeAlgorithm)) {
           assert.equal(gemmScratchBytes(runtime, { ...problem, choice }), 0);
-          const launched: string[] = [];
-          runtime.onWork = (work) => {
-            if (work.kind === "launch") launched.push(work.request.kernel.name);
-          };
-          gemm(runtime, { ...problem, choice });
-          runtime.onWork = undefined;
-          assert.deepEqual(launched, ["gemm_bf16_sm90"]);
+          const calls = gemmCalls({ ...problem, choice });
+          const commands = lowerCalls(backendOf(runtime), calls);
+          assert.deepEqual(
+            commands.map((one) => one.kind === "launch" && one.source.name),
+            ["gemm_bf16_sm90"],
+          );
+          submit(runtime, calls);
           prove();
         }
       });
     }
   });
 
-  test("is what groupedGemm and gemmWithEpilogue launch on Hopper, and rejected elsewhere", () => {
+  test("is what grouped GEMMs and GEMMs with an epilogue are lowered to on Hopper, and rejected elsewhere", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
       const drawn = { ...plain, m: 64, n: 64, k: 1024, bias: "none" } as const;
@@ -639,15 +642,25 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const problems = group.map(({ problem }) => problem);
       assert.equal(canGroupGemms(runtime, problems), isHopper);
       if (isHopper) {
-        groupedGemm(runtime, problems);
+        submit(runtime, backendOf(runtime).lowerGroupedGemm(problems, "gemm"));
         for (const { prove } of group) prove();
-      } else assert.throws(() => groupedGemm(runtime, problems), { code: "BAD_ARGUMENT" });
+      } else
+        assert.throws(() => submit(runtime, backendOf(runtime).lowerGroupedGemm(problems, "gemm")), {
+          code: "BAD_ARGUMENT",
+        });
       const { problem } = place(plain, "bf16");
       const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
       assert.equal(canFuseEpilogue(runtime, problem, finish), false, "too small to be worth it");
-      assert.throws(() => gemmWithEpilogue(runtime, problem, { ...finish, operands: [], scalars: [] }), {
-        code: "BAD_ARGUMENT",
-      });
+      assert.throws(
+        () =>
+          submit(
+            runtime,
+            backendOf(runtime).lowerGemmEpilogue(problem, { ...finish, operands: [], scalars: [] }, "gemm"),
+          ),
+        {
+          code: "BAD_ARGUMENT",
+        },
+      );
     });
   });
 });
@@ -675,7 +688,7 @@ describe("the form of products by warpgroups", () => {
     };
     assert.equal(groupConfigOf(hopper, "bf16", [...pair, gradient(256, 256, batch)])?.element, "bf16");
     assert.equal(groupConfigOf({ ...hopper, computeCapability: "8.0" }, "bf16", pair), undefined);
-    assert.equal(groupConfigOf({ ...hopper, kind: "cpu" }, "bf16", pair), undefined);
+    assert.equal(groupConfigOf({}, "bf16", pair), undefined);
     for (const other of [
       outline({ m: 3072, n: 1024, k: 1024 }),
       gradient(256, 1024, { beta: 1 }),

@@ -5,7 +5,7 @@
  */
 
 import type { ColumnKernel } from "../../../../ir/index.js";
-import { dtypes } from "../../../../ir/index.js";
+import { dtypes, kernelKey } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
 import { literalKey } from "../../../../units/index.js";
 import type { Columns } from "../../../launch-config.js";
@@ -20,7 +20,7 @@ import {
   stepThreads,
   unitBytes,
 } from "../split-column-kernel.js";
-import { type ComboLaunch, identityOf, maxArguments, runCombo, type Task } from "./combo-kernel.js";
+import { type ComboLaunch, maxArguments, runCombo, type Task } from "./combo-kernel.js";
 
 export interface ColumnGroupMember extends ColumnDesc {
   /** The inputs, then the outputs. */
@@ -187,7 +187,7 @@ function place(members: readonly ColumnGroupMember[]): readonly Placed[] {
     return {
       ...{ ...member, layout, units, work: (rows / sets) * bytes },
       blocks: sets * Math.ceil(columns / (lanes * width)),
-      text: `${identityOf(kernel)}/${sets}/${parts}/${lanes}/${width}/${turns}${steps}`,
+      text: `${kernelKey(kernel)}/${sets}/${parts}/${lanes}/${width}/${turns}${steps}`,
     };
   });
 }

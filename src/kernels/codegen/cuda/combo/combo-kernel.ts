@@ -28,16 +28,6 @@ export interface Task {
 /** A kernel's arguments have a limit of 4 KiB; none is larger than eight bytes. */
 export const maxArguments = 500;
 
-const identities = new WeakMap<object, number>();
-let known = 0;
-
-/** A number for a kernel, so that it can stand in a text. */
-export function identityOf(kernel: object): number {
-  const identity = identities.get(kernel) ?? known++;
-  identities.set(kernel, identity);
-  return identity;
-}
-
 /** A launch that runs tasks which don't wait for each other. */
 export interface ComboLaunch {
   /** What the printed code follows from, but for its entry and threads. */

@@ -4,9 +4,10 @@
  */
 
 import type { Iteration, RowKernel } from "../../../../ir/index.js";
+import { kernelKey } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
 import { cudaRowConfig, groupThreads, hasGroupConfig } from "../row-config.js";
-import { type ComboLaunch, identityOf, maxArguments, runCombo, type Task } from "./combo-kernel.js";
+import { type ComboLaunch, maxArguments, runCombo, type Task } from "./combo-kernel.js";
 
 export interface RowGroupMember {
   readonly kernel: RowKernel;
@@ -43,7 +44,7 @@ function taskOf({ kernel, iteration, operands, scalars = [], early }: RowGroupMe
   if (!inGroup) return [];
   return [
     {
-      ...{ name: kernel.name, text: `${identityOf(kernel)}/${key}`, blocks: inGroup.blocks },
+      ...{ name: kernel.name, text: `${kernelKey(kernel)}/${key}`, blocks: inGroup.blocks },
       arguments: [...operands, ...sizes, ...scalars],
       print: inGroup.print,
     },

@@ -1,0 +1,93 @@
+// @ts-check
+/**
+ * Divides the test files among processes: small files in groups that share one, every other file alone; the longest jobs first, so
+ * that the processes that run at once end together.
+ */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+
+/**
+ * @typedef {import("./files.mjs").TestFile} TestFile
+ * @typedef {{ files: TestFile[], seconds: number }} Job files that share a process
+ */
+
+/** Where the runner keeps how long files take; the files that it does not list are short. */
+export const durationsFile = "scripts/testing/durations.json";
+
+/** Of a file that is not listed: in a group, and with the start of a process and of the library. */
+const assumedSeconds = { shared: 0.2, alone: 0.8 };
+
+/** A group has about so much work: enough to be worth its start, and not so much that one core waits for it in the end. */
+const maxGroupSeconds = 12;
+const maxGroupFiles = 30;
+
+/**
+ * Signs that a file needs a process of its own: it starts processes or threads, changes the process, loads libraries that have one
+ * state for each process, or says so with `@ownProcess` and the reason.
+ */
+const ownProcessSigns = [
+  /"node:(?:child_process|worker_threads|v8|vm)"/,
+  /\bprocess\.(?:env|exit|exitCode|on|once|kill|chdir|abort|title|umask)\b/,
+  /support\/(?:emulator|gc|nvcc|disturbed|power-loss|system-calls|failing-calls|browser|example|run-)[a-z-]*\.js"/,
+  /@ownProcess\b/,
+];
+
+/**
+ * @param {readonly TestFile[]} files
+ * @param {{ canShare: boolean }} options
+ * @returns {Job[]} the longest first
+ */
+export function planJobs(files, { canShare }) {
+  const durations = readDurations(files[0]?.root);
+  /** @type {Job[]} */
+  const jobs = [];
+  /** @type {{ file: TestFile, seconds: number }[]} */
+  const shared = [];
+  for (const file of files) {
+    const listed = durations[file.source];
+    if (canShare && !needsOwnProcess(file)) shared.push({ file, seconds: listed ?? assumedSeconds.shared });
+    else jobs.push({ files: [file], seconds: listed ?? assumedSeconds.alone });
+  }
+  return [...jobs, ...groupsOf(shared)].sort((a, b) => b.seconds - a.seconds);
+}
+
+/** @param {TestFile} file */
+function needsOwnProcess({ root, source }) {
+  const text = readFileSync(join(root, source), "utf8");
+  return ownProcessSigns.some((sign) => sign.test(text));
+}
+
+/**
+ * @param {readonly { file: TestFile, seconds: number }[]} shared
+ * @returns {Job[]}
+ */
+function groupsOf(shared) {
+  /** @type {Job[]} */
+  const groups = [];
+  /** @type {Job | undefined} */
+  let open;
+  for (const { file, seconds } of shared) {
+    if (!open || open.files.length >= maxGroupFiles || open.seconds + seconds > maxGroupSeconds) {
+      open = { files: [], seconds: assumedSeconds.alone };
+      groups.push(open);
+    }
+    open.files.push(file);
+    open.seconds += seconds;
+  }
+  return groups;
+}
+
+/**
+ * @param {string | undefined} root
+ * @returns {Readonly<Record<string, number>>} seconds by source file
+ */
+function readDurations(root) {
+  if (root === undefined) return {};
+  try {
+    return JSON.parse(readFileSync(join(root, durationsFile), "utf8"));
+  } catch {
+    // Without the table the order is worse, and nothing else.
+    return {};
+  }
+}

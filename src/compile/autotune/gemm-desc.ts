@@ -1,0 +1,18 @@
+/** A GEMM call as the kernels' selection functions see it, before there is a memory plan. */
+
+import type { GemmDesc } from "../../kernels/index.js";
+import { span } from "../../units/index.js";
+import type { BufferSlice, GemmCall } from "../program/program.js";
+
+type Problem = GemmCall["problem"];
+
+/** Step memory has no address yet: it is described at an address with the alignment that every plan keeps. */
+export function describeGemm({ a, b, c, bias, scratch: _, ...rest }: Problem): GemmDesc {
+  const storageOf = (slice: BufferSlice) => ({ span: span(addressOf(slice), slice.size) });
+  const matrixOf = ({ slice, ...layout }: Problem["a"]) => ({ ...layout, storage: storageOf(slice) });
+  return { ...rest, a: matrixOf(a), b: matrixOf(b), c: matrixOf(c), ...(bias && { bias: storageOf(bias) }) };
+}
+
+export function addressOf({ buffer, offset }: BufferSlice): number {
+  return (buffer.storage?.span.address ?? 0) + offset;
+}

@@ -1,0 +1,106 @@
+/**
+ * The cost model: the thresholds of the passes, in units of what a device does during one launch. A threshold that grows with the
+ * device is a function of its number of multiprocessors. The factors were confirmed by A/B runs of training steps on an H200.
+ */
+
+import type { DeviceInfo } from "../driver/index.js";
+import type { ScheduleOptions } from "./schedule/schedule.js";
+
+type Device = Pick<DeviceInfo, "parallelism">;
+
+/** A launch that waits for its predecessor costs about this much, in a CUDA graph without programmatic dependent launch. */
+const launchUs = 2;
+
+/** Device memory traffic of one multiprocessor: 19 KB/µs on an A100 80 GB, 25 on an H100, 36 on an H200; a power of two serves all. */
+const bytesPerUs = 32 * 1024;
+
+/** The bytes that one multiprocessor moves in the time of a launch. */
+const launchBytes = launchUs * bytesPerUs;
+
+/** A kernel this many launches long gains nothing from company: two such kernels would only wait for each other. */
+const longKernel = 2;
+
+/**
+ * Output elements at which a GEMM keeps the device busy: two thirds of a 128 × 128 tile for every multiprocessor. With fewer, more than a
+ * third of the multiprocessors have no tile.
+ */
+export const busyGemmElements = ({ parallelism }: Device): number => 11_000 * parallelism;
+
+/** With eight members, a launch costs each of them an eighth; more would only hold operands longer. */
+export const maxGroupedGemms = 8;
+
+/**
+ * Input bytes at which column reductions keep the device busy: sixteen launches' worth for each multiprocessor. A group waits for its
+ * last operand, and its first operands leave the cache meanwhile, so more would cost more than the launches it saves.
+ */
+export const busyReductionBytes = ({ parallelism }: Device): number => 16 * launchBytes * parallelism;
+
+/** Reductions hold less memory than GEMMs while they wait, so half as many again may share a launch. */
+export const maxGroupedReductions = 12;
+
+/** As for GEMMs. The code of all members is compiled into one kernel, so more would also cost compile time and registers. */
+export const maxComboKernels = 8;
+
+export interface ComboLimits {
+  /** Memory traffic at which a kernel keeps the device busy by itself. */
+  readonly largeBytes: number;
+  /** Elements at which a row reduction needs all registers of its launch: one warp's row of 8 elements for each multiprocessor. */
+  readonly maxReducedElements: number;
+  /** Longer rows are held in registers: a thread of a 32-thread row then has more than 8 elements. */
+  readonly maxHeldRow: number;
+}
+
+export const comboLimits = ({ parallelism }: Device): ComboLimits => ({
+  largeBytes: longKernel * launchBytes * parallelism,
+  maxReducedElements: 256 * parallelism,
+  maxHeldRow: 256,
+});
+
+/** How many bytes may live longer for a moved launch: what 64 multiprocessors move during a launch. */
+export const maxHeldBytes = 64 * launchBytes;
+
+/** Copies up to this size are batched: larger ones take longer than a launch on 64 multiprocessors, and waiting only holds memory. */
+export const maxBatchedCopyBytes = 64 * launchBytes;
+
+/** A split-off output, and each call on the way to it, moves at most what four multiprocessors move during a launch. */
+export const maxHoistedBytes = 4 * launchBytes;
+
+/** Hoisting shortens the wait by at least this many dependent launches: fewer would not pay for the extra launch. */
+export const minHoistedCalls = 4;
+
+/** Weights start to be transposed this many calls before their first reader: enough launches to hide the transposition. */
+export const transposeLead = 3;
+
+/** Coalesced casts read this share of wanted bytes at least: below it, the bytes read for nothing cost more than the launches saved. */
+export const minWantedShare = 0.6;
+
+/** Rematerialising a value that is smaller than this share of the peak does not change the peak noticeably. */
+export const minRematerializedShare = 0.01;
+
+/** A value that is read again within this many calls is kept: recomputing it would not free its memory at the peak. */
+export const minRematerializedGap = 12;
+
+/** Rounds of rematerialisation: each one lowers the peak or is the last. */
+export const maxRematerializeRounds = 4;
+
+/**
+ * PDL credit for native GEMMs: isolated timing misses the launch overlap that cuBLASLt kernels lack. 1.2 µs, from A/B runs of a bf16
+ * training step on an H200; less than `launchUs`, because the wait itself remains.
+ */
+export const pdlCreditUs = 1.2;
+
+/** Timings this close are equal within the noise of a measurement. */
+export const timingTolerance = 1.02;
+
+/**
+ * Side streams. Three fit beside the main stream before kernels only queue for the same multiprocessors. A call needs a slack of two
+ * launches, one to fork and one to join. `lag` bounds how long a side call may hold its operands: as many launches as a grouped launch
+ * has members, so that a whole group of side work can run beside the main stream.
+ */
+const sideStreams = { streams: 3, slack: 2, lag: maxGroupedGemms } as const;
+
+/** The schedules with side streams that a GPU tries. */
+export const streamOptions = {
+  streams: sideStreams,
+  "low-priority streams": { ...sideStreams, isMainFirst: true },
+} as const satisfies Readonly<Record<string, ScheduleOptions>>;

@@ -1,0 +1,205 @@
+/**
+ * The passes, as the phases they run in. A phase takes a program and returns an equivalent one. A pass is what a user switches off;
+ * some passes have several phases, because a phase may need the result of another pass's phase.
+ */
+
+import type { Runtime } from "../runtime/index.js";
+import { fuseAttentionCasts } from "./fusion/attention-cast.js";
+import { batchCopies } from "./fusion/batch-copies.js";
+import { coalesceCasts } from "./fusion/coalesce-casts.js";
+import { fuseColumnReductions } from "./fusion/column-reductions.js";
+import { fuseHorizontally } from "./fusion/combo-kernels.js";
+import { fuseEpilogues } from "./fusion/epilogue.js";
+import { groupGemms } from "./fusion/group-gemms.js";
+import { groupReductions } from "./fusion/group-reductions.js";
+import { splitReductions } from "./fusion/split-reductions.js";
+import { fuse } from "./fusion/vertical/fuse.js";
+import { storeActivationsAsBf16 } from "./passes/bf16-activations.js";
+import { propagateCopies } from "./passes/copy-propagation.js";
+import { eliminateCommonCalls } from "./passes/cse.js";
+import { eliminateDeadCalls } from "./passes/dce.js";
+import { hoistOutputs } from "./passes/hoist-outputs.js";
+import { pretransposeWeights } from "./passes/pretranspose-weights.js";
+import { rematerialize } from "./passes/rematerialize.js";
+import { renameBuffers } from "./passes/rename-buffers.js";
+import { writeStridedOutputs } from "./passes/strided-outputs.js";
+import type { BufferSlice, Call } from "./program/program.js";
+
+/** Facts about the step that its calls do not show. */
+export interface StepFacts {
+  /** True if GEMMs may round differently from eager code, because their algorithms are chosen by measurement. */
+  readonly isTuned: boolean;
+  /** Persistent memory whose contents nobody reads after the step. */
+  readonly deadOnExit: readonly BufferSlice[];
+}
+
+/** In the order of their first phases. */
+export const passNames = [
+  "cse",
+  "copyPropagation",
+  "dce",
+  "horizontalFusion",
+  "epilogueFusion",
+  "rematerialize",
+  "schedule",
+  "verticalFusion",
+  "autotune",
+] as const;
+
+export type PassName = (typeof passNames)[number];
+
+interface Phase {
+  readonly pass: PassName;
+  /** What it does, for explain(). */
+  readonly purpose: string;
+  run(calls: readonly Call[], runtime: Runtime, facts: StepFacts): readonly Call[];
+}
+
+/**
+ * In the order in which they run. In float32 every phase keeps the bits of the step's results. In TF32 and bf16, `bf16Activations`
+ * rounds, `columnReductions` can add in another order, and a phase that changes a GEMM can change its algorithm.
+ */
+export const phases = {
+  cse: {
+    pass: "cse",
+    purpose: "calls that do the same work on the same values run once",
+    run: (calls) => eliminateCommonCalls(calls),
+  },
+  copyPropagation: {
+    pass: "copyPropagation",
+    purpose: "values are read at their source and written to their destination",
+    run: (calls, runtime, { isTuned }) => writeStridedOutputs(runtime, propagateCopies(calls), isTuned),
+  },
+  dce: {
+    pass: "dce",
+    purpose: "results that nobody reads are not computed",
+    run: (calls, _, { deadOnExit }) => eliminateDeadCalls(calls, deadOnExit),
+  },
+  coalesceCasts: {
+    pass: "horizontalFusion",
+    purpose: "adjacent weights are converted in one call",
+    run: coalesceCasts,
+  },
+  attentionCasts: {
+    pass: "epilogueFusion",
+    purpose: "on a GPU, attention stores half floats if every reader wants half floats",
+    run: fuseAttentionCasts,
+  },
+  rematerialize: {
+    pass: "rematerialize",
+    purpose: "cheap values are recomputed after the memory peak instead of being kept",
+    run: rematerialize,
+  },
+  renameBuffers: {
+    pass: "schedule",
+    purpose: "on a GPU, a value that is overwritten after it was read gets a new buffer",
+    run: (calls, runtime) => (canRenameBuffers(runtime) ? renameBuffers(calls) : calls),
+  },
+  hoistOutputs: {
+    pass: "schedule",
+    purpose: "on a GPU, small outputs with fewer dependencies are split off and run earlier",
+    run: (calls, runtime) => hoistOutputs(runtime, calls),
+  },
+  verticalFusion: {
+    pass: "verticalFusion",
+    purpose: "elementwise chains and row reductions share a kernel",
+    run: (calls, { device }, { deadOnExit }) => fuse(calls, () => false, device.kind, deadOnExit),
+  },
+  pretransposeWeights: {
+    pass: "autotune",
+    purpose: "on some GPUs, TF32 weights are transposed for GEMMs that need them K-major",
+    run: (calls, runtime, { isTuned }) => (isTuned ? pretransposeWeights(runtime, calls) : calls),
+  },
+  gemmEpilogues: {
+    pass: "epilogueFusion",
+    purpose: "on some GPUs, elementwise work on a GEMM's result runs in its epilogue",
+    run: (calls, runtime, { isTuned }) => (isTuned ? fuseEpilogues(runtime, calls) : calls),
+  },
+  bf16Activations: {
+    pass: "autotune",
+    purpose: "on a GPU, bf16 GEMMs store bf16 results for later kernels",
+    run: (calls, runtime, { isTuned }) => (isTuned ? storeActivationsAsBf16(runtime, calls) : calls),
+  },
+  columnReductions: {
+    pass: "epilogueFusion",
+    purpose: "on a GPU, column sums start in kernels that already hold the rows",
+    run: (calls, runtime) => fuseColumnReductions(runtime, calls),
+  },
+  batchCopies: {
+    pass: "horizontalFusion",
+    purpose: "on a GPU, copies of the same shape are one launch",
+    run: batchCopies,
+  },
+  groupGemms: {
+    pass: "horizontalFusion",
+    purpose: "on a GPU, small GEMMs are one launch",
+    run: (calls, runtime, { isTuned }) => groupGemms(runtime, calls, isTuned),
+  },
+  groupReductions: {
+    pass: "horizontalFusion",
+    purpose: "on a GPU, column reductions are one launch",
+    run: (calls, runtime) => groupReductions(runtime, calls),
+  },
+  splitReductions: {
+    pass: "schedule",
+    purpose: "on a GPU, grouped reductions start before the group's last input is ready",
+    run: (calls, runtime) => splitReductions(runtime, calls),
+  },
+  comboKernels: {
+    pass: "horizontalFusion",
+    purpose: "on a GPU, small row kernels share a launch with independent ones",
+    run: (calls, runtime) => fuseHorizontally(runtime, calls),
+  },
+} satisfies Readonly<Record<string, Phase>>;
+
+/** The last phase, which also reports what it measured; see autotune/gemms.ts. */
+export const gemmAlgorithms = {
+  name: "gemmAlgorithms",
+  pass: "autotune",
+  purpose: "on a GPU, the fastest measured algorithm of each GEMM",
+} as const;
+
+export type RewritePhase = keyof typeof phases;
+export type PhaseName = RewritePhase | (typeof gemmAlgorithms)["name"];
+
+export const rewritePhases = Object.keys(phases) as readonly RewritePhase[];
+export const phaseNames: readonly PhaseName[] = [...rewritePhases, gemmAlgorithms.name];
+
+export function passOf(name: PhaseName): PassName {
+  return name === gemmAlgorithms.name ? gemmAlgorithms.pass : phases[name].pass;
+}
+
+export function purposeOf(name: PhaseName): string {
+  return name === gemmAlgorithms.name ? gemmAlgorithms.purpose : phases[name].purpose;
+}
+
+/**
+ * Which passes run. `false` switches off all phases of a pass; the name of a phase switches off that phase alone. Defaults: all run,
+ * except `autotune` in float32, where eager code's bits are kept, and `rematerialize` on a GPU with enough memory.
+ *
+ * `streams` decides whether calls run on side streams: true or false; default: a GPU tries both. `pdl: false` switches programmatic
+ * dependent launch off. `schedule: false` switches both off.
+ */
+export type PassSettings = Readonly<Partial<Record<PassName | PhaseName | "streams" | "pdl", boolean>>>;
+
+export function isEnabled(settings: PassSettings, name: PhaseName): boolean {
+  return settings[passOf(name)] !== false && settings[name] !== false;
+}
+
+/** Whether calls may run on side streams; undefined: the device decides. */
+export function streamSetting({ streams, schedule }: PassSettings): boolean | undefined {
+  return streams ?? (schedule === false ? false : undefined);
+}
+
+export function pdlSetting({ pdl, schedule }: PassSettings): boolean {
+  return pdl ?? schedule !== false;
+}
+
+/** A CPU runs calls one after the other, so the memory of a second buffer would buy nothing. */
+export const canRenameBuffers = ({ device }: Runtime): boolean => device.kind === "cuda";
+
+/** The program after a phase, for explain(). */
+export interface Stage {
+  readonly name: PhaseName | "trace";
+  readonly calls: readonly Call[];
+}

@@ -1,0 +1,155 @@
+/** Attention, as the kernels take it, over slices. */
+
+import {
+  type AttentionBackwardProblem,
+  type AttentionInput,
+  type AttentionMask,
+  type AttentionOperand,
+  type AttentionProblem,
+  type AttentionShape,
+  attentionBackwardCalls,
+  attentionCalls,
+  type KernelCall,
+} from "../../../kernels/index.js";
+import type { Storage } from "../../../runtime/index.js";
+import { accessOf } from "../access.js";
+import type { BufferSlice } from "../buffer.js";
+import type { Kind } from "./kind.js";
+
+type Problem = AttentionProblem | AttentionBackwardProblem;
+type Operand = Storage | AttentionOperand | AttentionMask;
+
+export interface AttentionCall {
+  readonly kind: "attention";
+  readonly direction: "forward" | "backward";
+  /** The sizes, the dtypes and the numbers. */
+  readonly shape: AttentionShape & Pick<Problem, "scale" | "isCausal">;
+  /** By the names that the problem gives them. */
+  readonly operands: Readonly<Record<string, BufferSlice>>;
+  /** Strides in elements of operands that are not contiguous, and the dtype of inputs that are half floats. */
+  readonly layouts: Readonly<Record<string, Omit<AttentionInput, "storage">>>;
+}
+
+export const attention: Kind<AttentionCall> = {
+  accesses: (work) =>
+    Object.entries(work.operands).map(([name, slice]) =>
+      accessOf(slice, isWritten(work, name) ? "out" : "in"),
+    ),
+  mapSlices: (work, to) => mapAttentionSlices(work, to),
+  key(work, { read, written, literal }) {
+    const { operands, ...rest } = work;
+    const slices = Object.entries(operands).map(([name, slice]) =>
+      isWritten(work, name) ? written(slice) : read(slice),
+    );
+    return `${slices.join(" ")} ${literal(rest)}`;
+  },
+  name: describeAttention,
+  shape: ({ shape: { batch, heads, rows, columns, width } }) =>
+    `${rows}×${columns}×${width}×${batch * heads}`,
+};
+
+/** Operands that are written in the result's dtype. The scores, which are written too, have the dtype of the computation. */
+const results: Readonly<Record<AttentionCall["direction"], readonly string[]>> = {
+  forward: ["out"],
+  backward: ["queryGradient", "keyGradient", "valueGradient"],
+};
+const scores = { forward: "probabilities", backward: "scoreGradient" } as const;
+
+/** The call of an attention problem, over the slices that its storages are. */
+export function attentionCall(
+  direction: AttentionCall["direction"],
+  problem: Problem,
+  sliceOf: (storage: Storage) => BufferSlice,
+): AttentionCall {
+  const entries = Object.entries<Operand | AttentionShape[keyof AttentionShape] | boolean>({ ...problem });
+  const numbers = entries.filter(([, value]) => typeof value !== "object");
+  const memory = entries.flatMap(([name, value]) =>
+    typeof value === "object" ? [[name, "storage" in value ? value : { storage: value }] as const] : [],
+  );
+  return {
+    ...{ kind: "attention", direction },
+    shape: Object.fromEntries(numbers) as unknown as AttentionCall["shape"],
+    operands: Object.fromEntries(memory.map(([name, { storage }]) => [name, sliceOf(storage)])),
+    layouts: Object.fromEntries(
+      memory.flatMap(([name, { storage: _, ...layout }]) =>
+        "rowStride" in layout ? [[name, layout] as const] : [],
+      ),
+    ),
+  };
+}
+
+/** The kernel calls of it, on the storages that its slices resolve to. */
+export function attentionOn(
+  { direction, shape, operands, layouts }: AttentionCall,
+  resolve: (slice: BufferSlice) => Storage,
+  op: string,
+): readonly KernelCall[] {
+  const memory = Object.entries(operands).map(([name, slice]) => {
+    const storage = resolve(slice);
+    const layout = layouts[name];
+    return [name, layout ? { ...layout, storage } : storage] as const;
+  });
+  // The names are those of the original problem.
+  const problem = { ...shape, ...Object.fromEntries(memory) } as unknown;
+  return direction === "forward"
+    ? attentionCalls(problem as AttentionProblem, op)
+    : attentionBackwardCalls(problem as AttentionBackwardProblem, op);
+}
+
+/** True if it writes the operand of this name. All others are read. */
+export function isWritten({ direction }: AttentionCall, name: string): boolean {
+  return name === scores[direction] || results[direction].includes(name);
+}
+
+/** Everything that it writes except the scores. */
+export function resultsOf({ direction, operands }: AttentionCall): readonly BufferSlice[] {
+  return results[direction].flatMap((name) => operands[name] ?? []);
+}
+
+/** The same work on other slices. With a dtype, only the results move, and they are stored in that dtype. */
+export function mapAttentionSlices(
+  call: AttentionCall,
+  to: (slice: BufferSlice) => BufferSlice,
+  resultDtype?: AttentionShape["resultDtype"],
+): AttentionCall {
+  const isMoved = (name: string): boolean => !resultDtype || results[call.direction].includes(name);
+  const moved = Object.entries(call.operands).map(([name, slice]) => [
+    name,
+    isMoved(name) ? to(slice) : slice,
+  ]);
+  return {
+    ...call,
+    shape: resultDtype ? { ...call.shape, resultDtype } : call.shape,
+    operands: Object.fromEntries(moved),
+  };
+}
+
+const inputs: readonly string[] = ["query", "key", "value", "outGradient"];
+
+/** The same work with some operands read as half floats; undefined if one of them cannot be. */
+export function readAsHalves(
+  call: AttentionCall,
+  dtype: "f16" | "bf16",
+  isHalves: (slice: BufferSlice) => boolean,
+): AttentionCall | undefined {
+  const { operands, layouts, shape } = call;
+  const names = Object.keys(operands).filter((name) => operands[name] && isHalves(operands[name]));
+  const read = Object.values(layouts).map((layout) => layout.dtype ?? shape.dtype);
+  if (shape.dtype !== "f32" || read.some((other) => other !== "f32" && other !== dtype)) return undefined;
+  if (!names.every((name) => inputs.includes(name) && layouts[name])) return undefined;
+  const changed = Object.entries(layouts).map(
+    ([name, layout]) => [name, names.includes(name) ? { ...layout, dtype } : layout] as const,
+  );
+  return { ...call, layouts: Object.fromEntries(changed) };
+}
+
+function describeAttention({
+  direction,
+  shape: { dtype, resultDtype = dtype },
+  layouts,
+}: AttentionCall): string {
+  const name = direction === "forward" ? `attention.${dtype}` : `attention.backward.${dtype}`;
+  const half = Object.values(layouts).find((layout) => layout.dtype)?.dtype;
+  const read = half ? `${name} of ${half}` : name;
+  return resultDtype === dtype ? read : `${read} → ${resultDtype}`;
+}

@@ -1,0 +1,39 @@
+/** A GEMM with elementwise work on its result: the operands are the epilogue's, with C among them as the GEMM's result. */
+
+import type { Epilogue } from "../../../kernels/index.js";
+import { type Access, accessOf } from "../access.js";
+import type { BufferSlice } from "../buffer.js";
+import { type GemmCall, gemmAccesses, gemmName, gemmShape, mapGemmSlices } from "./gemm.js";
+import type { Kind } from "./kind.js";
+
+export interface GemmEpilogueCall {
+  readonly kind: "gemm-epilogue";
+  readonly problem: GemmCall["problem"];
+  readonly epilogue: Epilogue;
+  readonly operands: readonly BufferSlice[];
+  readonly scalars: readonly number[];
+}
+
+export const gemmEpilogue: Kind<GemmEpilogueCall> = {
+  /** C is written only if it is stored, and never read: the epilogue has it, and forwarded outputs, in registers. */
+  accesses({ problem, epilogue, operands }) {
+    const { kernel, product, storesC, forwarded = [] } = epilogue;
+    const ofGemm = gemmAccesses(problem).filter(({ writes }) => !writes || storesC);
+    const ofEpilogue = operands.flatMap((slice, index): Access | [] =>
+      index === product || forwarded[index] !== undefined
+        ? []
+        : accessOf(slice, index < kernel.inputs.length ? "in" : "out"),
+    );
+    return [...ofGemm, ...ofEpilogue].sort((a, b) => Number(a.writes) - Number(b.writes));
+  },
+  mapSlices: (work, to) => ({
+    ...work,
+    problem: mapGemmSlices(work.problem, to),
+    operands: work.operands.map(to),
+  }),
+  // Passes build them from calls that already differ.
+  key: (work, { identity }) => identity(work),
+  name: ({ problem, epilogue }) => `${gemmName(problem)} + ${epilogue.kernel.name}`,
+  shape: ({ problem }) => gemmShape(problem),
+  prefetchable: ({ problem }) => [problem.b.slice],
+};

@@ -1,0 +1,21 @@
+/** A grouped GEMM: independent GEMMs in one launch. */
+
+import { type GemmCall, gemmAccesses, gemmKey, gemmName, gemmShape, mapGemmSlices } from "./gemm.js";
+import type { Kind } from "./kind.js";
+
+export interface GroupedGemmCall {
+  readonly kind: "grouped-gemm";
+  readonly problems: readonly GemmCall["problem"][];
+}
+
+export const groupedGemm: Kind<GroupedGemmCall> = {
+  accesses: ({ problems }) => problems.flatMap(gemmAccesses),
+  members: ({ problems }) => problems.map(gemmAccesses),
+  mapSlices: ({ problems }, to) => ({
+    kind: "grouped-gemm",
+    problems: problems.map((problem) => mapGemmSlices(problem, to)),
+  }),
+  key: ({ problems }, parts) => problems.map((problem) => gemmKey(problem, parts)).join(" | "),
+  name: ({ problems }) => (problems[0] ? `${problems.length} × ${gemmName(problems[0])}` : ""),
+  shape: ({ problems }) => problems.map(gemmShape).join(", "),
+};

@@ -1,0 +1,49 @@
+/** The table of kinds of calls. A new kind is a file of this folder, a line of `Work` and a line of `kinds`. */
+
+import { type AttentionCall, attention } from "./attention.js";
+import { type ColumnCall, column } from "./column.js";
+import { type ComboCall, combo } from "./combo.js";
+import { type CopyCall, copy } from "./copy.js";
+import { type FillCall, fill } from "./fill.js";
+import { type GemmCall, gemm } from "./gemm.js";
+import { type GemmEpilogueCall, gemmEpilogue } from "./gemm-epilogue.js";
+import { type GroupedGemmCall, groupedGemm } from "./grouped-gemm.js";
+import { type GroupedReduceCall, groupedReduce } from "./grouped-reduce.js";
+import type { Kind } from "./kind.js";
+import { type LaunchCall, launch } from "./launch.js";
+import { type PartialReduceCall, partialReduce } from "./partial-reduce.js";
+import { type RowCall, row } from "./row.js";
+
+export type Work =
+  | RowCall
+  | ComboCall
+  | ColumnCall
+  | GroupedReduceCall
+  | PartialReduceCall
+  | GemmCall
+  | GroupedGemmCall
+  | GemmEpilogueCall
+  | AttentionCall
+  | LaunchCall
+  | FillCall
+  | CopyCall;
+
+const kinds: { readonly [K in Work["kind"]]: Kind<Extract<Work, { readonly kind: K }>> } = {
+  row,
+  combo,
+  column,
+  "grouped-reduce": groupedReduce,
+  "partial-reduce": partialReduce,
+  gemm,
+  "grouped-gemm": groupedGemm,
+  "gemm-epilogue": gemmEpilogue,
+  attention,
+  launch,
+  fill,
+  copy,
+};
+
+/** The kind of some work. */
+export function kindOf<W extends Work>({ kind }: W): Kind<W> {
+  return kinds[kind] as unknown as Kind<W>;
+}

@@ -1,0 +1,47 @@
+/** A kind of call: everything that the passes need to know about its work. */
+
+import type { Access } from "../access.js";
+import type { BufferSlice } from "../buffer.js";
+
+export type SliceMap = (slice: BufferSlice) => BufferSlice;
+
+/** How the parts of a call become text in its CSE key. */
+export interface KeyParts {
+  /** A slice with the value that it has now. */
+  read(slice: BufferSlice): string;
+  /** A slice by its size alone. */
+  written(slice: BufferSlice): string;
+  /** Numbers and layouts. */
+  literal(value: unknown): string;
+  /** An object by its identity. */
+  identity(object: object): string;
+}
+
+export interface Kind<Work> {
+  /** Each operand by itself, even if several are the same slice. */
+  accesses(work: Work): readonly Access[];
+  /**
+   * The accesses of each kernel that the launch runs concurrently; missing if the kind runs one kernel. Scratch memory is a member of its
+   * own, because all kernels share it.
+   */
+  members?(work: Work): readonly (readonly Access[])[];
+  /** The same work on other slices. */
+  mapSlices(work: Work, to: SliceMap): Work;
+  /** Two calls with equal keys compute equal results. */
+  key(work: Work, parts: KeyParts): string;
+  /** The kernel's name, for people. */
+  name(work: Work): string;
+  /** Rows × columns, or m×n×k; for people. */
+  shape(work: Work): string;
+  /** Operands that the kernel can prefetch before the grid dependency wait. Default: none. */
+  prefetchable?(work: Work): readonly BufferSlice[];
+  /** False for fills and copies, which are not kernel launches. Default: true. */
+  readonly isLaunched?: false;
+}
+
+/** How often each kernel occurs, as in `2 × add`. */
+export function countNames(members: readonly { readonly kernel: { readonly name: string } }[]): string[] {
+  const counts = new Map<string, number>();
+  for (const { kernel } of members) counts.set(kernel.name, (counts.get(kernel.name) ?? 0) + 1);
+  return [...counts].map(([name, count]) => (count === 1 ? name : `${count} × ${name}`));
+}

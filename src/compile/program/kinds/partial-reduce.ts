@@ -1,0 +1,32 @@
+/** The first phase of split column reductions: writes partials that a later grouped reduction combines. */
+
+import { accessOf } from "../access.js";
+import type { BufferSlice } from "../buffer.js";
+import { type ColumnCall, column } from "./column.js";
+import { countNames, type Kind } from "./kind.js";
+
+export interface PartialReduceCall {
+  readonly kind: "partial-reduce";
+  readonly columns: readonly ColumnCall[];
+  /** The partials. */
+  readonly scratch: BufferSlice;
+}
+
+export const partialReduce: Kind<PartialReduceCall> = {
+  accesses: (work) => membersOf(work).flat(),
+  members: membersOf,
+  mapSlices: ({ columns, scratch }, to) => ({
+    kind: "partial-reduce",
+    columns: columns.map((member) => column.mapSlices(member, to)),
+    scratch: to(scratch),
+  }),
+  // Passes build them from calls that already differ.
+  key: (work, { identity }) => identity(work),
+  name: ({ columns }) => countNames(columns).join(" + "),
+  shape: ({ columns }) => columns.map(column.shape).join(", "),
+};
+
+function membersOf({ columns, scratch }: PartialReduceCall) {
+  const read = columns.map((member) => column.accesses(member).filter(({ writes }) => !writes));
+  return [...read, [accessOf(scratch, "out")]];
+}

@@ -1,0 +1,129 @@
+/** The CUDA backend: kernels printed as CUDA C++, GEMMs by native kernels or by cuBLASLt. */
+
+import type { ColumnKernel } from "../../ir/index.js";
+import type { Command } from "../../runtime/index.js";
+import type { Bytes } from "../../units/index.js";
+import { lowerAttentionBackwardOnCuda, lowerAttentionOnCuda } from "../attention/cuda/index.js";
+import {
+  type AttentionBackwardProblem,
+  type AttentionProblem,
+  accessTo,
+  backwardAccessTo,
+} from "../attention/problem.js";
+import type { Backend, Commands } from "../backend.js";
+import { cudaCapabilities } from "../capabilities.js";
+import { areColumnArgumentsFew, type PartialColumns } from "../codegen/cuda/combo/column-group.js";
+import { canGroupRows } from "../codegen/cuda/combo/row-group.js";
+import {
+  type ColumnGroupOptions,
+  lowerColumnGroup,
+  lowerColumnOnCuda,
+  lowerPartials,
+  lowerRowCombo,
+  lowerRowOnCuda,
+} from "../codegen/cuda/lower.js";
+import {
+  cudaCandidates,
+  cudaScratchBytes,
+  hasNativeGemm,
+  lowerGemmEpilogue,
+  lowerGemmOnCuda,
+  lowerGroupedGemm,
+} from "../gemm/cuda.js";
+import type { EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "../gemm/desc.js";
+import type { EpilogueOn } from "../gemm/sm90/index.js";
+import type { ColumnLaunch, KernelCall, RowLaunch } from "../kernel-call.js";
+import { lowerCopies, type PlainCopy } from "../multi-tensor/copy.js";
+import { type ChunkedReduceLaunch, lowerChunkedReduceOnCuda } from "../multi-tensor/reduce.js";
+import { lowerScanOnCuda } from "../scan-scatter/cuda-scan.js";
+import { lowerScatterAddOnCuda } from "../scan-scatter/cuda-scatter.js";
+import type { Scan } from "../scan-scatter/scan.js";
+import type { ScatterAdd } from "../scan-scatter/scatter-add.js";
+import type { Target } from "../target.js";
+
+type Problem = GemmProblem<GemmInputDtype>;
+
+export class CudaBackend implements Backend {
+  readonly capabilities = cudaCapabilities;
+  readonly #target: Target;
+
+  constructor(target: Target) {
+    this.#target = target;
+  }
+
+  lowerRow(launch: RowLaunch): Commands {
+    return [lowerRowOnCuda(launch)];
+  }
+
+  lowerColumn(launch: ColumnLaunch): Commands {
+    return [lowerColumnOnCuda(launch, this.#target.device.parallelism)];
+  }
+
+  lowerGemm(problem: Problem, op: string): Commands {
+    return lowerGemmOnCuda(this.#target, problem, op);
+  }
+
+  lowerAttention(problem: AttentionProblem, op: string): Commands {
+    return lowerAttentionOnCuda(problem, accessTo(problem), op);
+  }
+
+  lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands {
+    return lowerAttentionBackwardOnCuda(problem, backwardAccessTo(problem), op);
+  }
+
+  lowerRowCombo(launches: readonly RowLaunch[], op: string): Commands {
+    return lowerRowCombo(launches, op);
+  }
+
+  lowerColumnGroup(launches: readonly ColumnLaunch[], options: ColumnGroupOptions): Commands {
+    return lowerColumnGroup(launches, options);
+  }
+
+  lowerPartials(begun: PartialColumns, op: string): Commands {
+    return lowerPartials(begun, op);
+  }
+
+  lowerGroupedGemm(problems: readonly Problem[], op: string): Commands {
+    return [lowerGroupedGemm(this.#target, problems, op)];
+  }
+
+  lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands {
+    return [lowerGemmEpilogue(this.#target, problem, epilogue, op)];
+  }
+
+  lowerScan(scan: Scan, op: string): Command {
+    return lowerScanOnCuda(scan, op);
+  }
+
+  lowerScatterAdd(scatter: ScatterAdd, op: string): Command {
+    return lowerScatterAddOnCuda(scatter, op);
+  }
+
+  lowerCopies(copies: readonly PlainCopy[], op = "copy"): Commands {
+    return lowerCopies(copies, op);
+  }
+
+  lowerChunkedReduce(launch: ChunkedReduceLaunch): readonly KernelCall[] {
+    return lowerChunkedReduceOnCuda(launch);
+  }
+
+  canComboRows(launches: readonly Omit<RowLaunch, "operands">[]): boolean {
+    return canGroupRows(launches);
+  }
+
+  canGroupColumns(kernels: readonly ColumnKernel[]): boolean {
+    return areColumnArgumentsFew(kernels);
+  }
+
+  gemmScratchBytes(problem: GemmDesc): Bytes {
+    return cudaScratchBytes(this.#target, problem);
+  }
+
+  hasNativeGemm(problem: GemmDesc): boolean {
+    return hasNativeGemm(this.#target, problem);
+  }
+
+  gemmCandidates(problem: GemmDesc): readonly number[] {
+    return cudaCandidates(this.#target, problem);
+  }
+}

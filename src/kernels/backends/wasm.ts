@@ -1,0 +1,130 @@
+/** The CPU's backend: kernels printed as WebAssembly, large GEMMs by a BLAS where one is set. One kernel a launch. */
+
+import type { ColumnKernel } from "../../ir/index.js";
+import type { Command } from "../../runtime/index.js";
+import type { Bytes } from "../../units/index.js";
+import {
+  type AttentionBackwardProblem,
+  type AttentionProblem,
+  accessTo,
+  backwardAccessTo,
+} from "../attention/problem.js";
+import { lowerAttentionBackwardOnWasm, lowerAttentionOnWasm } from "../attention/wasm/lower.js";
+import type { Backend, Commands } from "../backend.js";
+import { wasmCapabilities } from "../capabilities.js";
+import type { PartialColumns } from "../codegen/cuda/combo/column-group.js";
+import { type ColumnGroupOptions, cannotCombine, cannotGroup } from "../codegen/cuda/lower.js";
+import { lowerColumnOnWasm, lowerRowOnWasm } from "../codegen/wasm/lower.js";
+import { cpuScratchBytes, lowerGemmOnCpu, requireFloat } from "../gemm/cpu/lower.js";
+import {
+  type EpilogueTarget,
+  type GemmDesc,
+  type GemmInputDtype,
+  type GemmProblem,
+  rejected,
+  requireSound,
+} from "../gemm/desc.js";
+import { type ColumnLaunch, hasRows, type KernelCall, type RowLaunch } from "../kernel-call.js";
+import type { PlainCopy } from "../multi-tensor/copy.js";
+import { type ChunkedReduceLaunch, lowerChunkedReduceOnWasm } from "../multi-tensor/reduce.js";
+import { lowerScanOnWasm, type Scan } from "../scan-scatter/scan.js";
+import { lowerScatterAddOnWasm, type ScatterAdd } from "../scan-scatter/scatter-add.js";
+import type { Target } from "../target.js";
+
+type Problem = GemmProblem<GemmInputDtype>;
+
+export class WasmBackend implements Backend {
+  readonly capabilities = wasmCapabilities;
+  readonly #target: Target;
+
+  constructor(target: Target) {
+    this.#target = target;
+  }
+
+  lowerRow(launch: RowLaunch): Commands {
+    return [lowerRowOnWasm(launch)];
+  }
+
+  lowerColumn(launch: ColumnLaunch): Commands {
+    return [lowerColumnOnWasm(launch)];
+  }
+
+  lowerGemm(problem: Problem, op: string): Commands {
+    return lowerGemmOnCpu(this.#target, problem, op);
+  }
+
+  lowerAttention(problem: AttentionProblem, op: string): Commands {
+    return [lowerAttentionOnWasm(problem, accessTo(problem), op)];
+  }
+
+  lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands {
+    return [lowerAttentionBackwardOnWasm(problem, backwardAccessTo(problem), op)];
+  }
+
+  lowerRowCombo(launches: readonly RowLaunch[]): Commands {
+    const full = launches.filter(hasRows);
+    if (full.length === 0) return [];
+    throw cannotCombine(full.length);
+  }
+
+  lowerColumnGroup(launches: readonly ColumnLaunch[], { begun }: ColumnGroupOptions): Commands {
+    const full = launches.filter(({ columns }) => columns > 0);
+    const kernels = [...full, ...(begun?.members ?? [])].map(({ kernel }) => kernel);
+    if (kernels.length === 0) return [];
+    throw cannotGroup(kernels);
+  }
+
+  lowerPartials({ members }: PartialColumns): Commands {
+    if (members.length === 0) return [];
+    throw cannotGroup(members.map(({ kernel }) => kernel));
+  }
+
+  lowerGroupedGemm(problems: readonly Problem[]): Commands {
+    for (const problem of problems) requireSound(problem);
+    throw rejected("these can't be made in one launch. Ask canGroupGemms first.");
+  }
+
+  lowerGemmEpilogue(problem: EpilogueTarget): Commands {
+    requireSound(problem);
+    throw rejected("this can't be finished in one launch. Ask canFuseEpilogue first.");
+  }
+
+  lowerScan(scan: Scan, op: string): Command {
+    return lowerScanOnWasm(scan, op);
+  }
+
+  lowerScatterAdd(scatter: ScatterAdd, op: string): Command {
+    return lowerScatterAddOnWasm(scatter, op);
+  }
+
+  lowerCopies(copies: readonly PlainCopy[]): Commands {
+    return copies.map(({ source, target }) => ({ kind: "copy", source, target }));
+  }
+
+  lowerChunkedReduce(launch: ChunkedReduceLaunch): readonly KernelCall[] {
+    return lowerChunkedReduceOnWasm(launch);
+  }
+
+  canComboRows(): boolean {
+    return false;
+  }
+
+  canGroupColumns(_kernels: readonly ColumnKernel[]): boolean {
+    return false;
+  }
+
+  gemmScratchBytes(problem: GemmDesc): Bytes {
+    requireFloat(problem);
+    return cpuScratchBytes(this.#target, problem);
+  }
+
+  /** All are, and none has an alternative: the question is for GPUs. */
+  hasNativeGemm(): boolean {
+    return false;
+  }
+
+  /** There is one algorithm for each shape. */
+  gemmCandidates(): readonly number[] {
+    return [0];
+  }
+}

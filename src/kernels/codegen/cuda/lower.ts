@@ -1,0 +1,142 @@
+/** Lowers row and column kernels to launches on CUDA: each by itself, or several independent ones in one launch. */
+
+import { HoldfastError } from "../../../errors/index.js";
+import type { ColumnKernel } from "../../../ir/index.js";
+import { kernelKey } from "../../../ir/index.js";
+import type { LaunchCommand, Storage } from "../../../runtime/index.js";
+import { type ColumnLaunch, hasRows, type RowLaunch } from "../../kernel-call.js";
+import type { LaunchConfig } from "../../launch-config.js";
+import { cachedSource } from "../../source-cache.js";
+import { cudaColumnConfig } from "./column-config.js";
+import {
+  areColumnArgumentsFew,
+  columnGroupConfig,
+  columnScratchBytes,
+  isSplitReduction,
+  type PartialColumns,
+  splitColumnConfig,
+} from "./combo/column-group.js";
+import type { ComboLaunch } from "./combo/combo-kernel.js";
+import { canGroupRows, rowGroupConfig } from "./combo/row-group.js";
+import { cudaRowConfig } from "./row-config.js";
+
+export function lowerRowOnCuda(launch: RowLaunch): LaunchCommand {
+  const { kernel, iteration, operands, early } = launch;
+  return commandOf("rows", launch, cudaRowConfig(kernel, iteration, operands, early));
+}
+
+/** `parallelism`: the number of multiprocessors. */
+export function lowerColumnOnCuda(launch: ColumnLaunch, parallelism: number): LaunchCommand {
+  return commandOf("columns", launch, cudaColumnConfig(launch.kernel, launch, parallelism));
+}
+
+/** `family` tells the row kernels' keys from the column kernels'. */
+function commandOf(
+  family: string,
+  { kernel, operands, scalars = [] }: RowLaunch | ColumnLaunch,
+  { key, blocks, sizes, print }: LaunchConfig,
+): LaunchCommand {
+  return {
+    kind: "launch",
+    op: kernel.name,
+    source: cachedSource(`cuda ${family} ${kernelKey(kernel)} ${key}`, print),
+    blocks,
+    arguments: [...operands, ...sizes, ...scalars],
+  };
+}
+
+/**
+ * Row kernels none of which reads or writes what another one writes, in one launch. `canComboRows` says beforehand whether that
+ * is possible. The bits are those of one launch for each.
+ */
+export function lowerRowCombo(launches: readonly RowLaunch[], op: string): readonly LaunchCommand[] {
+  const full = launches.filter(hasRows);
+  if (full.length === 0) return [];
+  if (!canGroupRows(full)) throw cannotCombine(full.length);
+  return [comboCommand(rowGroupConfig(full), "row combo", op)];
+}
+
+export interface ColumnGroupOptions {
+  readonly scratch?: Storage | undefined;
+  /** Reductions whose partials an earlier launch has stored; this group combines them. */
+  readonly begun?: PartialColumns | undefined;
+  readonly op?: string;
+}
+
+/**
+ * Independent column kernels in one launch, and one more where columns have many rows: `scratch` is the memory in between, of
+ * `columnScratchBytes`. `canGroupColumns` says beforehand whether that is possible. The bits are those of one launch for each.
+ */
+export function lowerColumnGroup(
+  launches: readonly ColumnLaunch[],
+  { scratch, begun, op = "columns" }: ColumnGroupOptions,
+): readonly LaunchCommand[] {
+  const full = launches.filter(({ columns }) => columns > 0);
+  const kernels = [...full, ...(begun?.members ?? [])].map(({ kernel }) => kernel);
+  if (kernels.length === 0) return [];
+  if (!areColumnArgumentsFew(kernels)) throw cannotGroup(kernels);
+  requireScratch(columnScratchBytes(full), scratch);
+  if (begun) requireScratch(columnScratchBytes(begun.members), begun.scratch);
+  return columnGroupConfig(full, scratch, begun).map((config, step) =>
+    comboCommand(config, `column group, launch ${step}`, op),
+  );
+}
+
+/** The first phase of column kernels with many rows. `lowerColumnGroup` makes the second, wherever that is wanted. */
+export function lowerPartials(begun: PartialColumns, op: string): readonly LaunchCommand[] {
+  const kernels = begun.members.map(({ kernel }) => kernel);
+  if (kernels.length === 0) return [];
+  if (!areColumnArgumentsFew(kernels)) throw cannotGroup(kernels);
+  const short = begun.members.find((member) => !isSplitReduction(member));
+  if (short) throw isNotSplit(short);
+  requireScratch(columnScratchBytes(begun.members), begun.scratch);
+  return [comboCommand(splitColumnConfig(begun), "column partials", op)];
+}
+
+function comboCommand(
+  { key, blocks, arguments: values, print }: ComboLaunch,
+  family: string,
+  op: string,
+): LaunchCommand {
+  return {
+    ...{ kind: "launch", op, blocks, arguments: values },
+    source: cachedSource(`cuda ${family}: ${key}`, print),
+  };
+}
+
+function requireScratch(needed: number, scratch: Storage | undefined): void {
+  const given = scratch?.span.size ?? 0;
+  if (given >= needed) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `These column kernels leave partial results of ${needed} bytes, and were given ${given} bytes of scratch memory. Ask ` +
+      "columnScratchBytes how much they need.",
+    { numbers: { needed, given } },
+  );
+}
+
+export function cannotCombine(kernels: number): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `${kernels} row kernels can't be run beside each other here: only a GPU does, a launch has 4 KiB of arguments, and a row ` +
+      "that is reduced has no more than 8192 elements. Ask canComboRows first.",
+    { numbers: { kernels } },
+  );
+}
+
+export function cannotGroup(kernels: readonly ColumnKernel[]): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `${kernels.length} column kernels can't be run together here: only a GPU does, and a launch has 4 KiB of ` +
+      "arguments. Ask canGroupColumns first.",
+    { numbers: { kernels: kernels.length } },
+  );
+}
+
+function isNotSplit({ kernel, rows }: Pick<ColumnLaunch, "kernel" | "rows">): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `Kernel "${kernel.name}" reduces ${rows} rows in one step, so that there is nothing to begin. Ask isSplitReduction first.`,
+    { numbers: { rows } },
+  );
+}

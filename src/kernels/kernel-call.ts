@@ -1,0 +1,63 @@
+/**
+ * Kernel calls: what an op asks for, as plain records, before any code is printed for it. A trace keeps them as they are; a
+ * backend lowers them to commands.
+ */
+
+import { HoldfastError } from "../errors/index.js";
+import type { ColumnKernel, Iteration, RowKernel } from "../ir/index.js";
+import { factsOf } from "../ir/index.js";
+import type { Command, Storage } from "../runtime/index.js";
+import type { AttentionBackwardProblem, AttentionProblem } from "./attention/problem.js";
+import type { GemmInputDtype, GemmProblem } from "./gemm/desc.js";
+import type { Columns } from "./launch-config.js";
+
+interface Operands {
+  /** The inputs, then the outputs. */
+  readonly operands: readonly Storage[];
+  readonly scalars?: readonly number[];
+}
+
+export interface RowLaunch extends Operands {
+  readonly kernel: RowKernel;
+  readonly iteration: Iteration;
+  /** By input, for a programmatic dependent launch: may it be read before the launch before this one has ended? */
+  readonly early?: readonly boolean[] | undefined;
+}
+
+export interface ColumnLaunch extends Operands, Columns {
+  readonly kernel: ColumnKernel;
+}
+
+/** Of launches, fills and copies nothing is known but what they touch. */
+export type KernelCall =
+  | ({ readonly kind: "row" } & RowLaunch)
+  | ({ readonly kind: "column" } & ColumnLaunch)
+  | { readonly kind: "gemm"; readonly op: string; readonly problem: GemmProblem<GemmInputDtype> }
+  | { readonly kind: "attention"; readonly op: string; readonly problem: AttentionProblem }
+  | { readonly kind: "attention-backward"; readonly op: string; readonly problem: AttentionBackwardProblem }
+  | Command;
+
+/** With no rows, or no elements to store, there is no call. */
+export function rowCalls(launch: RowLaunch): readonly KernelCall[] {
+  return hasRows(launch) ? [{ kind: "row", ...launch }] : [];
+}
+
+/** With no columns there is no call; with no rows every column becomes the identity of its reduction. */
+export function columnCalls(launch: ColumnLaunch): readonly KernelCall[] {
+  return launch.columns === 0 ? [] : [{ kind: "column", ...launch }];
+}
+
+/** Is there anything to launch? Rejects a kernel that can't run over its iteration. */
+export function hasRows({ kernel, iteration }: Omit<RowLaunch, "operands">): boolean {
+  const { isElementwise, usesPlace } = factsOf(kernel);
+  if (iteration.kind === "elements" && (!isElementwise || usesPlace)) throw needsRows(kernel, isElementwise);
+  return iteration.rows > 0 && !(isElementwise && iteration.elements === 0);
+}
+
+function needsRows({ name }: RowKernel, isElementwise: boolean): HoldfastError {
+  const what = isElementwise ? "asks for places in rows" : "reduces rows, or stores one value for each";
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `Kernel "${name}" ${what}, and was launched over elements, which may be cut into any rows. Iterate over rows.`,
+  );
+}

@@ -1,0 +1,24 @@
+/** Where kernel calls go: an open trace records them; otherwise the backend lowers them and the runtime issues the commands. */
+
+import type { IndexCheck, LoadedCommand, Runtime, Storage, TraceSink, UploadItem } from "../runtime/index.js";
+import { backendOf, lowerCalls } from "./backend.js";
+import type { KernelCall } from "./kernel-call.js";
+
+/** A trace that keeps kernel calls as they are, before they are lowered for a device. */
+export abstract class CallTrace implements TraceSink {
+  abstract recordCall(call: KernelCall): void;
+  abstract record(command: LoadedCommand): void;
+  abstract upload(items: Iterable<UploadItem>): void;
+  abstract assume(holds: () => boolean): void;
+  abstract guard(number: Storage | undefined): void;
+  abstract checkIndices(found: Storage, check: IndexCheck): void;
+  abstract forget(storage: Storage): void;
+  abstract reject(what: string, label: string, advice?: string): never;
+}
+
+/** A trace that keeps commands only gets the lowered ones. */
+export function submit(runtime: Runtime, calls: readonly KernelCall[]): void {
+  const trace = runtime.traceSink;
+  if (trace instanceof CallTrace) for (const call of calls) trace.recordCall(call);
+  else runtime.submit(runtime.load(lowerCalls(backendOf(runtime), calls)));
+}

@@ -1,0 +1,148 @@
+/**
+ * The lowering of one op at work: it collects the kernel calls that the op's entry emits, and owns the scratch memory and the
+ * views that they use. Nothing runs here; whoever made it submits the calls, and then closes it.
+ */
+
+import type { Dtype } from "../ir/index.js";
+import {
+  type AttentionBackwardProblem,
+  type AttentionProblem,
+  attentionBackwardCalls,
+  attentionCalls,
+  type Backend,
+  backendOf,
+  type ChunkedReduceLaunch,
+  type ColumnLaunch,
+  columnCalls,
+  type GemmInputDtype,
+  type GemmProblem,
+  gemmCalls,
+  type KernelCall,
+  type RowLaunch,
+  rowCalls,
+  type Scan,
+  type ScatterAdd,
+  scanCalls,
+  scatterAddCalls,
+  submit,
+} from "../kernels/index.js";
+import type { LaunchCommand, Runtime, Settings, Storage } from "../runtime/index.js";
+import { allocateArray, type DeviceArray } from "./device-array.js";
+import type { CheckContext, Lowering } from "./op.js";
+import type { Shape } from "./shape.js";
+
+/** Memory that a lowering asked for besides operands and outputs, in the order in which it did. */
+export type LoweringMemory =
+  | { readonly kind: "scratch"; readonly storage: Storage }
+  | { readonly kind: "view"; readonly storage: Storage; readonly base: Storage; readonly offset: number };
+
+export class OpLowering implements Lowering {
+  readonly op: string;
+  readonly backend: Backend;
+  readonly precision: Settings["precision"];
+  readonly calls: KernelCall[] = [];
+  readonly memory: LoweringMemory[] = [];
+  readonly #runtime: Runtime;
+
+  constructor(runtime: Runtime, op: string) {
+    this.#runtime = runtime;
+    this.op = op;
+    this.backend = backendOf(runtime);
+    this.precision = runtime.settings.precision;
+  }
+
+  scratch(bytes: number): Storage {
+    const storage = this.#runtime.arena.allocate(bytes, `${this.op} scratch`);
+    this.memory.push({ kind: "scratch", storage });
+    return storage;
+  }
+
+  scratchArray(shape: Shape, dtype: Dtype): DeviceArray {
+    const array = allocateArray(this.#runtime, shape, dtype, `${this.op} scratch`);
+    if (array.storage) this.memory.push({ kind: "scratch", storage: array.storage });
+    return array;
+  }
+
+  view(base: Storage, offset: number, size: number): Storage {
+    const storage = this.#runtime.view(base, offset, size, this.op);
+    this.memory.push({ kind: "view", storage, base, offset });
+    return storage;
+  }
+
+  emit(calls: readonly KernelCall[]): void {
+    this.calls.push(...calls);
+  }
+
+  row(launch: RowLaunch): void {
+    this.emit(rowCalls(launch));
+  }
+
+  column(launch: ColumnLaunch): void {
+    this.emit(columnCalls(launch));
+  }
+
+  gemm(problem: GemmProblem<GemmInputDtype>): void {
+    this.emit(gemmCalls(problem, this.op));
+  }
+
+  attention(problem: AttentionProblem): void {
+    this.emit(attentionCalls(problem, this.op));
+  }
+
+  attentionBackward(problem: AttentionBackwardProblem): void {
+    this.emit(attentionBackwardCalls(problem, this.op));
+  }
+
+  scan(scan: Scan): void {
+    this.emit(scanCalls(this.backend, scan, this.op));
+  }
+
+  scatterAdd(scatter: ScatterAdd): void {
+    this.emit(scatterAddCalls(this.backend, scatter, this.op));
+  }
+
+  chunkedReduce(launch: Omit<ChunkedReduceLaunch, "view">): void {
+    const view = (storage: Storage, offset: number, size: number): Storage =>
+      this.view(storage, offset, size);
+    this.emit(this.backend.lowerChunkedReduce({ ...launch, view }));
+  }
+
+  launch(command: Omit<LaunchCommand, "kind">): void {
+    this.emit([{ kind: "launch", ...command }]);
+  }
+
+  fill(target: Storage, byte: number): void {
+    this.emit([{ kind: "fill", target, byte }]);
+  }
+
+  copy(target: Storage, source: Storage): void {
+    this.emit([{ kind: "copy", target, source }]);
+  }
+
+  /** Gives scratch memory and views back: what is submitted later on the stream may have them. */
+  close(): void {
+    const { arena } = this.#runtime;
+    for (const { kind, storage } of this.memory)
+      if (kind === "view" && storage.kind === "step") arena.dropView(storage);
+    for (const { kind, storage } of this.memory) if (kind === "scratch") arena.free(storage);
+  }
+}
+
+/** A check at work: it can run what it has emitted, and read the result. */
+export class OpCheck extends OpLowering implements CheckContext {
+  readonly runtime: Runtime;
+
+  constructor(runtime: Runtime, op: string) {
+    super(runtime, op);
+    this.runtime = runtime;
+  }
+
+  submit(): void {
+    submit(this.runtime, this.calls.splice(0));
+  }
+
+  read(storage: Storage): Uint8Array<ArrayBuffer> {
+    this.submit();
+    return this.runtime.read(storage);
+  }
+}

@@ -1,0 +1,13 @@
+/** The version of this Holdfast, from package.json. */
+
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { withFileError } from "../data/index.js";
+
+export function packageVersion(): string {
+  const path = fileURLToPath(new URL("../../../package.json", import.meta.url));
+  const text = withFileError(`${path} can't be read`, path, () => readFileSync(path, "utf8"));
+  const manifest: unknown = JSON.parse(text);
+  const isManifest = typeof manifest === "object" && manifest !== null && "version" in manifest;
+  return isManifest ? String(manifest.version) : "unknown";
+}
