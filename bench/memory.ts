@@ -4,7 +4,7 @@
  */
 
 import { cpus } from "node:os";
-import { openCpuDriver, openRuntime, type Runtime } from "holdfast";
+import { openCpuDriver, openRuntime, type Runtime } from "holdfast/internals";
 
 const steps = 10_000;
 const allocationsPerStep = 500;

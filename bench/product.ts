@@ -6,7 +6,7 @@
  */
 
 import { cpus } from "node:os";
-import { openCpuDriver, openRuntime, type Runtime } from "holdfast";
+import { openCpuDriver, openRuntime, type Runtime } from "holdfast/internals";
 import koffi from "koffi";
 import { hasRelaxedSimd } from "../src/driver/index.js";
 import { type GemmProblem, gemmCalls, gemmScratchBytes, submit } from "../src/kernels/index.js";

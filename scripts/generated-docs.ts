@@ -1,7 +1,7 @@
 /** The pages and tables of docs/ that are generated from tables in the code, as pure functions from table to text. */
 
 import { planRules } from "../src/compile/verify/verify.js";
-import { type ErrorCode, errorCodes, exitCodes, exitOf } from "../src/errors/index.js";
+import { type ErrorCode, errorCodes, exitCodes, exitForCode } from "../src/errors/index.js";
 import { settingsTable } from "../src/runtime/index.js";
 
 /** A setting, as the page shows it. */
@@ -58,7 +58,7 @@ export function errorsPage(): string {
       `## ${code}`,
       meaning,
       `**What helps:** ${help}`,
-      `**Exit code:** ${exitCodes[exitOf(code as ErrorCode)].code}`,
+      `**Exit code:** ${exitCodes[exitForCode(code as ErrorCode)].code}`,
     ]),
   ]);
 }

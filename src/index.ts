@@ -1,3 +1,5 @@
+/// <reference types="node" preserve="true" />
+
 /** Holdfast: trains neural networks from TypeScript, with memory that is proven and errors instead of hangs. */
 
 export { noGrad } from "./autograd/index.js";
@@ -28,31 +30,10 @@ export {
   writeSafetensors,
 } from "./data/index.js";
 export {
-  basicKernels,
-  blockCount,
-  type CpuDriver,
-  type CpuDriverOptions,
-  type CudaCode,
   type CudaDeviceInfo,
-  type CudaDriver,
-  type CudaDriverOptions,
   type DeviceInfo,
-  type Driver,
-  type DriverCall,
-  driverCalls,
-  elementsPerBlock,
-  type FaultyOptions,
-  faulty,
-  type Kernel,
-  type KernelSource,
-  type Launch,
   listCudaDevices,
   type MemoryInfo,
-  openCpuDriver,
-  openCudaDriver,
-  type Product,
-  type Stream,
-  strict,
 } from "./driver/index.js";
 export { type ErrorCode, errorCodes, HoldfastError } from "./errors/index.js";
 export {
@@ -68,26 +49,15 @@ export * as nn from "./nn/index.js";
 export * as optim from "./optim/index.js";
 export type { LabelBytes } from "./records/index.js";
 export {
-  type Arena,
   type Budget,
   type BudgetLabel,
   type Diagnostics,
-  openRuntime,
-  type Placement,
-  type RecordedEvent,
-  type Region,
-  type Replayable,
-  Runtime,
+  type OomCause,
   type RuntimeOptions,
   readSettings,
-  SavedSet,
   type SettingOptions,
   type Settings,
-  type Storage,
   settingsTable,
-  type TransferCount,
-  type UploadItem,
-  type Verdict,
 } from "./runtime/index.js";
 export {
   arange,
@@ -163,12 +133,4 @@ export {
   type TrainingParts,
   type TrainingSummary,
 } from "./train/index.js";
-export {
-  type Address,
-  type Bytes,
-  bytes,
-  formatBytes,
-  parseBytes,
-  parseDuration,
-  type Span,
-} from "./units/index.js";
+export { type Bytes, formatBytes, parseBytes, parseDuration } from "./units/index.js";

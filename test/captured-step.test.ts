@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Device, manualSeed, nn, optim, randn, type Storage, type Tensor } from "holdfast";
+import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import type { Storage } from "holdfast/internals";
 import { captureStep } from "../src/tensor/index.js";
 import { KiB, MiB } from "../src/units/index.js";
 import { openStrictDevice } from "./support/devices.js";

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
-import { Device, manualSeed, nn, optim, randn, strict, type Tensor } from "holdfast";
+import { Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { strict } from "holdfast/internals";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { openEmulator } from "./support/emulator.js";
 import { cudaMissing } from "./support/kernel-runtime.js";

@@ -472,7 +472,7 @@ test("schedule.step() inside a compiled step is told to go outside, also where t
     });
     const error = rejectionOf(() => step(ones([1])));
     assert.equal(error?.code, "NOT_TRACEABLE");
-    assert.match(error?.message ?? "", /move schedule\.step\(\) out of the step/);
+    assert.match(error?.message ?? "", /call schedule\.step\(\) outside the step/);
   }
   assert.equal(constant.steps, 0);
 });

@@ -2,22 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  bytes,
-  type Device,
-  type DeviceOptions,
-  type Driver,
-  faulty,
-  manualSeed,
-  nn,
-  optim,
-  randn,
-  type Storage,
-  type Stream,
-  strict,
-  type Tensor,
-  tensor,
-} from "holdfast";
+import { type Device, type DeviceOptions, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
+import { bytes, type Driver, faulty, type Storage, type Stream, strict } from "holdfast/internals";
 import { assignStreams } from "../src/compile/index.js";
 import { around } from "../src/driver/index.js";
 import { latestPlanOf } from "../src/tensor/index.js";

@@ -2,18 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  type Device,
-  manualSeed,
-  nn,
-  noGrad,
-  optim,
-  randn,
-  type Storage,
-  type Tensor,
-  tensor,
-  zeros,
-} from "holdfast";
+import { type Device, manualSeed, nn, noGrad, optim, randn, type Tensor, tensor, zeros } from "holdfast";
+import type { Storage } from "holdfast/internals";
 import { bufferSizes } from "../src/units/index.js";
 import { openStrictDevice } from "./support/devices.js";
 import { rejects } from "./support/rejects.js";

@@ -5,17 +5,8 @@
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
-import {
-  basicKernels,
-  blockCount,
-  bytes,
-  Device,
-  type Driver,
-  HoldfastError,
-  manualSeed,
-  nn,
-  optim,
-} from "holdfast";
+import { Device, HoldfastError, manualSeed, nn, optim } from "holdfast";
+import { basicKernels, blockCount, bytes, type Driver } from "holdfast/internals";
 import { cublasLtFunctions, cudaFunctions, nvrtcFunctions } from "../src/driver/cuda/bindings.js";
 import { captureStep } from "../src/tensor/index.js";
 import { MiB } from "../src/units/index.js";

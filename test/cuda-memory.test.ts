@@ -5,19 +5,8 @@
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
-import {
-  bytes,
-  Device,
-  type DeviceInfo,
-  type Driver,
-  manualSeed,
-  nn,
-  openRuntime,
-  optim,
-  type Runtime,
-  type RuntimeOptions,
-  strict,
-} from "holdfast";
+import { Device, type DeviceInfo, manualSeed, nn, optim, type RuntimeOptions } from "holdfast";
+import { bytes, type Driver, openRuntime, type Runtime, strict } from "holdfast/internals";
 import { around } from "../src/driver/index.js";
 import { GiB, MiB } from "../src/units/index.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";

@@ -2,17 +2,17 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { HoldfastError } from "holdfast";
 import {
   basicKernels,
   blockCount,
   type Driver,
   type DriverCall,
   faulty,
-  HoldfastError,
   openCpuDriver,
   openRuntime,
   type Runtime,
-} from "holdfast";
+} from "holdfast/internals";
 import { around } from "../src/driver/index.js";
 import { bytes, KiB } from "../src/units/index.js";
 

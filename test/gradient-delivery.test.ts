@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import test, { describe } from "node:test";
-import { Device, type DeviceOptions, strict, type Tensor, tensor } from "holdfast";
+import { Device, type DeviceOptions, type Tensor, tensor } from "holdfast";
+import { strict } from "holdfast/internals";
 import { batchedLinear, type KernelOp, type NoAttributes } from "../src/ops/index.js";
 import type { LoadedCommand } from "../src/runtime/index.js";
 import { emulatorMissing } from "./support/emulator.js";

@@ -6,7 +6,8 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
-import { Device, strict } from "holdfast";
+import { Device } from "holdfast";
+import { strict } from "holdfast/internals";
 import {
   contiguous,
   type DeviceArray,

@@ -3,15 +3,8 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
-import {
-  type Driver,
-  type ErrorCode,
-  HoldfastError,
-  openCpuDriver,
-  SavedSet,
-  type Storage,
-  strict,
-} from "holdfast";
+import { type ErrorCode, HoldfastError } from "holdfast";
+import { type Driver, openCpuDriver, SavedSet, type Storage, strict } from "holdfast/internals";
 import { around } from "../src/driver/index.js";
 import { Arena, Budget, poisonByte } from "../src/runtime/index.js";
 import { TlsfAllocator } from "../src/runtime/memory/tlsf-allocator.js";

@@ -6,15 +6,8 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
-import {
-  basicKernels,
-  bytes,
-  Device,
-  type DeviceOptions,
-  type Driver,
-  HoldfastError,
-  strict,
-} from "holdfast";
+import { Device, type DeviceOptions, HoldfastError } from "holdfast";
+import { basicKernels, bytes, type Driver, strict } from "holdfast/internals";
 import { contiguous, type KernelOp, type Op, opTable } from "../src/ops/index.js";
 import { guarded } from "./support/guarded-driver.js";
 import { opCases } from "./support/op-cases/index.js";

@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
-import type { Driver } from "holdfast";
+import type { Driver } from "holdfast/internals";
 import { opTable } from "../src/ops/index.js";
 import { GiB } from "../src/units/index.js";
 import { openDevice, withDevice } from "./support/devices.js";

@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import { Device, ones, openCpuDriver, stopOnSignals } from "holdfast";
+import { Device, ones, stopOnSignals } from "holdfast";
+import { openCpuDriver } from "holdfast/internals";
 import { Recorder } from "../src/runtime/observe/recorder.js";
 import { SharedStatus } from "../src/runtime/observe/shared-status.js";
 import { startWatchdog } from "../src/runtime/observe/watchdog/index.js";

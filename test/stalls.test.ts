@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { type DriverCall, driverCalls, faulty, openCpuDriver, strict } from "holdfast";
+import { type DriverCall, driverCalls, faulty, openCpuDriver, strict } from "holdfast/internals";
 import { exitCodes } from "../src/errors/index.js";
 import { Phases } from "../src/runtime/observe/phases.js";
 import { Recorder } from "../src/runtime/observe/recorder.js";

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DataLoader, type DriverCall, manualSeed, nn, optim, TensorDataset } from "holdfast";
+import { DataLoader, manualSeed, nn, optim, TensorDataset } from "holdfast";
+import type { DriverCall } from "holdfast/internals";
 import { around } from "../src/driver/index.js";
 import { KiB } from "../src/units/index.js";
 import { openDevice } from "./support/devices.js";

@@ -1,6 +1,6 @@
 /** A driver that counts what passes through it, and how long the host spends in it. */
 
-import type { Driver, DriverCall, Kernel, KernelSource } from "holdfast";
+import type { Driver, DriverCall, Kernel, KernelSource } from "holdfast/internals";
 import { around, type HostSpan, type Launch } from "../../src/driver/index.js";
 import type { Span } from "../../src/units/index.js";
 

@@ -1,14 +1,8 @@
 /** What every program of this folder takes on its command line, and the GPU that it opens by it. */
 
 import { mkdirSync } from "node:fs";
-import {
-  type CudaDriver,
-  type CudaDriverOptions,
-  Device,
-  type DeviceOptions,
-  type Driver,
-  openCudaDriver,
-} from "holdfast";
+import { Device, type DeviceOptions } from "holdfast";
+import { type CudaDriver, type CudaDriverOptions, type Driver, openCudaDriver } from "holdfast/internals";
 import { defaultCacheFolder } from "../../src/driver/index.js";
 
 /**

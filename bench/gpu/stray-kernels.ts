@@ -1,6 +1,6 @@
 /** Kernels that do what none may, planted for the tools that check memory: what they don't see there, they don't see at all. */
 
-import type { KernelSource, Runtime } from "holdfast";
+import type { KernelSource, Runtime } from "holdfast/internals";
 
 /** Writes one number at a place that is none of the storage's. */
 function strayWriter(entry: string): KernelSource {

@@ -1,4 +1,4 @@
-/** The backward pass: from one value back to the leaves, each recorded op once, in the reverse order of recording. */
+/** The backward pass: from one value back to the leaves, each recorded op once, in reverse order of recording. */
 
 import { HoldfastError } from "../errors/index.js";
 import { capabilitiesOf } from "../kernels/index.js";
@@ -17,9 +17,9 @@ import { TemporaryGradients } from "./temporary-gradients.js";
 import type { Leaf, Value } from "./value.js";
 
 export interface BackwardOptions {
-  /** Keep what was saved, for another pass through the same graph. */
+  /** Keep the saved tensors, for another pass through the same graph. */
   readonly retainGraph?: boolean;
-  /** Hears of every array that a gradient rule makes. */
+  /** Called for every array that a gradient rule creates. */
   readonly onResult?: (op: string, array: DeviceArray) => void;
 }
 
@@ -31,14 +31,14 @@ export function runBackward(
 ): void {
   root.leaf?.accumulate(seed);
   if (!root.source) return;
-  const nodes = reachedFrom(root.source.node);
-  // Before anything is delivered: half a pass would leave half of the gradients.
+  const nodes = listReachable(root.source.node);
+  // Checked before any gradient is delivered: an error halfway would leave only some of the gradients.
   for (const node of nodes) node.requireStep();
-  const lent = new TemporaryGradients(runtime, onResult);
-  /** Gradients under way: what has arrived so far at each recorded op. */
+  const temporaries = new TemporaryGradients(runtime, onResult);
+  /** Gradients in flight: what has arrived so far at each recorded op. */
   const arrived = new Map<Node, DeviceArray>();
   arrived.set(root.source.node, seed);
-  /** First gradients of leaves, on their way to their places: copied together at the end. */
+  /** First gradients of leaves that still have to be copied to their storage: copied together at the end. */
   let owed: ArrayCopy[] = [];
   const paid: DeviceArray[] = [];
   try {
@@ -46,7 +46,7 @@ export function runBackward(
       const upstream = arrived.get(node);
       if (!upstream) continue;
       arrived.delete(node);
-      const gradients = gradientsOf(lent, node, upstream);
+      const gradients = computeGradients(temporaries, node, upstream);
       for (const [index, edge] of node.edges.entries()) {
         const gradient = gradients[index];
         if (!edge || !gradient) continue;
@@ -54,24 +54,24 @@ export function runBackward(
         else arrive(edge.source.node, gradient);
       }
       if (!retainGraph) node.release();
-      lent.letGo(upstream);
-      letGoOfPaid();
-      lent.sweep();
+      temporaries.letGo(upstream);
+      releaseCopied();
+      temporaries.sweep();
     }
   } finally {
     payOwed();
-    letGoOfPaid();
+    releaseCopied();
   }
 
   function deliver(leaf: Leaf, gradient: DeviceArray): void {
-    // Where a copy costs no launch nothing is gained by waiting, and memory is.
-    const place = capabilitiesOf(runtime).combinesKernels ? leaf.takePlace() : undefined;
-    if (place) {
-      owed.push({ source: gradient, target: place });
-      lent.hold(gradient);
+    // Where a copy costs no launch, deferring it only costs memory.
+    const destination = capabilitiesOf(runtime).combinesKernels ? leaf.takeDestination() : undefined;
+    if (destination) {
+      owed.push({ source: gradient, target: destination });
+      temporaries.hold(gradient);
       return;
     }
-    // What is added to must be there.
+    // A gradient must be in place before it is added to.
     payOwed();
     leaf.accumulate(gradient);
   }
@@ -83,40 +83,40 @@ export function runBackward(
     paid.push(...copies.map(({ source }) => source));
   }
 
-  /** Not as soon as they are paid: other gradients of the same op may lie in the same memory. */
-  function letGoOfPaid(): void {
-    for (const gradient of paid.splice(0)) lent.letGo(gradient);
+  /** Deferred until now: other gradients of the same op may share the memory. */
+  function releaseCopied(): void {
+    for (const gradient of paid.splice(0)) temporaries.letGo(gradient);
   }
 
   function arrive(node: Node, gradient: DeviceArray): void {
     const before = arrived.get(node);
     if (!before) {
       arrived.set(node, gradient);
-      lent.hold(gradient);
+      temporaries.hold(gradient);
       return;
     }
-    if (lent.isSole(before)) {
+    if (temporaries.isSole(before)) {
       runInto(runtime, add, before, [before, gradient], {});
       return;
     }
-    const total = lent.apply(add, [before, gradient]);
+    const total = temporaries.apply(add, [before, gradient]);
     arrived.set(node, total);
-    lent.hold(total);
-    lent.letGo(before);
+    temporaries.hold(total);
+    temporaries.letGo(before);
   }
 }
 
 const numberType: ValueType = { shape: [], dtype: "f32" };
 
-function gradientsOf(
-  lent: TemporaryGradients,
+function computeGradients(
+  temporaries: TemporaryGradients,
   node: Node,
   upstream: DeviceArray,
 ): readonly (DeviceArray | undefined)[] {
   const { op, attributes, operandTypes, outputTypes, needs } = node;
   const rule: GradientRule<DeviceArray, typeof attributes> = {
-    apply: lent.apply,
-    applyAll: lent.applyAll,
+    apply: temporaries.apply,
+    applyAll: temporaries.applyAll,
     attributes,
     upstream,
     operand: (index) => node.operand(index),
@@ -130,8 +130,8 @@ function gradientsOf(
   throw new HoldfastError("NO_GRADIENT", `${op.name} has no gradient.`, { numbers: { op: op.name } });
 }
 
-/** Every op between a node and the leaves, latest first. */
-function reachedFrom(root: Node): readonly Node[] {
+/** All ops between a node and the leaves, latest first. */
+function listReachable(root: Node): readonly Node[] {
   const reached = new Set<Node>([root]);
   for (const node of reached) {
     for (const edge of node.edges) if (edge && "source" in edge) reached.add(edge.source.node);

@@ -1,13 +1,15 @@
-/** Whether ops are recorded for backward. One switch for the process, for functions that return before anything else runs. */
+/**
+ * Whether ops are recorded for backward. A process-wide switch, for functions that return before anything else runs.
+ */
 
 import { HoldfastError } from "../errors/index.js";
 import { type GuardedField, stateChanged, tracing } from "./guards.js";
 
 const mode = { isRecording: true };
 const recording: GuardedField<typeof mode> = {
-  read: (one) => one.isRecording,
-  write: (one, isRecording) => {
-    one.isRecording = isRecording === true;
+  read: (mode) => mode.isRecording,
+  write: (mode, isRecording) => {
+    mode.isRecording = isRecording === true;
   },
 };
 const modeName = (): string => "noGrad() around the call";
@@ -18,7 +20,7 @@ export function isRecording(): boolean {
 }
 
 /**
- * Runs a function without recording anything for backward: for evaluation, and for writing to weights.
+ * Runs a function without recording for backward: for evaluation, and for writing to weights.
  *
  * @example
  * ```ts
@@ -30,7 +32,7 @@ export function isRecording(): boolean {
  * ```
  */
 export function noGrad<T>(body: () => T): T {
-  // Inside another noGrad() there is nothing to switch.
+  // Nested noGrad() changes nothing.
   if (!isRecording()) return requireSync(body());
   tracing.guards?.noteWrite(mode, recording, false, modeName);
   mode.isRecording = false;
@@ -49,6 +51,6 @@ function requireSync<T>(result: T): T {
   result.catch(() => undefined);
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    "noGrad was given an async function: recording would come back on before it has ended. Await outside of it.",
+    "noGrad got an async function: recording would resume before it has ended. Await outside noGrad().",
   );
 }

@@ -1,4 +1,4 @@
-/** autograd: the tape, what each op saves, and the backward pass. */
+/** autograd: the tape, the saved tensors of each op, and the backward pass. */
 
 export type { BackwardOptions } from "./backward.js";
 export { isRecording, noGrad } from "./grad-mode.js";

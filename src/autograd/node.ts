@@ -1,4 +1,4 @@
-/** A recorded op: what backward needs to go through it, and nothing else. What it saved stays pinned until let go. */
+/** A recorded op: what backward needs to differentiate it. Saved tensors stay pinned until they are released. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { Attributes, DeviceArray, KernelOp, ValueType, ViewOp } from "../ops/index.js";
@@ -8,7 +8,7 @@ import { versionOf } from "./versions.js";
 
 export type DifferentiableOp = KernelOp | ViewOp;
 
-/** Where the gradient of an operand goes on to. */
+/** The destination of an operand's gradient. */
 export type Edge = { readonly source: Source } | { readonly leaf: Leaf } | undefined;
 
 interface Saved {
@@ -18,13 +18,13 @@ interface Saved {
 
 let nodes = 0;
 
-/** The id of the op recorded last; what is recorded from now on has a higher one. */
+/** The id of the last recorded op; later ones have higher ids. */
 export function lastNodeId(): number {
   return nodes;
 }
 
 export class Node {
-  /** Ascends in the order of recording: backward goes from the highest down. */
+  /** Ascending in order of recording: backward goes from the highest down. */
   readonly id = ++nodes;
   readonly op: DifferentiableOp;
   readonly attributes: Attributes;
@@ -32,7 +32,7 @@ export class Node {
   readonly needs: readonly boolean[];
   readonly operandTypes: readonly ValueType[];
   readonly outputTypes: readonly ValueType[];
-  /** By place: a literal number, or what was saved there; most places hold nothing. */
+  /** By operand index: a literal number, or the saved tensor; most are undefined. */
   #operands: readonly (number | Saved | undefined)[];
   #outputs: (Saved | undefined)[] = [];
   readonly #pins: SavedSet;
@@ -48,21 +48,21 @@ export class Node {
   ) {
     this.op = op;
     this.attributes = attributes;
-    this.edges = operands.map(edgeOf);
+    this.edges = operands.map(makeEdge);
     this.needs = this.edges.map((edge) => edge !== undefined);
     this.operandTypes = operands.map((operand) => (typeof operand === "number" ? numberType : operand.array));
     this.outputTypes = outputs;
-    this.#pins = new SavedSet(runtime.arena, by(op.name));
-    const places = op.saves?.(this.needs, attributes);
+    this.#pins = new SavedSet(runtime.arena, pinHolder(op.name));
+    const savedIndices = op.saves?.(this.needs, attributes);
     const saved: (number | Saved | undefined)[] = operands.map((operand) =>
       typeof operand === "number" ? operand : undefined,
     );
-    for (const index of places?.operands ?? []) {
+    for (const index of savedIndices?.operands ?? []) {
       const operand = operands[index];
       if (typeof operand === "object") saved[index] = this.#save(operand.array);
     }
     this.#operands = saved;
-    for (const index of places?.outputs ?? []) {
+    for (const index of savedIndices?.outputs ?? []) {
       const output = outputs[index];
       if (output) this.#outputs[index] = this.#save(output);
     }
@@ -81,14 +81,14 @@ export class Node {
     return this.#isReleased;
   }
 
-  /** For an op in place, once it has written: its saved outputs are what they are now. */
+  /** After an in-place op has written: its saved outputs are the new values. */
   renewOutputs(): void {
     this.#outputs = this.#outputs.map(
       (saved) => saved && { array: saved.array, version: versionOf(saved.array.storage) },
     );
   }
 
-  /** Rejects a backward pass through an op whose step has ended, whether it had saved anything or not. */
+  /** Rejects a backward pass through an op whose step has ended, whether it saved anything or not. */
   requireStep(): void {
     if (!this.#hasStepEnded) return;
     const { name } = this.op;
@@ -99,7 +99,7 @@ export class Node {
     );
   }
 
-  /** Lets go of everything that was saved: backward has used it, or its step has ended. Harmless when repeated. */
+  /** Releases everything that was saved: backward has used it, or its step has ended. Idempotent. */
   release(endedBy?: "step"): void {
     this.#isReleased = true;
     this.#hasStepEnded ||= endedBy === "step";
@@ -118,7 +118,7 @@ export class Node {
     if (this.#isReleased) {
       throw new HoldfastError(
         "BACKWARD_TWICE",
-        `backward() goes through ${name} a second time, and what it had saved is let go. Add the losses and call backward() ` +
+        `backward() goes through ${name} a second time, after its saved tensors were released. Add the losses and call backward() ` +
           "once, pass retainGraph: true to the first call, or run the forward pass again.",
         { numbers: { op: name } },
       );
@@ -126,15 +126,15 @@ export class Node {
     if (!saved) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `The gradient of ${name} reads ${what} ${index}, which its entry of the op table does not save.`,
+        `The gradient of ${name} reads ${what} ${index}, which its op table entry does not save.`,
         { numbers: { op: name } },
       );
     }
     if (versionOf(saved.array.storage) !== saved.version) {
       throw new HoldfastError(
         "SAVED_CHANGED",
-        `${name} saved its ${what} ${index} (${saved.array.dtype} [${saved.array.shape.join(", ")}]) for backward, and it was ` +
-          "written to in place since. Use the form that makes a new tensor, or write after backward().",
+        `${name} saved its ${what} ${index} (${saved.array.dtype} [${saved.array.shape.join(", ")}]) for backward, but it was ` +
+          "overwritten in place afterwards. Use the op that returns a new tensor, or write after backward().",
         { numbers: { op: name } },
       );
     }
@@ -147,14 +147,14 @@ const numberType: ValueType = { shape: [], dtype: "f32" };
 
 const names = new Map<string, string>();
 
-/** Who pins, for messages; a step says it a hundred times. */
-function by(op: string): string {
-  const known = names.get(op) ?? `backward of ${op}`;
-  names.set(op, known);
-  return known;
+/** The holder's name of a pin, cached because a step uses it a hundred times. */
+function pinHolder(op: string): string {
+  const existing = names.get(op) ?? `backward of ${op}`;
+  names.set(op, existing);
+  return existing;
 }
 
-function edgeOf(operand: Value | number): Edge {
+function makeEdge(operand: Value | number): Edge {
   if (typeof operand === "number") return undefined;
   if (operand.source) return { source: operand.source };
   return operand.leaf && { leaf: operand.leaf };

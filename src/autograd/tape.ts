@@ -1,6 +1,6 @@
 /**
- * The tape: runs ops of the table on values and records what backward will need. One for each device. A step's
- * recordings end with the step, whether backward was asked or not.
+ * The tape: runs ops of the table on values and records what backward needs. One per device. A step's recordings end
+ * with the step, whether backward ran or not.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -28,14 +28,14 @@ import { noteRecordedWrite, noteWrite } from "./versions.js";
 
 export interface TapeOptions {
   readonly runtime: Runtime;
-  /** Hears of every array that an op makes, forward and backward. */
+  /** Called for every array that an op creates, forward and backward. */
   readonly onResult?: (op: string, array: DeviceArray) => void;
 }
 
 export class Tape {
   readonly #options: TapeOptions;
   readonly #onResult: (op: string, array: DeviceArray) => void;
-  /** Recorded and not yet let go. */
+  /** Recorded and not yet released. */
   readonly #open = new Set<Node>();
 
   constructor(options: TapeOptions) {
@@ -43,12 +43,12 @@ export class Tape {
     this.#onResult = options.onResult ?? (() => undefined);
   }
 
-  /** How many recorded ops still hold what they saved. */
+  /** The number of recorded ops that still hold saved tensors. */
   get openNodes(): number {
     return this.#open.size;
   }
 
-  /** Runs an op; all of its outputs. */
+  /** Runs an op and returns all outputs. */
   run<A extends Attributes>(
     op: Op<A>,
     operands: readonly (Value | number)[],
@@ -57,23 +57,23 @@ export class Tape {
     const { runtime } = this.#options;
     requireCurrent(op.name, operands);
     if (op.kind === "composite") {
-      op.infer(operands.map(typeOfAny), attributes);
+      op.infer(operands.map(toType), attributes);
       const apply = <B extends Attributes>(
-        part: Op<B>,
-        parts: readonly (Value | number)[],
-        own = {} as B,
-      ): Value => this.apply(part, parts, own);
-      return op.compose<Value>({ apply, typeOf: typeOfAny }, operands, attributes);
+        innerOp: Op<B>,
+        innerOperands: readonly (Value | number)[],
+        innerAttributes = {} as B,
+      ): Value => this.apply(innerOp, innerOperands, innerAttributes);
+      return op.compose<Value>({ apply, typeOf: toType }, operands, attributes);
     }
-    const arrays = operands.map(arrayOf);
+    const arrays = operands.map(toArray);
     const outputs = runOp(runtime, op, arrays, attributes);
     for (const output of outputs) this.#onResult(op.name, output);
     const node = this.#record(op as DifferentiableOp, operands, outputs, attributes);
-    if (op.kind === "view") return outputs.map((array) => viewOf(operands, array, node));
+    if (op.kind === "view") return outputs.map((array) => makeView(operands, array, node));
     return outputs.map((array, output) => new Value(array, node && { source: { node, output } }));
   }
 
-  /** Runs an op; its first output. What it made beside that and did not save for backward ends here. */
+  /** Runs an op and returns its first output. Other outputs that were not saved for backward are freed. */
   apply<A extends Attributes>(op: Op<A>, operands: readonly (Value | number)[], attributes: A): Value {
     const outputs = this.run(op, operands, attributes);
     if (op.kind === "kernel") {
@@ -86,8 +86,8 @@ export class Tape {
   }
 
   /**
-   * Runs an op so that its result replaces the first operand's elements, at the same address. The value then stands for
-   * the result, also for backward.
+   * Runs an op whose result replaces the first operand's elements, at the same address. The value then represents the
+   * result, also for backward.
    */
   applyInPlace<A extends Attributes>(
     op: Op<A>,
@@ -97,13 +97,14 @@ export class Tape {
   ): void {
     const { runtime } = this.#options;
     const isRecorded =
-      isRecording() && [target, ...operands].some((one) => typeof one === "object" && one.requiresGrad);
+      isRecording() &&
+      [target, ...operands].some((operand) => typeof operand === "object" && operand.requiresGrad);
     if (isRecorded && (target.leaf || target.base?.leaf)) throw leafWritten(op.name);
     if (isRecorded && target.array.storage?.owner) throw viewWritten(op.name);
     requireCurrent(op.name, [target, ...operands]);
     const { array } = target;
     if (op.kind === "composite") {
-      const [type] = op.infer(operands.map(typeOfAny), attributes);
+      const [type] = op.infer(operands.map(toType), attributes);
       requireFits(op.name, type, array);
       const result = this.apply(op, operands, attributes);
       submit(runtime, copyCalls(result.array, array));
@@ -111,10 +112,10 @@ export class Tape {
       if (isRecorded) replaceValue(target, result.source);
       return;
     }
-    // Recorded before the write: if the op saves what is about to be overwritten, backward will find out.
+    // Recorded before the write: if the op saves what is about to be overwritten, backward detects it.
     const node = isRecorded ? this.#record(op as DifferentiableOp, operands, [array], attributes) : undefined;
     try {
-      runInto(runtime, op, array, operands.map(arrayOf), attributes);
+      runInto(runtime, op, array, operands.map(toArray), attributes);
     } catch (failure) {
       if (node) this.#forget(node);
       throw failure;
@@ -122,7 +123,7 @@ export class Tape {
     noteWrite(array.storage);
     node?.renewOutputs();
     this.#onResult(op.name, array);
-    // Without a node nothing that it is made of has a gradient: its old source is cut off.
+    // Without a node, no input has a gradient: the old source is dropped.
     if (isRecorded) replaceValue(target, node && { node, output: 0 });
   }
 
@@ -135,12 +136,12 @@ export class Tape {
     if (!options.retainGraph) this.#forgetReleased();
   }
 
-  /** A point in the recording, for `release`. */
-  mark(): number {
+  /** A position in the recording, for `release`. */
+  position(): number {
     return lastNodeId();
   }
 
-  /** Lets go of everything that was recorded since a mark: at a step's end. All of it unless one is given. */
+  /** Releases everything recorded since a position, at the end of a step. Default: everything. */
   release(since = 0): void {
     for (const node of [...this.#open]) if (node.id > since) this.#forget(node, "step");
   }
@@ -154,14 +155,15 @@ export class Tape {
     outputs: readonly DeviceArray[],
     attributes: Attributes,
   ): Node | undefined {
-    const isWanted = isRecording() && operands.some((one) => typeof one === "object" && one.requiresGrad);
+    const isWanted =
+      isRecording() && operands.some((operand) => typeof operand === "object" && operand.requiresGrad);
     const [first] = outputs;
     if (!isWanted || !first || !isFloat(first.dtype)) return undefined;
     if (!op.gradient) {
       const why = op.noGradient ? `: ${op.noGradient}` : "";
       throw new HoldfastError(
         "NO_GRADIENT",
-        `${op.name} has no gradient${why}. Call it inside noGrad(), or on detach()ed tensors.`,
+        `${op.name} has no gradient${why}. Call it inside noGrad(), or on detached tensors.`,
         { numbers: { op: op.name } },
       );
     }
@@ -180,16 +182,16 @@ export class Tape {
   }
 }
 
-function arrayOf(operand: Value | number): DeviceArray | number {
+function toArray(operand: Value | number): DeviceArray | number {
   return typeof operand === "number" ? operand : operand.array;
 }
 
-function typeOfAny(operand: Value | number) {
-  return typeOfOperand(arrayOf(operand));
+function toType(operand: Value | number) {
+  return typeOfOperand(toArray(operand));
 }
 
-/** What a view op gives: a value of its own, or one over the memory of its operand. */
-function viewOf(operands: readonly (Value | number)[], array: DeviceArray, node: Node | undefined): Value {
+/** The result of a view op: a value with its own memory, or a view of its operand's. */
+function makeView(operands: readonly (Value | number)[], array: DeviceArray, node: Node | undefined): Value {
   const [operand] = operands;
   const origin = node && { source: { node, output: 0 } };
   const { storage } = array;
@@ -200,24 +202,24 @@ function viewOf(operands: readonly (Value | number)[], array: DeviceArray, node:
   return new Value(array, { ...origin, base: operand.base ?? operand, cutBy: operand.cutBy });
 }
 
-/** The value stands for what was just written over it, and other values over the same memory no longer for anything. */
+/** The value now represents what was written; other values over the same memory are invalid. */
 function replaceValue(target: Value, source: Value["source"]): void {
   noteRecordedWrite(target.array.storage);
   target.replaceSource(source);
 }
 
-/** Rejects values whose memory holds what a recorded op wrote through another: their own source would be a false one. */
+/** Rejects values whose memory was overwritten by an op recorded through another value: their source would be wrong. */
 function requireCurrent(op: string, operands: readonly (Value | number)[]): void {
   if (!isRecording()) return;
-  const index = operands.findIndex((one) => typeof one === "object" && one.isOverwritten);
+  const index = operands.findIndex((operand) => typeof operand === "object" && operand.isOverwritten);
   const operand = operands[index];
   if (typeof operand !== "object") return;
   const { dtype, shape } = operand.array;
   throw new HoldfastError(
     "SAVED_CHANGED",
-    `${op}: operand ${index} (${dtype} ${formatShape(shape)}) shares its memory with a tensor that was written to in place while ` +
-      "gradients were recorded, so how it was made is no longer how its values came about. Make the view after the " +
-      "write, take detach() of it, or use the form that makes a new tensor.",
+    `${op}: operand ${index} (${dtype} ${formatShape(shape)}) shares memory with a tensor that was overwritten in place while ` +
+      "gradients were recorded, so its recorded history no longer matches its values. Create the view after the " +
+      "write, detach() it, or use the op that returns a new tensor.",
     { numbers: { op } },
   );
 }
@@ -225,8 +227,8 @@ function requireCurrent(op: string, operands: readonly (Value | number)[]): void
 function leafWritten(op: string): HoldfastError {
   return new HoldfastError(
     "NO_GRADIENT",
-    `${op} in place on a tensor that requires a gradient itself: its old value would be lost to backward. ` +
-      "Write inside noGrad(), or use the form that makes a new tensor.",
+    `${op} cannot run in place on a leaf tensor that requires a gradient: backward would lose its old value. ` +
+      "Write inside noGrad(), or use the op that returns a new tensor.",
     { numbers: { op } },
   );
 }
@@ -234,8 +236,8 @@ function leafWritten(op: string): HoldfastError {
 function viewWritten(op: string): HoldfastError {
   return new HoldfastError(
     "NO_GRADIENT",
-    `${op} in place on a view while gradients are recorded: the tensor it is a view of would have to be recorded anew. ` +
-      "Write inside noGrad(), or use the form that makes a new tensor.",
+    `${op} cannot run in place on a view while gradients are recorded: the base tensor would have to be recorded again. ` +
+      "Write inside noGrad(), or use the op that returns a new tensor.",
     { numbers: { op } },
   );
 }

@@ -1,6 +1,6 @@
 /**
- * The arrays that a backward pass makes on its way. Each is given back as soon as no gradient under way lies in it, so
- * that the pass needs the memory of a few gradients and not of all.
+ * The temporary arrays of a backward pass. Each is freed as soon as no gradient in flight uses it, so that the pass
+ * needs the memory of a few gradients, not of all.
  */
 
 import {
@@ -15,17 +15,17 @@ import {
 } from "../ops/index.js";
 import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 
-interface Lent {
-  /** How many gradients under way lie in it. */
+interface Temporary {
+  /** The number of gradients in flight that use it. */
   uses: number;
-  /** Each is dropped once, however often it was met. */
+  /** Each is dropped once, however often it occurs. */
   views: Set<Storage> | undefined;
 }
 
 export class TemporaryGradients {
   readonly #runtime: Runtime;
-  readonly #lent = new Map<Storage, Lent>();
-  /** Made since the last `sweep`. */
+  readonly #lent = new Map<Storage, Temporary>();
+  /** Created since the last `sweep`. */
   #fresh: Storage[] = [];
   readonly #onResult: (op: string, array: DeviceArray) => void;
 
@@ -34,7 +34,7 @@ export class TemporaryGradients {
     this.#onResult = onResult;
   }
 
-  /** Runs ops for gradient rules, and keeps the account of what they make. */
+  /** Runs ops for gradient rules, and tracks the arrays that they create. */
   readonly applyAll: ApplyAll<DeviceArray> = <A extends Attributes>(
     op: Op<A>,
     operands: readonly (DeviceArray | number)[],
@@ -55,35 +55,35 @@ export class TemporaryGradients {
   readonly apply: Apply<DeviceArray> = (op, operands, attributes) =>
     firstOf(op.name, this.applyAll(op, operands, attributes));
 
-  /** A gradient under way lies in this array. */
+  /** Records that a gradient in flight uses this array. */
   hold(array: DeviceArray): void {
-    const lent = this.#of(array);
-    if (lent) lent.uses += 1;
+    const temporary = this.#of(array);
+    if (temporary) temporary.uses += 1;
   }
 
   letGo(array: DeviceArray): void {
-    const lent = this.#of(array);
-    if (!lent || !array.storage) return;
-    lent.uses -= 1;
-    if (lent.uses === 0) this.#giveBack(ownerOf(array.storage), lent);
+    const temporary = this.#of(array);
+    if (!temporary || !array.storage) return;
+    temporary.uses -= 1;
+    if (temporary.uses === 0) this.#giveBack(ownerOf(array.storage), temporary);
   }
 
-  /** Is this gradient the only thing in its memory, so that it may be added to in place? */
+  /** True if this gradient is alone in its memory, so that it may be accumulated in place. */
   isSole(array: DeviceArray): boolean {
     return this.#of(array)?.uses === 1 && !array.strides.includes(0) && array.storage?.owner === undefined;
   }
 
-  /** Gives back what was made since the last sweep and holds no gradient. */
+  /** Frees everything created since the last sweep that no gradient uses. */
   sweep(): void {
     const fresh = this.#fresh;
     this.#fresh = [];
     for (const storage of fresh) {
-      const lent = this.#lent.get(storage);
-      if (lent?.uses === 0) this.#giveBack(storage, lent);
+      const temporary = this.#lent.get(storage);
+      if (temporary?.uses === 0) this.#giveBack(storage, temporary);
     }
   }
 
-  #of({ storage }: DeviceArray): Lent | undefined {
+  #of({ storage }: DeviceArray): Temporary | undefined {
     return storage && this.#lent.get(ownerOf(storage));
   }
 
@@ -98,13 +98,13 @@ export class TemporaryGradients {
       this.#fresh.push(owner);
     }
     if (!storage.owner) return;
-    const lent = this.#lent.get(owner);
-    if (!lent) return;
-    lent.views ??= new Set();
-    lent.views.add(storage);
+    const temporary = this.#lent.get(owner);
+    if (!temporary) return;
+    temporary.views ??= new Set();
+    temporary.views.add(storage);
   }
 
-  #giveBack(owner: Storage, { views }: Lent): void {
+  #giveBack(owner: Storage, { views }: Temporary): void {
     this.#lent.delete(owner);
     for (const view of views ?? []) this.#runtime.arena.dropView(view);
     this.#runtime.arena.free(owner);

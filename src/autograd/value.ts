@@ -1,19 +1,19 @@
-/** A value of a graph: an array, and where it came from if a gradient can flow back through it. */
+/** A value of the graph: an array, and its source if a gradient can flow back through it. */
 
 import type { DeviceArray } from "../ops/index.js";
 import { type GuardedField, stateChanged, tracing } from "./guards.js";
 import type { Node } from "./node.js";
 import { recordedVersionOf } from "./versions.js";
 
-/** Where gradients end: a tensor that asked for its own. */
+/** Where gradients end: a tensor that requires its own gradient. */
 export interface Leaf {
-  /** Adds to what has arrived before. The array is only lent. */
+  /** Accumulates a gradient. The array is borrowed. */
   accumulate(gradient: DeviceArray): void;
   /**
-   * Where a first gradient belongs, and nothing where one has arrived. Whoever is told it copies one there: from here on it
-   * counts as arrived.
+   * Returns the storage for a first gradient, or undefined if one has arrived. The caller must copy a gradient there:
+   * it counts as arrived from here on.
    */
-  takePlace(): DeviceArray | undefined;
+  takeDestination(): DeviceArray | undefined;
 }
 
 export interface Source {
@@ -21,24 +21,24 @@ export interface Source {
   readonly output: number;
 }
 
-/** Where a value comes from; nothing of it where the user made it. */
+/** Where a value comes from; empty if the user created it. */
 export interface Origin {
   readonly source?: Source;
   readonly leaf?: Leaf;
-  /** What it is a view of. */
+  /** The value that it is a view of. */
   readonly base?: Value | undefined;
-  /** What has cut it off from a graph that it was part of; backward says so. */
+  /** What detached it from a graph, for backward's message. */
   readonly cutBy?: Cut | undefined;
 }
 
-/** What cuts a value off from its graph: the user, or the end of the step whose graph it was. */
+/** What detaches a value from its graph: the user, or the end of the step. */
 export type Cut = "detach" | "keep" | "keep without a graph" | "compiled step";
 
 export class Value {
   readonly array: DeviceArray;
   readonly base: Value | undefined;
   readonly cutBy: Cut | undefined;
-  /** Exactly one of these is there where a gradient is wanted. An op in place gives its value a new source. */
+  /** Set if a gradient is wanted. An in-place op gives its value a new source. */
   source: Source | undefined;
   #leaf: Leaf | undefined;
   static readonly #leafField: GuardedField<Value> = {
@@ -56,7 +56,7 @@ export class Value {
     this.base = base;
     this.cutBy = cutBy;
     this.#recordedVersion = recordedVersionOf(array.storage);
-    tracing.guards?.noteMade(this);
+    tracing.guards?.noteCreated(this);
   }
 
   get leaf(): Leaf | undefined {
@@ -74,17 +74,17 @@ export class Value {
     return `requiresGrad of "${this.array.storage?.label ?? "an empty tensor"}"`;
   }
 
-  /** Cut off on purpose: writes that are recorded through others are no concern of it. */
+  /** Detached on purpose: writes recorded through other values do not affect it. */
   get isDetached(): boolean {
     return this.cutBy !== undefined && this.cutBy !== "compiled step";
   }
 
-  /** Was its memory since written to by an op that was recorded for another value over it? */
+  /** True if an op recorded through another value has since overwritten its memory. */
   get isOverwritten(): boolean {
     return !this.isDetached && this.#recordedVersion !== recordedVersionOf(this.array.storage);
   }
 
-  /** It stands for what a recorded write has just put there. */
+  /** Sets the source after a recorded write. */
   replaceSource(source: Source | undefined): void {
     this.source = source;
     this.#recordedVersion = recordedVersionOf(this.array.storage);

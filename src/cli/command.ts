@@ -1,7 +1,14 @@
 /** The command line: its commands, their options and the exit codes. */
 
 import { Command, CommanderError, InvalidArgumentError } from "commander";
-import { type ErrorCode, errorCodes, exitCodeOf, exitCodes, exitOf, HoldfastError } from "../errors/index.js";
+import {
+  type ErrorCode,
+  errorCodes,
+  exitCodes,
+  exitForCode,
+  HoldfastError,
+  toExitCode,
+} from "../errors/index.js";
 import { settingsTable } from "../runtime/index.js";
 import { packageVersion } from "../train/index.js";
 import { addPredictAndEval } from "./ask.js";
@@ -27,7 +34,7 @@ export async function run(args: readonly string[]): Promise<number> {
       return error.exitCode === 0 ? exitCodes.ok.code : exitCodes.usage.code;
     if (!(error instanceof HoldfastError)) throw error;
     console.error(`holdfast: ${error.code}: ${error.message}`);
-    return exitCodeOf(error);
+    return toExitCode(error);
   }
 }
 
@@ -113,5 +120,7 @@ function explain(code: string): void {
     return;
   }
   const { meaning, help } = errorCodes[code as ErrorCode];
-  console.log(`${code}: ${meaning}\n  ${help}\n  Exit code: ${exitCodes[exitOf(code as ErrorCode)].code}.`);
+  console.log(
+    `${code}: ${meaning}\n  ${help}\n  Exit code: ${exitCodes[exitForCode(code as ErrorCode)].code}.`,
+  );
 }

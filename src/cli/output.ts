@@ -3,8 +3,8 @@
  * their purpose. Training continues without output.
  */
 
-import { codeOf, fileError } from "../data/index.js";
-import { exitCodeOf, exitCodes } from "../errors/index.js";
+import { errorCode, fileError } from "../data/index.js";
+import { exitCodes, toExitCode } from "../errors/index.js";
 
 let isNeeded = true;
 let isLost = false;
@@ -31,13 +31,13 @@ function lose(error: Error): void {
   isLost = true;
   if (!isNeeded) {
     console.error(
-      `holdfast: stdout can't be written (${codeOf(error) ?? error.message}). Training continues without output; holdfast health shows its state.`,
+      `holdfast: stdout can't be written (${errorCode(error) ?? error.message}). Training continues without output; holdfast health shows its state.`,
     );
     return;
   }
   // The reader, such as `head`, has closed the pipe on purpose.
-  if (codeOf(error) === "EPIPE") process.exit(exitCodes.ok.code);
+  if (errorCode(error) === "EPIPE") process.exit(exitCodes.ok.code);
   const failure = fileError("stdout can't be written", "stdout", error);
   console.error(`holdfast: ${failure.code}: ${failure.message}`);
-  process.exit(exitCodeOf(failure));
+  process.exit(toExitCode(failure));
 }

@@ -44,7 +44,7 @@ test("a full disk is an error that says so, and leaves the old file and nothing 
   writeAtomically(path, "old");
   for (const room of [0, 1, 7]) {
     const save = () => writeAtomically(path, "new words", { write: fullAfter(room) });
-    rejects("BAD_FILE", save, /^.*model can't be written: ENOSPC.*The disk is full: make room/);
+    rejects("BAD_FILE", save, /^.*model can't be written: ENOSPC.*The disk is full: free some space/);
     assert.equal(readFileSync(path, "utf8"), "old");
     assert.deepEqual(readdirSync(folder), ["model"]);
   }
@@ -58,7 +58,7 @@ test("each reason of the system has its way out, on one line", () => {
   rejects("BAD_FILE", onDisk("EROFS"), /The disk is read-only/);
   rejects("BAD_FILE", onDisk("EACCES"), /change the permissions/);
   rejects("BAD_FILE", onDisk("EIO"), /The disk has failed/);
-  rejects("BAD_FILE", onDisk("ESTRANGE"), /Check the path, the permissions and the room/);
+  rejects("BAD_FILE", onDisk("ESTRANGE"), /Check the path, the permissions and the free space/);
   rejects(
     "BAD_FILE",
     () => writeAtomically(join(folder, "none", "x"), ""),

@@ -1,6 +1,6 @@
 /**
- * Files that are there whole or not at all. A write goes aside in the same folder, is forced to the disk and renamed, so that
- * at every moment the path has the old file or the new one, whatever ends the process.
+ * Atomic file writes. A write goes to a temporary file in the same folder, is synced to the disk and renamed. At every
+ * moment the path has the old file or the new one, whatever ends the process.
  */
 
 import { randomUUID } from "node:crypto";
@@ -20,47 +20,47 @@ import { dirname, join, resolve } from "node:path";
 import { HoldfastError } from "../errors/index.js";
 import { beat, duringFileWork, MiB } from "../units/index.js";
 
-/** The system moves at most 2 GiB a call. Less, so that a slow disk is seen to get on. */
+/** The system writes at most 2 GiB per call. Smaller calls show progress on a slow disk. */
 export const callBytes = 64 * MiB;
 
-/** Forced to the disk at a time: the whole of a large file could take longer than a stall. */
+/** Synced at a time: syncing a whole large file could take longer than the stall limit. */
 const syncBytes = 256 * MiB;
 
-/** Writes a part of an array at the end of an open file; how many bytes it took. */
+/** Writes bytes of an array to the end of an open file; returns how many. */
 export type WriteBytes = (file: number, bytes: Uint8Array, offset: number, length: number) => number;
 
 export interface AtomicWriteOptions {
   /**
-   * Whether the write lasts through a power cut; so unless this is false. A process that is killed loses nothing either way:
-   * false is for what is written often and soon written again.
+   * True if the write must survive a power cut (default). A killed process loses nothing either way: false is for files
+   * that are written often.
    */
   readonly lasting?: boolean;
-  /** The system's own unless given. */
+  /** Default: the system's. */
   readonly write?: WriteBytes;
 }
 
-/** Puts a file of these pieces, or of this text, at the path. What can't be written is a BAD_FILE with the way out. */
+/** Writes a file of these chunks, or of this text, at the path. A failure is a BAD_FILE that says what to change. */
 export function writeAtomically(
   path: string,
   content: string | readonly Uint8Array[],
   { lasting = true, write = writeSync }: AtomicWriteOptions = {},
 ): void {
-  const pieces = typeof content === "string" ? [Buffer.from(content)] : content;
-  const aside = `${path}.${process.pid}-${randomUUID()}.part`;
+  const chunks = typeof content === "string" ? [Buffer.from(content)] : content;
+  const temporaryPath = `${path}.${process.pid}-${randomUUID()}.part`;
   try {
     duringFileWork("disk-write", () => {
-      writeAside(aside, pieces, lasting, write);
-      renameSync(aside, path);
+      writeTemporary(temporaryPath, chunks, lasting, write);
+      renameSync(temporaryPath, path);
       if (lasting) syncFolder(dirname(path));
     });
   } catch (error) {
-    removeAside(aside);
+    removeTemporary(temporaryPath);
     throw fileError(`${path} can't be written`, path, error);
   }
 }
 
-/** Whatever fails here must not hide why the write has failed; `removeLeftovers` finds the file later. */
-function removeAside(aside: string): void {
+/** A failure here must not hide why the write failed; `removeLeftovers` finds the file later. */
+function removeTemporary(aside: string): void {
   try {
     rmSync(aside, { force: true });
   } catch {
@@ -68,21 +68,21 @@ function removeAside(aside: string): void {
   }
 }
 
-/** The name that a file has while it is written, with the process that writes it. */
-const asideName = /\.(\d+)-[0-9a-f-]{36}\.part$/;
+/** The name of a temporary file, with the process id of its writer. */
+const temporaryName = /\.(\d+)-[0-9a-f-]{36}\.part$/;
 
-/** Is there something at this path? Unlike `existsSync`, a disk that fails is an error, and not a no. */
+/** True if the path exists. Unlike `existsSync`, throws if the disk fails. */
 export function isThere(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) !== undefined;
   } catch (error) {
-    // A part of the path is a file. Newer versions of Node take that for no entry themselves.
-    if (codeOf(error) === "ENOTDIR") return false;
-    throw asFileError(`${path} can't be looked for`, path, error);
+    // A component of the path is a file. Newer versions of Node report this as a missing entry.
+    if (errorCode(error) === "ENOTDIR") return false;
+    throw asFileError(`${path} cannot be accessed`, path, error);
   }
 }
 
-/** Makes a folder and those above it, where they are not there. They last through a power cut. */
+/** Creates a folder and its missing parents. They survive a power cut. */
 export function makeFolder(path: string): void {
   try {
     makeEach(resolve(path));
@@ -91,85 +91,86 @@ export function makeFolder(path: string): void {
   }
 }
 
-/** Not by `recursive` of mkdirSync, which never comes back from a folder where none can be made, as in /proc. */
+/** Not with `recursive` of mkdirSync, which never returns in a folder where none can be created, such as /proc. */
 function makeEach(path: string): void {
   try {
     mkdirSync(path);
   } catch (error) {
-    if (codeOf(error) === "EEXIST" && statSync(path).isDirectory()) return;
-    if (codeOf(error) !== "ENOENT" || dirname(path) === path) throw error;
+    if (errorCode(error) === "EEXIST" && statSync(path).isDirectory()) return;
+    if (errorCode(error) !== "ENOENT" || dirname(path) === path) throw error;
     makeEach(dirname(path));
     mkdirSync(path);
   }
   syncParent(path);
 }
 
-/** A parent that may not be read can't be synchronized; the folder is there all the same. */
+/** A parent that may not be read cannot be synced; the folder exists all the same. */
 function syncParent(path: string): void {
   try {
     syncFolder(dirname(path));
   } catch (error) {
-    if (!["EACCES", "EPERM", "EINVAL"].includes(codeOf(error) ?? "")) throw error;
+    if (!["EACCES", "EPERM", "EINVAL"].includes(errorCode(error) ?? "")) throw error;
   }
 }
 
 /**
- * Removes what writes have left behind that a kill or a crash cut off; their names. What a living process is writing stays.
- * Call it before the first write: a file of this process counts as left behind by an earlier one of the same number.
- * With a file's name, only what writes of that file have left.
+ * Removes temporary files of interrupted writes and returns their names. Files of a running process stay. Call it
+ * before the first write: a temporary file with this process's id counts as left by an earlier process. With a file's
+ * name, only that file's.
  */
 export function removeLeftovers(folder: string, file = ""): readonly string[] {
   try {
-    const found = readdirSync(folder).filter((name) => {
-      const pid = name.startsWith(file) ? asideName.exec(name)?.[1] : undefined;
+    const leftovers = readdirSync(folder).filter((name) => {
+      const pid = name.startsWith(file) ? temporaryName.exec(name)?.[1] : undefined;
       return pid !== undefined && (Number(pid) === process.pid || !isProcessAlive(Number(pid)));
     });
-    for (const name of found) rmSync(join(folder, name), { force: true });
-    return found;
+    for (const name of leftovers) rmSync(join(folder, name), { force: true });
+    return leftovers;
   } catch (error) {
     throw fileError(`${folder} can't be tidied`, folder, error);
   }
 }
 
-/** Is there a process of this number on this machine? */
+/** True if a process with this id runs on this machine. */
 export function isProcessAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // EPERM: it is there, and another user's.
-    return codeOf(error) === "EPERM";
+    // EPERM: it runs, as another user.
+    return errorCode(error) === "EPERM";
   }
 }
 
-/** What the system's reasons mean for somebody who saves a file. */
-const waysOut: Readonly<Record<string, string>> = {
-  ENOSPC: "The disk is full: make room on it, or choose a folder on another.",
-  EDQUOT: "The disk quota is used up: make room, or choose a folder on another disk.",
+/** What the system's error codes mean for a user who saves a file. */
+const advices: Readonly<Record<string, string>> = {
+  ENOSPC: "The disk is full: free some space, or choose a folder on another disk.",
+  EDQUOT: "The disk quota is used up: free some space, or choose a folder on another disk.",
   EFBIG:
     "A file of this size is not allowed here: raise the limit with `ulimit -f`, or choose a folder on another disk.",
-  EROFS: "The disk is read-only: choose a folder on another.",
-  EACCES: "This user may not do that there: change the permissions, or choose another folder.",
-  EPERM: "This user may not do that there: change the permissions, or choose another folder.",
-  ENOENT: "Check the path: the file or its folder is not there.",
-  ENOTDIR: "A part of the path is a file, not a folder: check the path.",
-  EISDIR: "There is a folder where the file should be: check the path.",
+  EROFS: "The disk is read-only: choose a folder on another disk.",
+  EACCES: "This user lacks the permission: change the permissions, or choose another folder.",
+  EPERM: "This user lacks the permission: change the permissions, or choose another folder.",
+  ENOENT: "Check the path: the file or its folder does not exist.",
+  ENOTDIR: "Check the path: a component of it is a file, not a folder.",
+  EISDIR: "Check the path: it is a folder, not a file.",
   EMFILE: "Too many files are open: raise the limit with `ulimit -n`.",
-  EIO: "The disk has failed: look at the system's log, and choose a folder on another.",
+  EIO: "The disk has failed: see the system's log, and choose a folder on another disk.",
 };
 
-/** Says of a path what can't be done, why, and the way out; on one line. */
+/** An error about a path: what failed, why, and what to change; on one line. */
 export function fileError(what: string, path: string, cause: unknown): HoldfastError {
   if (cause instanceof HoldfastError) {
     const numbers = { ...cause.numbers, path };
     return new HoldfastError("BAD_FILE", `${what}: ${cause.message}`, { numbers, cause });
   }
   const why = cause instanceof Error ? cause.message : String(cause);
-  const wayOut = waysOut[codeOf(cause) ?? ""] ?? "Check the path, the permissions and the room on the disk.";
-  return new HoldfastError("BAD_FILE", `${what}: ${why}. ${wayOut}`, { numbers: { path }, cause });
+  const advice =
+    advices[errorCode(cause) ?? ""] ?? "Check the path, the permissions and the free space on the disk.";
+  return new HoldfastError("BAD_FILE", `${what}: ${why}. ${advice}`, { numbers: { path }, cause });
 }
 
-/** Runs a function; an error of the system's becomes a `fileError`, and one of Holdfast's own stays as it is. */
+/** Runs a function; turns a system error into a `fileError` and passes a HoldfastError through. */
 export function withFileError<Result>(what: string, path: string, body: () => Result): Result {
   try {
     return body();
@@ -178,13 +179,13 @@ export function withFileError<Result>(what: string, path: string, body: () => Re
   }
 }
 
-/** An error of the system's as a `fileError`; one of Holdfast's own as it is. */
+/** Turns a system error into a `fileError`; returns a HoldfastError unchanged. */
 export function asFileError(what: string, path: string, error: unknown): HoldfastError {
   return error instanceof HoldfastError ? error : fileError(what, path, error);
 }
 
-/** The system's name of an error, as ENOSPC. */
-export function codeOf(error: unknown): string | undefined {
+/** The system's name of an error, such as ENOSPC. */
+export function errorCode(error: unknown): string | undefined {
   const code: unknown = error instanceof Error && "code" in error ? error.code : undefined;
   return typeof code === "string" ? code : undefined;
 }
@@ -198,13 +199,18 @@ export function withFile<Result>(path: string, flags: number, use: (file: number
   }
 }
 
-function writeAside(path: string, pieces: readonly Uint8Array[], lasting: boolean, write: WriteBytes): void {
+function writeTemporary(
+  path: string,
+  chunks: readonly Uint8Array[],
+  lasting: boolean,
+  write: WriteBytes,
+): void {
   withFile(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, (file) => {
     let unsynced = 0;
-    for (const piece of pieces) {
-      for (let done = 0; done < piece.length; ) {
-        const count = write(file, piece, done, Math.min(callBytes, piece.length - done));
-        done += count;
+    for (const chunk of chunks) {
+      for (let written = 0; written < chunk.length; ) {
+        const count = write(file, chunk, written, Math.min(callBytes, chunk.length - written));
+        written += count;
         unsynced += count;
         beat();
         if (!lasting || unsynced < syncBytes) continue;
@@ -216,7 +222,7 @@ function writeAside(path: string, pieces: readonly Uint8Array[], lasting: boolea
   });
 }
 
-/** Makes the names in a folder last through a power cut: new files, renames. Windows has no such call for folders. */
+/** Makes new names and renames in a folder survive a power cut. Windows has no such call. */
 export function syncFolder(folder: string): void {
   if (process.platform !== "win32") withFile(folder, constants.O_RDONLY, fsyncSync);
 }

@@ -1,4 +1,4 @@
-/** A tensor of a batch: it knows when the loader has drawn the next one over it. */
+/** A tensor of a batch, which is invalid once the loader has drawn the next batch. */
 
 import type { Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
@@ -9,17 +9,17 @@ export interface BatchNumber {
   readonly batch: number;
 }
 
-export interface BatchPlace extends BatchNumber {
+export interface BatchBuffers extends BatchNumber {
   readonly column: number;
-  /** Does the batch still stand in the loader's buffers? */
+  /** True while the batch is in the loader's buffers. */
   readonly isCurrent: () => boolean;
 }
 
-/** Its memory never dies, so without this a late use would quietly read the rows of another batch. */
+/** The buffers never die, so without this check a late use would read the rows of another batch. */
 export class BatchTensor extends Tensor {
-  readonly #place: BatchPlace;
+  readonly #place: BatchBuffers;
 
-  constructor(place: TensorPlace, batch: BatchPlace) {
+  constructor(place: TensorPlace, batch: BatchBuffers) {
     super(place, `column ${batch.column} of batch ${batch.batch} in epoch ${batch.epoch}`);
     this.#place = batch;
   }
@@ -29,7 +29,7 @@ export class BatchTensor extends Tensor {
     const { epoch, batch, column } = this.#place;
     throw new HoldfastError(
       "DEAD_TENSOR",
-      `"${this.name}" was used after its loader had gone on: a batch stands in buffers that the next one overwrites. ` +
+      `"${this.name}" was used after its loader drew the next batch, which overwrites the same buffers. ` +
         "Use it before the next batch is drawn, or clone() it.",
       { numbers: { epoch, batch, column } },
     );

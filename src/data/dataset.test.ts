@@ -66,7 +66,7 @@ test("a number that its dtype can't hold is found too", () => {
   rejects(
     "NOT_FINITE",
     () => new TensorDataset([[1], [1e300]]),
-    /Row 1 of column 0 has 1e\+300 .* more than f32 holds/,
+    /Row 1 of column 0 has 1e\+300 .* outside the range of f32/,
   );
   rejects("BAD_DTYPE", () => new TensorDataset({ values: [0.5], shape: [1], dtype: "i32" }), /0\.5/);
 });
@@ -81,13 +81,9 @@ test("labels are checked where their classes are told, when the data set is made
     });
   assert.equal(make([0, 1, 2, -100])().rows, 2);
   assert.equal(make([0, 1, 2, -1], -1)().rows, 2);
-  rejects(
-    "BAD_INDEX",
-    make([0, 1, 2, 3]),
-    /^Row 1 of column 0 has the label 3, and there are 3 classes, 0 to 2\./,
-  );
-  rejects("BAD_INDEX", make([-1, 1]), /^Row 0 of column 0 has the label -1,.* mark it with -100/);
-  rejects("BAD_INDEX", make([-100, 1], -1), /label -100,.* mark it with -1 /);
+  rejects("BAD_INDEX", make([0, 1, 2, 3]), /^Row 1 of column 0 has the label 3; the 3 classes are 0 to 2\./);
+  rejects("BAD_INDEX", make([-1, 1]), /^Row 0 of column 0 has the label -1;.* set it to -100/);
+  rejects("BAD_INDEX", make([-100, 1], -1), /label -100;.* set it to -1 /);
 });
 
 test("columns of different length, of no rows, and with a shape that lies are rejected", () => {

@@ -1,6 +1,6 @@
 /**
- * A data set: columns of rows, checked when it is made. It lies on the host; on a device it is placed once, in persistent
- * memory, for all loaders there.
+ * A data set: columns of rows, validated at construction. It is on the host; on a device it is placed once, in
+ * persistent memory, for all loaders.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -25,39 +25,39 @@ import {
   Tensor,
 } from "../tensor/index.js";
 
-/** One column as it is given: nested arrays, a typed array (one number a row), a flat array with its shape, a tensor. */
+/** A column as nested arrays, a typed array (one number per row), a flat array with its shape, or a tensor. */
 export type ColumnSource = NestedArray | FlatColumn | Tensor;
 
-/** Elements in row-major order with their shape: the quick way in for large data. */
+/** Elements in row-major order with their shape: the fast form for large data. */
 export interface FlatColumn {
   readonly values: NumberArray | readonly number[];
-  /** The number of rows first. */
+  /** The number of rows comes first. */
   readonly shape: Shape;
-  /** That of the typed array unless given; f32 for plain arrays. */
+  /** Default: that of the typed array; f32 for plain arrays. */
   readonly dtype?: Dtype;
-  /** Where the elements are labels, of how many classes; a label that is none of them is rejected, with its row. */
+  /** For labels: the number of classes. A label outside them is rejected, with its row. */
   readonly labels?: LabelRange;
 }
 
 /** The classes of a label column. */
 export interface LabelRange {
   readonly classes: number;
-  /** Marks rows that don't count; −100 unless given. */
+  /** The label of rows that do not count. Default: −100. */
   readonly ignoreIndex?: number;
 }
 
-/** A column, ready to go to a device. */
+/** A column, ready for upload. */
 export interface Column {
   /** [rows, …row] */
   readonly shape: Shape;
   readonly dtype: Dtype;
-  /** The elements as the device stores them. */
+  /** The elements in the device's format. */
   readonly elements: ArrayBufferView;
 }
 
 /**
- * Rows of one or more columns, such as inputs and labels. A NaN or an infinity is rejected here, with its row. Labels are
- * best given as an Int32Array, which stays i32.
+ * Rows of one or more columns, such as inputs and labels. Rejects a NaN or an infinity, with its row. Pass labels as an
+ * Int32Array, which stays i32.
  *
  * @example
  * ```ts
@@ -77,21 +77,21 @@ export class TensorDataset<Sources extends readonly ColumnSource[] = readonly Co
     if (this.rows === 0) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        "A data set needs at least one column, and the first one a row. Give the inputs, then the labels.",
+        "A data set needs at least one column with at least one row. Pass the inputs, then the labels.",
       );
     }
     for (const [index, { shape }] of this.columns.entries()) {
       if (shape[0] === this.rows) continue;
       throw new HoldfastError(
         "BAD_SHAPE",
-        `Column ${index} has shape ${formatShape(shape)} and column 0 has ${this.rows} rows; every column needs as many.`,
+        `Column ${index} has shape ${formatShape(shape)} and column 0 has ${this.rows} rows; all columns need the same number.`,
         { numbers: { column: index, rows: this.rows } },
       );
     }
   }
 
   /**
-   * The bytes that all columns take.
+   * The size of all columns, in bytes.
    *
    * @example
    * ```ts
@@ -104,7 +104,7 @@ export class TensorDataset<Sources extends readonly ColumnSource[] = readonly Co
   }
 
   /**
-   * The columns in a device's persistent memory, side by side; uploaded at the first call.
+   * Places the columns in a device's persistent memory; uploads them at the first call.
    *
    * @example
    * ```ts
@@ -127,7 +127,7 @@ export class TensorDataset<Sources extends readonly ColumnSource[] = readonly Co
   }
 
   /**
-   * Gives its memory on a device back; loaders there can't go on with it. Harmless where it was never placed.
+   * Frees the data set's memory on a device; loaders there can no longer be used. Does nothing if it was not placed.
    *
    * @example
    * ```ts
@@ -172,7 +172,7 @@ function readColumn(source: ColumnSource, column: number): Column {
     throw new HoldfastError(
       "BAD_SHAPE",
       `Column ${column} has ${values.length} elements and shape ${formatShape(shape)}; a column is [rows, …row], with at ` +
-        "least one element, and as many as its shape says.",
+        "least one element, and as many elements as its shape says.",
       { numbers: { column, elements: values.length } },
     );
   }
@@ -197,8 +197,13 @@ function readSource(source: ColumnSource): ReadSource {
     ? source
     : { values: source, shape: undefined, dtype: undefined, labels: undefined };
   const nested = readNested(values);
-  const asked = dtype ?? (ArrayBuffer.isView(values) ? dtypeOfArray(values) : undefined);
-  return { values: nested.values, shape: shape ?? nested.shape, dtype: chooseDtype(nested, asked), labels };
+  const requested = dtype ?? (ArrayBuffer.isView(values) ? dtypeOfArray(values) : undefined);
+  return {
+    values: nested.values,
+    shape: shape ?? nested.shape,
+    dtype: chooseDtype(nested, requested),
+    labels,
+  };
 }
 
 function isFlat(source: NestedArray | FlatColumn): source is FlatColumn {
@@ -206,11 +211,11 @@ function isFlat(source: NestedArray | FlatColumn): source is FlatColumn {
 }
 
 /**
- * A NaN that is trained on is in every weight after one step, and nobody knows where it came from. Looks at what the
- * device will hold, for a number that is too large for its dtype has become an infinity there.
+ * Training on a NaN puts NaN into every weight after one step, with no trace of its origin. Checks the device's
+ * elements, because a number too large for its dtype has become an infinity there.
  */
 function requireFinite({ shape, dtype, elements }: Column, values: ArrayLike<number>, column: number): void {
-  const stored = floatsOf(dtype, elements);
+  const stored = viewFloats(dtype, elements);
   const index = stored ? firstNotFinite(stored) : -1;
   if (index < 0) return;
   const width = sizeOf(shape.slice(1));
@@ -218,8 +223,8 @@ function requireFinite({ shape, dtype, elements }: Column, values: ArrayLike<num
   const value = values[index];
   throw new HoldfastError(
     "NOT_FINITE",
-    `Row ${row} of column ${column} has ${value} as element ${element}${Number.isFinite(value) ? `, more than ${dtype} holds` : ""}. ` +
-      "Leave the row out, or put a number there that the model can learn from.",
+    `Row ${row} of column ${column} has ${value} as element ${element}${Number.isFinite(value) ? `, outside the range of ${dtype}` : ""}. ` +
+      "Leave the row out, or replace the number.",
     { numbers: { row, column, element } },
   );
 }
@@ -236,8 +241,8 @@ function requireLabels(
     const row = Math.floor(index / width);
     throw new HoldfastError(
       "BAD_INDEX",
-      `Row ${row} of column ${column} has the label ${label}, and there are ${classes} classes, 0 to ${classes - 1}. Correct the ` +
-        `label, or mark it with ${ignoreIndex} where it should not count.`,
+      `Row ${row} of column ${column} has the label ${label}; the ${classes} classes are 0 to ${classes - 1}. Correct the ` +
+        `label, or set it to ${ignoreIndex} to ignore the row.`,
       { numbers: { row, column, label, classes } },
     );
   }
@@ -249,7 +254,7 @@ function firstNotFinite(values: ArrayLike<number>): number {
   return -1;
 }
 
-function floatsOf(dtype: Dtype, elements: ArrayBufferView): Float32Array | Float64Array | undefined {
+function viewFloats(dtype: Dtype, elements: ArrayBufferView): Float32Array | Float64Array | undefined {
   if (elements instanceof Float32Array || elements instanceof Float64Array) return elements;
   if (!(elements instanceof Uint16Array)) return undefined;
   return dtype === "bf16" ? widenBf16(elements) : widenF16(elements);

@@ -1,9 +1,9 @@
-/** data: what training reads and writes. Data sets and their batches, and weights in safetensors files. */
+/** data: data sets and their batches, and weights in safetensors files. */
 
 export {
   type AtomicWriteOptions,
   asFileError,
-  codeOf,
+  errorCode,
   fileError,
   isProcessAlive,
   isThere,
@@ -24,7 +24,7 @@ export {
 } from "./dataset.js";
 export { type Batch, DataLoader, type DataLoaderOptions, type LoaderState } from "./loader.js";
 export {
-  layOut,
+  listChunks,
   loadSafetensors,
   type MetadataToWrite,
   type ReadOptions,

@@ -140,7 +140,7 @@ test("two passes of one loader at a time are rejected; two loaders share the dat
     [0, 1, 2],
     [3, 4, 5],
   ]);
-  rejects("BAD_ARGUMENT", () => first.next(), /Epoch 0 was being gone through when epoch 1 began/);
+  rejects("BAD_ARGUMENT", () => first.next(), /Epoch 0 was still in progress when epoch 1 started/);
   assert.deepEqual(second.next().value?.[1].tolist(), [2, 3]);
 });
 

@@ -1,6 +1,6 @@
 /**
- * Batches of a data set, drawn on the device. The rows lie there already; an epoch sends up its order, and a batch sends
- * up nothing. A batch stands in buffers of the loader's own, outside every step, which the next batch overwrites.
+ * Batches of a data set, gathered on the device. The rows are already there: an epoch uploads its order, and a batch
+ * uploads nothing. Batches use the loader's own buffers, outside every step; the next batch overwrites them.
  */
 
 import { noteWrite, Value } from "../autograd/index.js";
@@ -15,30 +15,32 @@ import type { Column, ColumnSource, TensorDataset } from "./dataset.js";
 
 /** Options of a `DataLoader`. */
 export interface DataLoaderOptions {
-  /** Rows in a batch. */
+  /** Rows per batch. */
   readonly batchSize: number;
-  /** A new order in every epoch. */
+  /** Use a new order in every epoch. */
   readonly shuffle?: boolean;
-  /** What the orders follow from; the seed of everything unless given. */
+  /** The seed of the orders. Default: the global seed. */
   readonly seed?: Seed;
-  /** Leave out the last batch where it has fewer rows than the others. */
+  /** Drop the last batch if it has fewer rows. */
   readonly dropLast?: boolean;
-  /** The first one that was opened, unless given. */
+  /** Default: the first device that was opened. */
   readonly device?: Device;
-  /** Keep the data set on the device; else every batch's rows are sent up, for data that the device can't hold. */
+  /**
+   * Keep the data set on the device (default). Otherwise every batch's rows are uploaded, for data that does not fit.
+   */
   readonly resident?: boolean;
 }
 
-/** Where a loader stands, and what its orders follow from; plain data, for JSON. */
+/** A loader's position and the seed of its orders; plain data, for JSON. */
 export interface LoaderState {
-  /** The epoch, counted from 0, and its batch that come next. */
+  /** The next epoch, counted from 0, and its next batch. */
   readonly epoch: number;
   readonly batch: number;
   readonly rows: number;
   readonly batchSize: number;
-  /** Batches in an epoch. */
+  /** Batches per epoch. */
   readonly batches: number;
-  /** Absent where the rows are not shuffled. */
+  /** Absent if the rows are not shuffled. */
   readonly seed?: string;
 }
 
@@ -46,10 +48,10 @@ export interface LoaderState {
 export type Batch<Sources extends readonly ColumnSource[]> = { readonly [Index in keyof Sources]: Tensor };
 
 /**
- * Goes through a data set in batches, epoch by epoch. The order of an epoch follows from the seed and the epoch's number
- * alone, so any epoch can be gone through again with `epoch(number)`. The last batch may have fewer rows.
+ * Iterates over a data set in batches, epoch by epoch. The order of an epoch depends only on the seed and the epoch's
+ * number, so `epoch(number)` can repeat any epoch. The last batch may have fewer rows.
  *
- * A batch's tensors are good until the next batch is drawn; `clone()` what has to stay.
+ * A batch's tensors are valid until the next batch is drawn; `clone()` them to keep them.
  *
  * @example
  * ```ts
@@ -69,21 +71,21 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   readonly dataset: TensorDataset<Sources>;
   readonly device: Device;
   readonly batchSize: number;
-  /** Batches in an epoch. */
+  /** Batches per epoch. */
   readonly length: number;
-  /** What the orders follow from; undefined where rows come as they lie. */
+  /** The seed of the orders; undefined without shuffling. */
   #seed: Seed | undefined;
-  /** Where rows are gathered from; undefined where they are sent up. */
+  /** The rows on the device; undefined if they are uploaded per batch. */
   readonly #resident: readonly DeviceArray[] | undefined;
   /** A batch of each column, then the epoch's order. */
   readonly #region: Region;
-  /** The order of the rows in the present epoch. */
+  /** The order of the rows in the current epoch. */
   #order: Uint32Array;
-  /** What the next pass begins with. */
+  /** The start of the next pass. */
   #next: BatchNumber = { epoch: 0, batch: 0 };
-  /** What comes after the batch that was drawn last. */
+  /** The position after the last drawn batch. */
   #position: BatchNumber = { epoch: 0, batch: 0 };
-  /** The batch that stands in the buffers. */
+  /** The batch in the buffers. */
   #current: BatchNumber | undefined;
 
   constructor(dataset: TensorDataset<Sources>, options: DataLoaderOptions) {
@@ -97,11 +99,11 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     this.#seed = shuffle ? seed : undefined;
     this.#order = Uint32Array.from({ length: rows }, (_, row) => row);
     this.#resident = resident ? dataset.placeOn(this.device) : undefined;
-    const most = Math.min(batchSize, rows);
+    const maxRows = Math.min(batchSize, rows);
     this.#region = this.device.runtime.persistent.place("data set", "batches", [
       ...columns.map((column, index) => ({
         name: `batch of column ${index}`,
-        size: most * widthOf(column) * dtypes[column.dtype].bytes,
+        size: maxRows * rowLength(column) * dtypes[column.dtype].bytes,
       })),
       { name: "order of the rows", size: rows * indexBytes },
     ]);
@@ -109,7 +111,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   }
 
   /**
-   * The bytes that go up when an epoch begins, and with each whole batch.
+   * Bytes uploaded at the start of an epoch and with each whole batch.
    *
    * @example
    * ```ts
@@ -127,14 +129,14 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     return { perEpoch: this.#seed === undefined ? 0 : rows * indexBytes, perBatch: 0 };
   }
 
-  /** The next epoch's batches; after a state was loaded in the middle of an epoch, the rest of that one. */
+  /** Iterates over the next epoch; after loading a state in the middle of an epoch, over the rest of it. */
   [Symbol.iterator](): IterableIterator<Batch<Sources>> {
     return this.epoch(this.#next.epoch, this.#next.batch);
   }
 
   /**
-   * The epoch, counted from 0, and its batch that come next. A batch counts as done once it is drawn. After the last
-   * batch the epoch is still the same until the loop over it has ended; a loop that is left early stays where it was.
+   * The next epoch, counted from 0, and its next batch. A batch counts as done once it is drawn. After the last batch
+   * the epoch stays the same until the loop over it has ended; leaving a loop early keeps the position.
    *
    * @example
    * ```ts
@@ -153,7 +155,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   }
 
   /**
-   * Where the loader stands, for a checkpoint: its position and what its orders follow from.
+   * The loader's state for a checkpoint: its position and the seed of its orders.
    *
    * @example
    * ```ts
@@ -172,7 +174,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   }
 
   /**
-   * Goes on from a state: the next loop has the rest of its epoch. The data set and the options have to be as they were.
+   * Continues from a state: the next loop covers the rest of its epoch. The data set and the options must be the same.
    *
    * @example
    * ```ts
@@ -187,8 +189,8 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
    * ```
    */
   loadStateDict(state: LoaderState): void {
-    const own = this.stateDict();
-    requireSameLoader(own, state);
+    const current = this.stateDict();
+    requireSameLoader(current, state);
     const { epoch, batch, seed } = state;
     if (seed !== undefined) this.#seed = BigInt(seed);
     this.#position = { epoch, batch };
@@ -197,7 +199,8 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   }
 
   /**
-   * The batches of an epoch by its number, from 0, or those from one of its batches on. The next epoch follows it.
+   * The batches of an epoch by its number, counted from 0, optionally from one of its batches on. The next epoch
+   * follows it.
    *
    * @example
    * ```ts
@@ -212,14 +215,14 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
    */
   *epoch(epoch: number, firstBatch = 0): IterableIterator<Batch<Sources>> {
     if (!Number.isSafeInteger(epoch) || epoch < 0) {
-      throw new HoldfastError("BAD_ARGUMENT", `There is no epoch ${epoch}: they count from 0.`, {
+      throw new HoldfastError("BAD_ARGUMENT", `There is no epoch ${epoch}; epochs are counted from 0.`, {
         numbers: { epoch },
       });
     }
     if (!Number.isSafeInteger(firstBatch) || firstBatch < 0 || firstBatch > this.length) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `An epoch can't begin at batch ${firstBatch}: it has ${this.length}, counted from 0.`,
+        `An epoch cannot start at batch ${firstBatch}: it has ${this.length} batches, counted from 0.`,
         { numbers: { firstBatch, batches: this.length } },
       );
     }
@@ -232,7 +235,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     this.#current = undefined;
     let last: BatchNumber | undefined;
     for (let batch = firstBatch; batch < this.length; batch++) {
-      if (this.#current !== last) throw overtaken(epoch, this.#current);
+      if (this.#current !== last) throw concurrentPass(epoch, this.#current);
       last = { epoch, batch };
       this.#current = last;
       this.#position = { epoch, batch: batch + 1 };
@@ -242,7 +245,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   }
 
   /**
-   * Gives the loader's buffers back. The data set stays: other loaders may draw from it.
+   * Frees the loader's buffers. The data set stays: other loaders may use it.
    *
    * @example
    * ```ts
@@ -284,7 +287,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     return tensors as unknown as Batch<Sources>;
   }
 
-  /** On the device: the rows that the order lists from `first` on. */
+  /** Gathers on the device the rows that the order lists from `first` on. */
   #gather(sources: readonly DeviceArray[], first: number, buffers: readonly DeviceArray[]): void {
     const { runtime } = this.device;
     const order = this.#storageAt(this.dataset.columns.length);
@@ -307,7 +310,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     }
   }
 
-  /** From the host: the same rows, one upload for all columns. */
+  /** Uploads the same rows from the host, in one upload for all columns. */
   #send(first: number, buffers: readonly DeviceArray[]): void {
     const rows = this.#order.subarray(first, first + this.batchSize);
     this.device.runtime.upload(
@@ -333,12 +336,12 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
 
 const indexBytes = dtypes.i32.bytes;
 
-/** How many batches an epoch has; rejects sizes that would make none, or one without end. */
+/** The number of batches per epoch; rejects sizes that would give none. */
 function countBatches(rows: number, batchSize: number, dropLast: boolean): number {
   if (!Number.isSafeInteger(batchSize) || batchSize < 1) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `batchSize is ${batchSize}; give a whole number of rows, 1 or more.`,
+      `batchSize is ${batchSize}; pass a whole number of rows, 1 or more.`,
       { numbers: { batchSize } },
     );
   }
@@ -346,55 +349,55 @@ function countBatches(rows: number, batchSize: number, dropLast: boolean): numbe
   if (count > 0) return count;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `With dropLast, ${rows} rows make no batch of ${batchSize}. Lower batchSize, or keep the last batch.`,
+    `With dropLast, ${rows} rows give no batch of ${batchSize}. Lower batchSize, or set dropLast to false.`,
     { numbers: { rows, batchSize } },
   );
 }
 
 /** Rejects a state of other data or other batches: its position would mean other rows. */
-function requireSameLoader(own: LoaderState, state: LoaderState): void {
+function requireSameLoader(current: LoaderState, state: LoaderState): void {
   const { epoch, batch } = state;
-  const isPlace = [epoch, batch].every((count) => Number.isSafeInteger(count) && count >= 0);
+  const isPosition = [epoch, batch].every((count) => Number.isSafeInteger(count) && count >= 0);
   const isSeed = state.seed === undefined || /^\d{1,20}$/.test(state.seed);
-  if (!isPlace || !isSeed || batch > own.batches) {
+  if (!isPosition || !isSeed || batch > current.batches) {
     throw new HoldfastError(
       "BAD_STATE",
-      `The state has epoch ${epoch}, batch ${batch} and seed ${state.seed ?? "none"}; this loader has ${own.batches} batches in an epoch. Give a ` +
+      `The state has epoch ${epoch}, batch ${batch} and seed ${state.seed ?? "none"}; this loader has ${current.batches} batches per epoch. Pass a ` +
         "state that stateDict() returned.",
     );
   }
   const faults = (["rows", "batchSize", "batches"] as const).flatMap((name) =>
-    own[name] === state[name] ? [] : [`${name} was ${state[name]} and is ${own[name]} here`],
+    current[name] === state[name] ? [] : [`${name} was ${state[name]} and is ${current[name]} here`],
   );
-  const [was, is] = [state, own].map(({ seed }) => (seed === undefined ? "not shuffled" : "shuffled"));
+  const [was, is] = [state, current].map(({ seed }) => (seed === undefined ? "not shuffled" : "shuffled"));
   if (was !== is) faults.push(`its rows were ${was} and are ${is} here`);
   if (faults.length === 0) return;
   throw new HoldfastError(
     "BAD_STATE",
-    `The state does not fit the loader: ${faults.join("; ")}. Make it as it was when the state was saved.`,
+    `The state does not fit the loader: ${faults.join("; ")}. Create the loader with the options it had when the state was saved.`,
   );
 }
 
-/** Elements in a row. */
-function widthOf({ shape }: Column): number {
+/** Elements per row. */
+function rowLength({ shape }: Column): number {
   return sizeOf(shape.slice(1));
 }
 
-/** A column's rows, one behind the other. */
+/** Copies a column's rows into one array. */
 function pickRows(column: Column, rows: Uint32Array): Uint8Array {
   const { elements } = column;
-  const size = widthOf(column) * dtypes[column.dtype].bytes;
+  const size = rowLength(column) * dtypes[column.dtype].bytes;
   const bytes = new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength);
   const picked = new Uint8Array(rows.length * size);
   for (const [at, row] of rows.entries()) picked.set(bytes.subarray(row * size, (row + 1) * size), at * size);
   return picked;
 }
 
-function overtaken(epoch: number, by: BatchNumber | undefined): HoldfastError {
+function concurrentPass(epoch: number, by: BatchNumber | undefined): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `Epoch ${epoch} was being gone through when ${by ? `epoch ${by.epoch}` : "another"} began: a loader has buffers for one ` +
-      "pass at a time. End the first, or make a second loader; the data set is shared.",
+    `Epoch ${epoch} was still in progress when ${by ? `epoch ${by.epoch}` : "another"} started: a loader has buffers for one ` +
+      "pass at a time. End the first, or create a second loader; the data set is shared.",
     { numbers: { epoch } },
   );
 }

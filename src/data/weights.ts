@@ -13,18 +13,18 @@ import {
 
 /** The result of `loadWeights`. */
 export interface LoadedWeights extends LoadResult {
-  /** The texts that were saved along. */
+  /** The saved metadata. */
   readonly metadata: ReadonlyMap<string, string>;
 }
 
 /** Options of `loadWeights`. */
 export interface LoadWeightsOptions extends ReadOptions {
-  /** Every name has to be in both, the file and the module; default: true. */
+  /** Require every name in both the file and the module. Default: true. */
   readonly strict?: boolean;
 }
 
 /**
- * Saves a module's parameters, bit for bit and in their dtypes. The file is there whole or not at all.
+ * Saves a module's parameters atomically, bit for bit and in their dtypes.
  *
  * @example
  * ```ts
@@ -45,18 +45,19 @@ export function saveWeights(path: string, module: Module, metadata?: MetadataToW
   saveSafetensors(path, tensors, metadata);
 }
 
-/** A tensor's elements as files hold them, read back from its device. */
-export function storeTensor(name: string, { shape, dtype, numel, array, device }: Tensor): StoredTensor {
-  // A tensor of no elements has no memory to read.
+/** Reads a tensor's elements back from its device, in file format. */
+export function storeTensor(name: string, tensor: Tensor): StoredTensor {
+  const { shape, dtype, numel, array, device } = tensor;
+  // An empty tensor has no memory to read.
   const bytes = numel > 0 && array.storage ? device.runtime.read(array.storage) : new Uint8Array(0);
   return { name, dtype, shape, bytes };
 }
 
 /**
- * Loads a file's tensors into a module's parameters. Strict: every name has to be in both. Loose: what is in both is
- * loaded, and the rest is returned. A shape that differs is an error either way, and nothing is written then.
- * Tensors that `skip` names are left out, as if the file did not have them. Each tensor is converted to its parameter's dtype,
- * with rounding.
+ * Loads a file's tensors into a module's parameters. With `strict`, every name must be in both. Otherwise names in both
+ * are loaded, and the others are returned. A different shape is always an error, and nothing is written then. `skip`
+ * leaves tensors out, as if the file did not have them. Each tensor is converted to its parameter's dtype, with
+ * rounding.
  *
  * @example
  * ```ts

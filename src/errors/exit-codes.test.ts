@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { exitCodeOf, exitCodes } from "./exit-codes.js";
+import { exitCodes, toExitCode } from "./exit-codes.js";
 import { HoldfastError } from "./holdfast-error.js";
 
 it("no two exits share a code, and none can be taken for a shell's or a signal's", () => {
@@ -21,12 +21,12 @@ it("an error that no retry can mend has an exit code of its own", () => {
     "NOT_FINITE",
     "NO_CUDA",
   ] as const)
-    assert.equal(exitCodeOf(new HoldfastError(code, "x")), exitCodes.rejected.code, code);
-  assert.equal(exitCodeOf(new HoldfastError("DIVERGED", "x")), exitCodes.diverged.code);
+    assert.equal(toExitCode(new HoldfastError(code, "x")), exitCodes.rejected.code, code);
+  assert.equal(toExitCode(new HoldfastError("DIVERGED", "x")), exitCodes.diverged.code);
   assert.equal(exitCodes.diverged.retry, "fails again");
   for (const code of ["OUT_OF_MEMORY", "OUT_OF_BUDGET", "DRIVER_FAILED", "RUN_LOCKED", "RUN_LOST"] as const)
-    assert.equal(exitCodeOf(new HoldfastError(code, "x")), exitCodes.failed.code, code);
-  assert.equal(exitCodeOf(new TypeError("a fault of ours")), exitCodes.failed.code);
+    assert.equal(toExitCode(new HoldfastError(code, "x")), exitCodes.failed.code, code);
+  assert.equal(toExitCode(new TypeError("a fault of ours")), exitCodes.failed.code);
 });
 
 it("a file error is worth another try only where the system's reason can pass, however deep it lies", () => {
@@ -36,7 +36,7 @@ it("a file error is worth another try only where the system's reason can pass, h
     return new HoldfastError("BAD_FILE", "is rejected", { cause: inner });
   };
   for (const reason of ["ENOSPC", "EIO", "EROFS", "EMFILE"])
-    assert.equal(exitCodeOf(failing(reason)), exitCodes.failed.code, reason);
+    assert.equal(toExitCode(failing(reason)), exitCodes.failed.code, reason);
   for (const reason of ["ENOENT", "ENOTDIR", "EACCES"])
-    assert.equal(exitCodeOf(failing(reason)), exitCodes.rejected.code, reason);
+    assert.equal(toExitCode(failing(reason)), exitCodes.rejected.code, reason);
 });

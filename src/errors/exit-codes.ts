@@ -1,4 +1,4 @@
-/** The closed table of exit codes: what a Holdfast process tells the script or the cluster that started it. */
+/** The closed table of exit codes of a Holdfast process. */
 
 import { type ErrorCode, type ErrorRow, errorCodes } from "./codes.js";
 import { HoldfastError } from "./holdfast-error.js";
@@ -6,7 +6,7 @@ import { HoldfastError } from "./holdfast-error.js";
 interface ExitRow {
   readonly code: number;
   readonly meaning: string;
-  /** What the same command does when it is run again. `deploy/kubernetes-job.yaml` follows it. */
+  /** What happens if the same command runs again. `deploy/kubernetes-job.yaml` follows it. */
   readonly retry: "not needed" | "may succeed" | "fails again" | "resumes";
 }
 
@@ -38,34 +38,34 @@ export const exitCodes = {
   },
   diverged: {
     code: 5,
-    meaning: "The training diverged: start another run with a smaller learning rate.",
+    meaning: "Training diverged: start another run with a smaller learning rate.",
     retry: "fails again",
   },
   stalled: {
     code: 86,
-    meaning: "The watchdog ended a run that stood still; stderr has the stall report.",
+    meaning: "The watchdog ended a stalled run; stderr has the stall report.",
     retry: "may succeed",
   },
 } as const satisfies Record<string, ExitRow>;
 
 export type ExitName = keyof typeof exitCodes;
 
-/** Reasons of the system that can pass: a full disk is emptied, a port becomes free, a node with a bad disk is left. */
+/** System errors that can pass: a disk is freed, a port becomes free, a node with a bad disk is replaced. */
 const passingReasons: ReadonlySet<unknown> = new Set([
   ...["ENOSPC", "EDQUOT", "EROFS", "EIO", "ESTALE"],
   ...["EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EBUSY", "ETIMEDOUT", "EADDRINUSE"],
-  // Node's code where the system starts no more threads.
+  // Node's code when the system rejects a thread.
   "ERR_WORKER_INIT_FAILED",
 ]);
 
-/** The exit code of a process that an error ends: `rejected` where the same command would fail again, else `failed`. */
-export function exitCodeOf(error: unknown): number {
+/** The exit code of a process that an error ends: `rejected` if the same command would fail again, else `failed`. */
+export function toExitCode(error: unknown): number {
   if (!(error instanceof HoldfastError) || hasPassingReason(error)) return exitCodes.failed.code;
-  return exitCodes[exitOf(error.code)].code;
+  return exitCodes[exitForCode(error.code)].code;
 }
 
-/** The exit that an error code leads to, unless its cause can pass. */
-export function exitOf(code: ErrorCode): ExitName {
+/** The exit of an error code, if its cause cannot pass. */
+export function exitForCode(code: ErrorCode): ExitName {
   const row: ErrorRow = errorCodes[code];
   return row.exit ?? "failed";
 }

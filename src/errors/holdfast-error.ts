@@ -1,4 +1,4 @@
-/** The one error class: a code from the closed list, the numbers behind the message, and the cause. */
+/** The error class: a code from the closed list, the figures in the message, and the cause. */
 
 import type { ErrorCode } from "./codes.js";
 
@@ -11,8 +11,8 @@ export interface ErrorContext {
 }
 
 /**
- * Everything Holdfast throws on purpose. `code` is stable; the message is for people: what was asked, what
- * there was, and what to change.
+ * Every error that Holdfast throws on purpose. `code` is stable. The message says what was asked, what there was, and
+ * what to change.
  *
  * @example
  * ```ts

@@ -1,6 +1,6 @@
-/** files: opens and reads regular files within limits, for every layer that reads what others may have written. */
+/** files: opens and reads regular files within limits, for files that other programs may have written. */
 
-export { isOwn } from "./ownership.js";
+export { isPrivate } from "./ownership.js";
 export {
   type OpenedFile,
   openRegularFile,

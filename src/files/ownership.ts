@@ -1,6 +1,6 @@
-/** Whose a file or a folder is. What is loaded from a cache steers a training, so only this user may have written it. */
+/** Ownership of files and folders. Cached files influence a training, so only this user may have written them. */
 
-/** This user's, and nobody else may write there. Never so where the system has no owners. */
-export function isOwn({ uid, mode }: { readonly uid: number; readonly mode: number }): boolean {
+/** True if this user owns it and nobody else may write it. False if the system has no owners. */
+export function isPrivate({ uid, mode }: { readonly uid: number; readonly mode: number }): boolean {
   return uid === process.getuid?.() && (mode & 0o022) === 0;
 }

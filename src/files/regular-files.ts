@@ -1,21 +1,21 @@
 /**
- * Opens and reads regular files only. A pipe or a device under a file's name must not block the reader, and no file may take
- * more memory than the caller allows.
+ * Opens and reads regular files only. A pipe or a device must not block the reader, and no file may take more memory
+ * than the caller allows.
  */
 
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats } from "node:fs";
 import { HoldfastError } from "../errors/index.js";
 import { formatBytes } from "../units/index.js";
 
-/** An open file and what fstat said of it. The caller closes `file`. */
+/** An open file and its fstat. The caller closes `file`. */
 export interface OpenedFile {
   readonly file: number;
   readonly stats: Stats;
 }
 
 /**
- * Opens a regular file for reading. A folder, a pipe or a device is rejected with BAD_FILE. Errors of the system stay as they
- * are, so that a caller can tell a missing file from others.
+ * Opens a regular file for reading. Rejects a folder, a pipe or a device with BAD_FILE. System errors are passed
+ * through, so that a caller can recognize a missing file.
  */
 export function openRegularFile(path: string): OpenedFile {
   // Without O_NONBLOCK, opening a pipe waits for a writer. Windows has neither the flag nor such pipes.
@@ -36,14 +36,14 @@ export function openRegularFile(path: string): OpenedFile {
   }
 }
 
-/** Reads a whole regular file of at most `maxBytes`; a larger one is rejected with BAD_FILE. */
+/** Reads a whole regular file of at most `maxBytes`; rejects a larger one with BAD_FILE. */
 export function readRegularFile(path: string, maxBytes: number): Buffer {
   const { file, stats } = openRegularFile(path);
   try {
     if (stats.size > maxBytes) {
       throw new HoldfastError(
         "BAD_FILE",
-        `${path} has ${formatBytes(stats.size)}; at most ${formatBytes(maxBytes)} are read. Remove or replace it.`,
+        `${path} has ${formatBytes(stats.size)}; the maximum is ${formatBytes(maxBytes)}. Remove or replace it.`,
         { numbers: { path, bytes: stats.size, maxBytes } },
       );
     }
@@ -53,7 +53,7 @@ export function readRegularFile(path: string, maxBytes: number): Buffer {
   }
 }
 
-/** The last bytes of a regular file, and how many stand before them. */
+/** Reads the last bytes of a regular file, and returns how many precede them. */
 export function readTail(
   path: string,
   maxBytes: number,
@@ -67,14 +67,14 @@ export function readTail(
   }
 }
 
-/** The bytes of a file from an offset on; fewer where the file ends sooner. */
+/** Reads the bytes of a file from an offset; fewer if the file ends sooner. */
 export function readSpan(file: number, from: number, length: number): Buffer {
   const bytes = Buffer.alloc(Math.max(0, length));
-  let done = 0;
-  while (done < bytes.length) {
-    const more = readSync(file, bytes, done, bytes.length - done, from + done);
+  let bytesRead = 0;
+  while (bytesRead < bytes.length) {
+    const more = readSync(file, bytes, bytesRead, bytes.length - bytesRead, from + bytesRead);
     if (more === 0) break;
-    done += more;
+    bytesRead += more;
   }
-  return bytes.subarray(0, done);
+  return bytes.subarray(0, bytesRead);
 }

@@ -4,7 +4,7 @@
  */
 
 import { join } from "node:path";
-import { codeOf } from "../data/index.js";
+import { errorCode } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type StepColumn, stepColumns } from "../records/index.js";
 import { countSteps, inspectionFiles, readSteps, type StepSeries } from "../train/index.js";
@@ -214,7 +214,7 @@ function countOf(path: string): number {
   try {
     return countSteps(path);
   } catch (error) {
-    if (error instanceof HoldfastError && codeOf(error.cause) === "ENOENT") return 0;
+    if (error instanceof HoldfastError && errorCode(error.cause) === "ENOENT") return 0;
     throw error;
   }
 }

@@ -1,33 +1,33 @@
 /**
- * Guards over the fields of modules: a number, a flag or a layer that `forward` read while a step was traced. Fields are
- * plain properties, so while a trace runs each is an accessor that notes reads, and a plain property again after it.
- * Private (#) fields can't be seen, nor modules that were never moved to a device: a compiled step audits what they change.
+ * Guards over the fields of modules: a number, a flag or a layer that `forward` read during a trace. Fields are plain
+ * properties, so during a trace each is an accessor that records reads, and a plain property again afterwards. Private
+ * (#) fields and modules that were never moved to a device are invisible: a compiled step audits what they change.
  */
 
 import { type GuardedField, type Guards, onTrace, tracing } from "../autograd/index.js";
 import { WeakList } from "../units/index.js";
 
-/** The modules that were moved to a device, by the device, for as long as anybody holds them. */
+/** The modules that were moved to each device, held weakly. */
 const modulesOn = new WeakMap<object, WeakList<Rooted>>();
 
-/** A module that can name all modules below it. */
+/** A module that can list all its submodules. */
 interface Rooted {
   namedModules(): Iterable<readonly [path: string, module: object]>;
 }
 
-/** Makes the fields of a module, and of all below it, known to traces on a device; called when it moves there. */
+/** Registers the fields of a module and of its submodules for traces on a device; called when it moves there. */
 export function registerFields(module: Rooted, device: object): void {
   const known = modulesOn.get(device) ?? new WeakList();
   modulesOn.set(device, known);
   known.add(module);
 }
 
-/** Looks at a field of a module whose reads are noted, without a note. */
+/** Reads a field without recording the read. */
 const peeks = new WeakMap<object, Map<string, () => unknown>>();
 
 /**
  * A module's fields, for walks over a model. Only fields with objects count as read: a walk looks for layers and
- * parameters, and what else a model has does not matter to it.
+ * parameters.
  */
 export function* fieldsOf(module: object): Generator<[name: string, field: unknown]> {
   const watched = peeks.get(module);
@@ -53,7 +53,7 @@ onTrace((device) => {
   };
 });
 
-/** By the name of a field, which any number of modules may have. */
+/** By field name, which any number of modules may share. */
 const userFields = new Map<string, GuardedField<Fields>>();
 
 type Fields = Record<string, unknown>;
@@ -96,7 +96,7 @@ function watchFields(module: Fields, guards: Guards, restores: (() => void)[]): 
     });
     restores.push(() => {
       const current = Object.getOwnPropertyDescriptor(module, key);
-      // A field that the function deleted or defined anew stays as the function left it.
+      // A field that the function deleted or redefined stays as the function left it.
       if (current?.get) Object.defineProperty(module, key, { ...descriptor, value });
     });
   }

@@ -1,4 +1,4 @@
-/** nn.functional: what layers compute, as functions of tensors, with PyTorch's names and defaults. */
+/** nn.functional: the computations of layers as functions of tensors, with PyTorch's names and defaults. */
 
 export * from "./functional/activations.js";
 export * from "./functional/attention.js";

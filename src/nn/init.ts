@@ -1,6 +1,6 @@
 /**
- * Initialisers: the first values of parameters, drawn from the seed. What a parameter gets follows from the seed and the
- * order in which parameters are made, so two processes begin from the same bits.
+ * Initializers: the first values of parameters, drawn from the seed. They depend on the seed and the order in which
+ * parameters are created, so two processes start from the same bits.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -8,14 +8,14 @@ import { normal as drawNormal, drawWords, uniform as fractionOf } from "../kerne
 import { formatShape, type Shape, sizeOf } from "../ops/index.js";
 import type { Initializer } from "./parameter.js";
 
-/** What follows the layer; its gain keeps the variance of the activations. */
+/** The function after the layer; its gain preserves the variance of the activations. */
 export type Nonlinearity = "linear" | "sigmoid" | "tanh" | "relu" | "leakyRelu";
 
 /** Options of Kaiming initialisers. */
 export interface KaimingOptions {
-  /** The slope of the leaky ReLU behind the layer, below 0. */
+  /** The negative slope of the leaky ReLU after the layer. */
   readonly a?: number;
-  /** Keep the variance on the way forward (fanIn) or back (fanOut). */
+  /** Preserve the variance of the forward (fanIn) or backward pass (fanOut). */
   readonly mode?: "fanIn" | "fanOut";
   readonly nonlinearity?: Nonlinearity;
 }
@@ -26,7 +26,7 @@ export interface XavierOptions {
 }
 
 /**
- * Every element 0.
+ * All zeros.
  *
  * @example
  * ```ts
@@ -39,7 +39,7 @@ export function zeros(): Initializer {
 }
 
 /**
- * Every element 1.
+ * All ones.
  *
  * @example
  * ```ts
@@ -52,7 +52,7 @@ export function ones(): Initializer {
 }
 
 /**
- * Every element the same number.
+ * A constant.
  *
  * @example
  * ```ts
@@ -109,8 +109,8 @@ export function normal(mean = 0, std = 1): Initializer {
 }
 
 /**
- * He's initialisation, uniform. The slope is √5 unless given, which makes the bound 1/√fanIn, as Linear and the
- * convolutions have it; for a ReLU behind the layer give `{ a: 0 }`.
+ * He initialization, uniform. The default slope √5 makes the bound 1/√fanIn, as in Linear and the convolutions; before
+ * a ReLU pass `{ a: 0 }`.
  *
  * @example
  * ```ts
@@ -127,7 +127,7 @@ export function kaimingUniform({ a = Math.sqrt(5), ...options }: KaimingOptions 
 }
 
 /**
- * He's initialisation, normal; for a ReLU behind the layer unless told otherwise.
+ * He initialization, normal. Default: for a ReLU after the layer.
  *
  * @example
  * ```ts
@@ -141,7 +141,7 @@ export function kaimingNormal(options: KaimingOptions = {}): Initializer {
 }
 
 /**
- * Glorot's initialisation, uniform: within ±gain·√(6 / (fanIn + fanOut)).
+ * Glorot initialization, uniform: within ±gain·√(6 / (fanIn + fanOut)).
  *
  * @example
  * ```ts
@@ -158,7 +158,7 @@ export function xavierUniform(options: XavierOptions = {}): Initializer {
 }
 
 /**
- * Glorot's initialisation, normal: with standard deviation gain·√(2 / (fanIn + fanOut)).
+ * Glorot initialization, normal: with standard deviation gain·√(2 / (fanIn + fanOut)).
  *
  * @example
  * ```ts
@@ -172,7 +172,7 @@ export function xavierNormal(options: XavierOptions = {}): Initializer {
 }
 
 /**
- * The factor by which weights in front of a nonlinearity are larger, so that what comes out keeps its variance.
+ * The gain for weights before a nonlinearity, which preserves the variance.
  *
  * @example
  * ```ts
@@ -195,8 +195,8 @@ export function gainOf(nonlinearity: Nonlinearity, slope = 0.01): number {
 }
 
 /**
- * How many inputs feed an element of the layer's output, and how many outputs an input feeds. A weight is
- * `[out, in, …kernel]`: a convolution's kernel multiplies both.
+ * The number of inputs per output element (fan-in), and of outputs per input (fan-out). A weight is `[out, in, …kernel]`:
+ * a convolution's kernel size multiplies both.
  *
  * @example
  * ```ts
@@ -229,7 +229,7 @@ function xavierDeviation(name: string, shape: Shape, { gain = 1 }: XavierOptions
   return deviation(name, gain, (fanIn + fanOut) / 2);
 }
 
-/** gain / √fan; a parameter without elements has no fan and needs no values. */
+/** gain / √fan; a parameter without elements needs no values. */
 function deviation(name: string, gain: number, fan: number): number {
   if (!Number.isFinite(gain) || gain < 0) {
     throw new HoldfastError(

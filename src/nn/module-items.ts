@@ -1,6 +1,6 @@
 /**
- * What a module is made of: the values in its fields, and in arrays, plain objects, Maps and Sets there, at any depth.
- * A name is the path to a value, so it stays the same as long as the fields do.
+ * The items of a module: the values in its fields, and in arrays, plain objects, Maps and Sets there, at any depth. A
+ * name is the path to a value, so it is stable while the fields are.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -8,14 +8,14 @@ import { HoldfastError } from "../errors/index.js";
 export type NamedItem<Item> = [name: string, item: Item];
 
 /**
- * The items among an object's fields, in their order. Keys of objects, and of Maps where they are texts or numbers, stand
- * in the names; anything else is counted from 0.
+ * The items among an object's fields, in order. Keys of objects, and of Maps if they are texts or numbers, are part of
+ * the names; other items are numbered from 0.
  */
 export function* itemsIn<Item extends object>(
   fields: Iterable<readonly [name: string, field: unknown]>,
   isItem: (value: object) => value is Item,
 ): Generator<NamedItem<Item>> {
-  // Containers on the way down: one that holds itself would be walked for ever.
+  // Containers being walked: one that contains itself would be walked for ever.
   const open = new Set<object>();
   for (const [name, field] of fields) yield* itemsAt(name, field);
 
@@ -29,14 +29,14 @@ export function* itemsIn<Item extends object>(
     if (!entries || open.has(value)) return;
     open.add(value);
     for (const [key, part] of entries) {
-      // A list of numbers may be long: names are made only where there is something to name.
+      // A list of numbers may be long: names are built only if there is something to name.
       if (typeof part === "object" && part !== null) yield* itemsAt(`${name}.${key}`, part);
     }
     open.delete(value);
   }
 }
 
-/** The parts of a container with their keys; undefined for any other object. */
+/** The entries of a container; undefined for any other object. */
 function entriesOf(value: object): Iterable<[key: string | number, part: unknown]> | undefined {
   if (Array.isArray(value)) return value.entries();
   if (value instanceof Set) return [...value].entries();
@@ -57,7 +57,7 @@ function isPlainObject(value: object): boolean {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** Rejects two items of one name: a state would have room for one of them. */
+/** Rejects two items with the same name: a state can hold only one of them. */
 export function requireOwnNames(owner: string, items: readonly NamedItem<object>[]): void {
   const known = new Map<string, object>();
   for (const [name, item] of items) {
@@ -66,7 +66,7 @@ export function requireOwnNames(owner: string, items: readonly NamedItem<object>
     if (other === undefined || other === item) continue;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${owner} has two parts with the name "${name}". Give one of them another field, key or registered name.`,
+      `${owner} has two items with the name "${name}". Give one of them another field, key or registered name.`,
       { numbers: { name } },
     );
   }

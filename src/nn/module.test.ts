@@ -149,7 +149,7 @@ class Hiding extends nn.Module {
 
 test("a layer in a #private field is missed, the message says how that comes and what to do, and that helps", () => {
   const missed = new Hiding(false).to(cpu);
-  rejects("NO_DEVICE", () => missed.forward(), /can't see #private fields.*registerModule\(name, layer\)/);
+  rejects("NO_DEVICE", () => missed.forward(), /but not #private fields.*registerModule\(name, layer\)/);
   const found = new Hiding(true).to(cpu);
   assert.deepEqual(namesOf(found), ["layer.weight", "layer.bias"]);
   assert.match(String(found), /\(layer\): Linear/);
@@ -164,7 +164,7 @@ test("registered parts come behind the fields, each under a name of its own", ()
   assert.equal(module.registerParameter("one", one), one);
   module.registerParameter("one", one);
   assert.deepEqual(namesOf(module), ["one"]);
-  rejects("BAD_ARGUMENT", () => module.registerParameter("one", other), /the name is taken/);
+  rejects("BAD_ARGUMENT", () => module.registerParameter("one", other), /the name is already used/);
   rejects("BAD_ARGUMENT", () => module.registerParameter("a.b", other), /without dots/);
   rejects("BAD_ARGUMENT", () => module.registerParameter("", other), /without dots/);
   rejects(
@@ -179,7 +179,7 @@ test("registered parts come behind the fields, each under a name of its own", ()
   );
   const clash = new Deep();
   clash.byKey.set("7", { inner: [scale()] });
-  rejects("BAD_ARGUMENT", () => clash.parameters(), /Deep has two parts with the name "byKey\.7\.inner\.0"/);
+  rejects("BAD_ARGUMENT", () => clash.parameters(), /Deep has two items with the name "byKey\.7\.inner\.0"/);
 });
 
 test("a container's subclass has its own fields and registered modules behind its list", () => {

@@ -1,6 +1,6 @@
 /**
- * Module: what models are made of. Parameters and submodules are found in a module's own properties, so that a class
- * with fields is all there is to write.
+ * Module: the base of models. Parameters and submodules are found in a module's properties, so a class with fields is
+ * enough.
  */
 
 import { type GuardedField, stateChanged, tracing } from "../autograd/index.js";
@@ -14,9 +14,9 @@ import { placeParameters } from "./placement.js";
 import { type LoadableState, type LoadResult, matchState, writeState } from "./state.js";
 
 /**
- * The base of all layers and models. Assign parameters and modules to fields, and say in `forward` what is computed.
- * They are found in fields, and in arrays, plain objects, Maps and Sets there. `#private` fields can't be seen from
- * here: register what they hold with `registerModule` or `registerParameter`.
+ * The base of all layers and models. Assign parameters and modules to fields, and compute in `forward`. They are found
+ * in fields, and in arrays, plain objects, Maps and Sets there. `#private` fields are invisible: register their
+ * contents with `registerModule` or `registerParameter`.
  *
  * @example
  * ```ts
@@ -42,11 +42,11 @@ export abstract class Module {
       module.#isTraining = isTraining === true;
     },
   };
-  /** What was registered under a name, because no field shows it. */
+  /** Items registered under a name, because no field shows them. */
   readonly #registered = new Map<string, Module | Parameter>();
 
   /**
-   * Is the module in training mode? Dropout acts only then.
+   * True in training mode. Dropout is active only then.
    *
    * @example
    * ```ts
@@ -61,7 +61,7 @@ export abstract class Module {
   }
 
   /**
-   * Makes a module a part of this one, under a name, and gives it back: for `#private` fields, which can't be found.
+   * Registers a submodule under a name and returns it: for `#private` fields, which are invisible.
    *
    * @example
    * ```ts
@@ -80,7 +80,7 @@ export abstract class Module {
   }
 
   /**
-   * Makes a parameter a part of this module, under a name, and gives it back: for `#private` fields, which can't be found.
+   * Registers a parameter under a name and returns it: for `#private` fields, which are invisible.
    *
    * @example
    * ```ts
@@ -99,8 +99,8 @@ export abstract class Module {
   }
 
   /**
-   * Submodules by the names of their fields; those in arrays, plain objects, Maps and Sets too, and registered ones.
-   * Containers give their own.
+   * Submodules by field name, including those in arrays, plain objects, Maps and Sets, and registered ones. Containers
+   * override this.
    *
    * @example
    * ```ts
@@ -114,7 +114,7 @@ export abstract class Module {
   }
 
   /**
-   * This module and all below it, each once, with its path.
+   * This module and all submodules, each once, with its path.
    *
    * @example
    * ```ts
@@ -133,7 +133,7 @@ export abstract class Module {
   }
 
   /**
-   * All parameters with their paths, each once, in the order of the fields.
+   * All parameters with their paths, each once, in field order.
    *
    * @example
    * ```ts
@@ -158,7 +158,7 @@ export abstract class Module {
   }
 
   /**
-   * All parameters, each once: what an optimizer takes.
+   * All parameters, each once, for an optimizer.
    *
    * @example
    * ```ts
@@ -175,7 +175,7 @@ export abstract class Module {
   }
 
   /**
-   * How many numbers the module learns.
+   * The number of learned elements.
    *
    * @example
    * ```ts
@@ -188,8 +188,8 @@ export abstract class Module {
   }
 
   /**
-   * Places all parameters on a device, side by side in persistent memory; with a dtype, converted to it. Make the
-   * optimizer after this.
+   * Places all parameters on a device, contiguously in persistent memory; converts them to the dtype, if set. Create
+   * the optimizer afterwards.
    *
    * @example
    * ```ts
@@ -214,7 +214,7 @@ export abstract class Module {
   }
 
   /**
-   * Calls a function with every module below this one, and then with this one: for first values of your own.
+   * Calls a function with every submodule, then with this module: for your own initialization.
    *
    * @example
    * ```ts
@@ -232,7 +232,7 @@ export abstract class Module {
   }
 
   /**
-   * Training mode for this module and all below it, or evaluation.
+   * Sets training mode for this module and all submodules, or evaluation mode.
    *
    * @example
    * ```ts
@@ -252,7 +252,7 @@ export abstract class Module {
   }
 
   /**
-   * Evaluation mode: dropout lets everything pass.
+   * Sets evaluation mode: dropout is inactive.
    *
    * @example
    * ```ts
@@ -268,7 +268,7 @@ export abstract class Module {
   }
 
   /**
-   * Asks for gradients of all parameters, or freezes them.
+   * Requires gradients of all parameters, or freezes them.
    *
    * @example
    * ```ts
@@ -285,7 +285,7 @@ export abstract class Module {
   }
 
   /**
-   * Forgets the gradients of all parameters. Costs nothing: the next ones overwrite them.
+   * Clears the gradients of all parameters at no cost: the next ones overwrite them.
    *
    * @example
    * ```ts
@@ -303,7 +303,7 @@ export abstract class Module {
   }
 
   /**
-   * The parameters by path. These are the parameters themselves, not copies.
+   * The parameters by path: the parameters themselves, not copies.
    *
    * @example
    * ```ts
@@ -320,9 +320,9 @@ export abstract class Module {
   }
 
   /**
-   * Takes over the values of a state: tensors, or elements as files hold them. Strict: every name has to be in both,
-   * with the same shape. Loose: what is in both is loaded, and the rest is returned; a shape that differs is an error
-   * either way. Nothing is written unless all fits.
+   * Loads the values of a state: tensors, or elements in file format. With `strict`, every name must be in both, with
+   * the same shape. Otherwise names in both are loaded, and the others are returned; a different shape is always an
+   * error. Nothing is written unless everything fits.
    *
    * @example
    * ```ts
@@ -344,7 +344,7 @@ export abstract class Module {
   }
 
   /**
-   * The module and all below it with their sizes, as PyTorch prints them.
+   * The module and its submodules with their sizes, in PyTorch's format.
    *
    * @example
    * ```ts
@@ -372,7 +372,7 @@ export abstract class Module {
     return `isTraining of ${this.constructor.name}`;
   }
 
-  /** What stands in the brackets when the module is printed: its sizes. */
+  /** The text in parentheses when the module is printed: its sizes. */
   protected describe(): string {
     return "";
   }
@@ -384,13 +384,13 @@ export abstract class Module {
       throw new HoldfastError("BAD_ARGUMENT", `${subject} takes a ${what} as its second argument.`);
     }
     if (typeof name !== "string" || name === "" || name.includes(".")) {
-      throw new HoldfastError("BAD_ARGUMENT", `${subject}: give a name that is a text without dots.`);
+      throw new HoldfastError("BAD_ARGUMENT", `${subject}: pass a name that is a text without dots.`);
     }
     const known = this.#registered.get(name);
     if (known !== undefined && known !== item) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `${subject}: the name is taken. Register each part under its own.`,
+        `${subject}: the name is already used. Register each item under its own name.`,
       );
     }
     this.#registered.set(name, item);

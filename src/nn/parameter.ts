@@ -1,6 +1,6 @@
 /**
- * A parameter: a tensor that a module learns. It is made with its shape and the way its first values are drawn, and gets
- * its memory when its module moves to a device: persistent, at one address for life, beside the module's others.
+ * A parameter: a tensor that a module learns. It is created with its shape and initializer, and gets its memory when
+ * its module moves to a device: persistent, at a constant address, next to the module's other parameters.
  */
 
 import { type GuardedField, stateChanged, tracing, Value } from "../autograd/index.js";
@@ -10,10 +10,10 @@ import { contiguousStrides, formatShape, type Shape, sizeOf } from "../ops/index
 import type { Storage } from "../runtime/index.js";
 import { type Device, LeafGradient, nextDraw, Tensor, type TensorPlace } from "../tensor/index.js";
 
-/** The seed and the number of one draw; what is drawn follows from these alone. */
+/** The seed and the number of a draw, which determine the drawn values. */
 export type Draw = ReturnType<typeof nextDraw>;
 
-/** First values, row by row; a function of the shape and, for random ones, of the draw. */
+/** First values, row-major; a function of the shape and, for random ones, of the draw. */
 export type Initializer = (shape: Shape, draw: Draw) => ArrayLike<number>;
 
 /** Options of a `Parameter`. */
@@ -23,14 +23,14 @@ export interface ParameterOptions {
   readonly name?: string;
 }
 
-/** The memory of one parameter: where it and its gradient lie. */
+/** The storages of a parameter and its gradient. */
 export interface ParameterMemory {
   readonly weight: Storage;
   readonly gradient: Storage;
 }
 
 /**
- * A tensor that a module learns: a shape and the way its first values are drawn. `Module.to` places it.
+ * A tensor that a module learns: a shape and an initializer. `Module.to` places it.
  *
  * @example
  * ```ts
@@ -61,7 +61,7 @@ export class Parameter extends Tensor {
     },
   };
 
-  /** The draw is taken here, so first values follow from the seed and the order in which parameters are made. */
+  /** The draw is taken here, so first values depend on the seed and the order in which parameters are created. */
   constructor(
     shape: Shape,
     initializer: Initializer,
@@ -89,7 +89,7 @@ export class Parameter extends Tensor {
   }
 
   /**
-   * What an element is; f32 unless its options or `Module.to` say otherwise.
+   * The element type. Default: f32, or as set by its options or `Module.to`.
    *
    * @example
    * ```ts
@@ -102,7 +102,7 @@ export class Parameter extends Tensor {
   }
 
   /**
-   * Does it learn? A frozen one gets no gradient.
+   * True if it is trained. A frozen parameter gets no gradient.
    *
    * @example
    * ```ts
@@ -119,14 +119,14 @@ export class Parameter extends Tensor {
     return this.#isPlaced ? this.value.leaf !== undefined : this.#requiresGrad;
   }
 
-  /** A frozen parameter gets no gradient, and optimizers leave it alone. */
+  /** A frozen parameter gets no gradient, and optimizers skip it. */
   override set requiresGrad(wanted: boolean) {
     this.#requiresGrad = wanted;
     if (this.#isPlaced) this.value.leaf = wanted ? this.gradientHolder : undefined;
   }
 
   /**
-   * Is it on a device yet?
+   * True if it is on a device.
    *
    * @example
    * ```ts
@@ -144,7 +144,7 @@ export class Parameter extends Tensor {
   }
 
   /**
-   * The values that it starts from.
+   * Its first values.
    *
    * @example
    * ```ts
@@ -157,7 +157,7 @@ export class Parameter extends Tensor {
   }
 
   /**
-   * Gives it other first values; where it is placed already they are written there.
+   * Sets another initializer; a placed parameter is overwritten.
    *
    * @example
    * ```ts
@@ -175,7 +175,7 @@ export class Parameter extends Tensor {
   }
 
   /**
-   * Puts the parameter into memory that its module has placed; the values are written by the module.
+   * Assigns the memory that its module has placed; the module writes the values.
    *
    * @internal
    */
@@ -193,7 +193,7 @@ export class Parameter extends Tensor {
     this.#isPlaced = true;
   }
 
-  /** Where it lies is guarded in a trace: `Module.to` may place it anew. */
+  /** Its memory is guarded in a trace: `Module.to` may place it again. */
   protected override requirePlace(): TensorPlace {
     if (!this.#isPlaced) throw this.#unplaced();
     const place = super.requirePlace();
@@ -202,7 +202,7 @@ export class Parameter extends Tensor {
   }
 
   /**
-   * How many numbers it learns.
+   * The number of elements.
    *
    * @example
    * ```ts
@@ -217,8 +217,8 @@ export class Parameter extends Tensor {
   #unplaced(): HoldfastError {
     return new HoldfastError(
       "NO_DEVICE",
-      `"${this.name}" is on no device yet. Move its module there first: model.to(cpu). If that was done, the model did not ` +
-        "find it. A module looks into fields, arrays, plain objects, Maps and Sets; it can't see #private fields or into " +
+      `"${this.name}" is not on a device yet. Move its module first: model.to(cpu). If you did, the model did not ` +
+        "find it. A module searches fields, arrays, plain objects, Maps and Sets, but not #private fields or " +
         "other objects. Make the field public, or call this.registerModule(name, layer) or this.registerParameter(name, parameter).",
       { numbers: { shape: formatShape(this.#shape) } },
     );

@@ -1,11 +1,11 @@
-/** Places a module's parameters on a device: weights in one region, side by side, and their gradients in another. */
+/** Places a module's parameters on a device: weights contiguously in one region, and gradients in another. */
 
 import { type Dtype, dtypes } from "../ir/index.js";
 import type { Region } from "../runtime/index.js";
 import { type Device, encodeElements } from "../tensor/index.js";
 import type { Parameter } from "./parameter.js";
 
-/** Which regions a parameter lies in, and how many others with it: the last one to leave gives them back. */
+/** The regions of a parameter, and how many parameters share them: the last one to leave releases them. */
 interface Home {
   readonly device: Device;
   readonly regions: readonly Region[];
@@ -15,8 +15,8 @@ interface Home {
 const homes = new WeakMap<Parameter, Home>();
 
 /**
- * Moves parameters to a device, all of them at once: the optimizer passes over their memory in one go. Those that have
- * values keep them; the others get their first ones.
+ * Moves parameters to a device, all at once, so that an optimizer can update them in one pass. Parameters with values
+ * keep them; the others are initialized.
  */
 export function placeParameters(
   device: Device,
@@ -44,7 +44,7 @@ export function placeParameters(
     throw rejection;
   }
   const home: Home = { device, regions: [weights, gradients], parameters: sized.length };
-  // Padding takes part in passes over a whole region, so it must be numbers that stay what they are: zeros.
+  // Passes over a whole region include the padding, so it must be zero.
   device.runtime.fill(weights.whole, 0);
   device.runtime.fill(gradients.whole, 0);
   const uploads = sized.flatMap((one, index) => {

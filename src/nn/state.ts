@@ -1,4 +1,4 @@
-/** State dicts: what may be loaded into a module, whether it fits, and how it gets there. */
+/** State dicts: whether a state fits a module, and how it is loaded. */
 
 import { noteWrite } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
@@ -8,21 +8,21 @@ import type { Parameter } from "./parameter.js";
 
 export type { StoredElements } from "../tensor/index.js";
 
-/** Names and values of all parameters, as `stateDict()` gives them. */
+/** All parameters by name, as `stateDict()` returns them. */
 export type StateDict = Readonly<Record<string, Tensor>>;
 
-/** A state to load: tensors, or elements as files hold them. */
+/** A state to load: tensors, or elements in file format. */
 export type LoadableState = Readonly<Record<string, Tensor | StoredElements>>;
 
 /** The names that a loaded state lacked, and those that it had too many. */
 export interface LoadResult {
-  /** In the module and not in the state. */
+  /** In the module but not in the state. */
   readonly missing: readonly string[];
-  /** In the state and not in the module. */
+  /** In the state but not in the module. */
   readonly unexpected: readonly string[];
 }
 
-/** Holds a state against the parameters it is for; rejects it whole where it does not fit. */
+/** Compares a state with the parameters; rejects all of it if it does not fit. */
 export function matchState(
   module: string,
   own: ReadonlyMap<string, Parameter>,
@@ -50,7 +50,7 @@ export function matchState(
   );
 }
 
-/** Writes values over parameters that they fit; what lies side by side goes up in one copy. */
+/** Writes values to the parameters; adjacent ones are uploaded in one copy. */
 export function writeState(own: ReadonlyMap<string, Parameter>, state: LoadableState): void {
   const uploads = new Map<Device, UploadItem[]>();
   for (const [name, parameter] of own) {

@@ -8,23 +8,22 @@ import type { ElementTerms, UpdateRule } from "./update-rule.js";
 
 /** Options of `Adam` and `AdamW`. */
 export interface AdamOptions {
-  /** 0.001 unless given. */
+  /** Learning rate. Default: 0.001. */
   readonly lr?: number;
-  /** How much of the running means of the gradient and of its square is kept each step; 0.9 and 0.999 unless given. */
+  /** Decay rates of the running means of the gradient and of its square. Default: 0.9 and 0.999. */
   readonly betas?: readonly [number, number];
-  /** Added to the divisor; 1e-8 unless given. */
+  /** Added to the divisor. Default: 1e-8. */
   readonly eps?: number;
   readonly weightDecay?: number;
-  /** Climb instead of descending. */
+  /** Maximize instead of minimizing. */
   readonly maximize?: boolean;
 }
 
 const defaultLr = 1e-3;
-const defaultDecayOfAdamW = 1e-2;
+const defaultAdamWDecay = 1e-2;
 
 /**
- * Adam, as PyTorch computes it; weight decay is added to the gradient. Moments are kept in f32, or in f64 for parameters
- * in f64.
+ * Adam with PyTorch's formulas; weight decay is added to the gradient. Moments are f32, or f64 for f64 parameters.
  *
  * @example
  * ```ts
@@ -40,12 +39,12 @@ const defaultDecayOfAdamW = 1e-2;
  */
 export class Adam extends Optimizer<AdamOptions> {
   constructor(parameters: ParameterSource<AdamOptions>, options: AdamOptions = {}) {
-    super(parameters, { lr: defaultLr, ...options }, (own) => adamRule("Adam", own));
+    super(parameters, { lr: defaultLr, ...options }, (groupOptions) => adamRule("Adam", groupOptions));
   }
 }
 
 /**
- * AdamW, as PyTorch computes it: weight decay takes its share of the parameter itself, 0.01 unless given.
+ * AdamW with PyTorch's formulas: decoupled weight decay. Default: 0.01.
  *
  * @example
  * ```ts
@@ -61,8 +60,8 @@ export class Adam extends Optimizer<AdamOptions> {
  */
 export class AdamW extends Optimizer<AdamOptions> {
   constructor(parameters: ParameterSource<AdamOptions>, options: AdamOptions = {}) {
-    super(parameters, { lr: defaultLr, weightDecay: defaultDecayOfAdamW, ...options }, (own) =>
-      adamRule("AdamW", own),
+    super(parameters, { lr: defaultLr, weightDecay: defaultAdamWDecay, ...options }, (groupOptions) =>
+      adamRule("AdamW", groupOptions),
     );
   }
 }
@@ -75,24 +74,20 @@ function adamRule(
   for (const beta of betas) requireNumber(name, "beta", beta, { from: 0, below: 1 });
   // Padding is updated too, and 0 / (√0 + eps) must stay 0.
   if (!(Math.fround(eps) > 0 && Number.isFinite(eps))) {
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      `${name}: eps is ${eps}; it has to be above 0 in f32. Take 1e-8.`,
-      {
-        numbers: { eps },
-      },
-    );
+    throw new HoldfastError("BAD_ARGUMENT", `${name}: eps is ${eps}; it must be above 0 in f32. Use 1e-8.`, {
+      numbers: { eps },
+    });
   }
   const isDecoupled = name === "AdamW";
-  const gradientOf = ({ p, g, number }: ElementTerms) => {
-    const own = maximize ? term.neg(g) : g;
-    return isDecoupled ? own : term.add(own, term.mul(number(0), p));
+  const effectiveGradient = ({ p, g, number }: ElementTerms) => {
+    const signed = maximize ? term.neg(g) : g;
+    return isDecoupled ? signed : term.add(signed, term.mul(number(0), p));
   };
   return {
     name: maximize ? `${name}, maximizing` : name,
     moments: ["firstMoment", "secondMoment"],
     settings: [beta1, 1 - beta1, beta2, 1 - beta2, eps],
-    // [what is kept of p, or the decay; lr / (1 - β₁ᵗ); √(1 - β₂ᵗ)]
+    // [decay factor of p, or the decay; lr / (1 - β₁ᵗ); √(1 - β₂ᵗ)]
     stepNumbers: ({ lr, weightDecay, t, setting }) => [
       isDecoupled ? term.sub(1, term.mul(lr, weightDecay)) : weightDecay,
       term.div(lr, term.sub(1, term.pow(setting(0), t))),
@@ -100,16 +95,16 @@ function adamRule(
     ],
     newMoments(terms) {
       const { moment, setting } = terms;
-      const g = gradientOf(terms);
+      const g = effectiveGradient(terms);
       return [
         term.add(term.mul(moment(0), setting(0)), term.mul(g, setting(1))),
         term.add(term.mul(moment(1), setting(2)), term.mul(term.mul(setting(3), g), g)),
       ];
     },
     newParameter({ p, moment, number, setting }) {
-      const kept = isDecoupled ? term.mul(p, number(0)) : p;
+      const decayed = isDecoupled ? term.mul(p, number(0)) : p;
       const divisor = term.add(term.div(term.sqrt(moment(1)), number(2)), setting(4));
-      return term.sub(kept, term.div(term.mul(number(1), moment(0)), divisor));
+      return term.sub(decayed, term.div(term.mul(number(1), moment(0)), divisor));
     },
   };
 }

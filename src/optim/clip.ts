@@ -1,4 +1,4 @@
-/** Clips gradients where they lie: all of them by one factor, or each element by itself. */
+/** Clips gradients in place: all by one factor, or each element by itself. */
 
 import { noteWrite } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
@@ -10,19 +10,18 @@ import { requireNumber } from "./numbers.js";
 
 /** Options of `clipGradNorm`. */
 export interface ClipNormOptions {
-  /** 2, the Euclidean norm, unless given; Infinity is the largest magnitude. */
+  /** Default: 2, the Euclidean norm. Infinity is the largest magnitude. */
   readonly normType?: number;
   /**
-   * Reject an infinite norm and a NaN, with the gradients untouched; true unless given. This reads the norm back. Where
-   * it is false such gradients are left as they are too, and the returned norm tells. In a compiled step, which can't
-   * look, what follows is skipped on the device instead: weights and moments stay as they are, and `step.skipped` counts.
+   * Reject an infinite or NaN norm and leave the gradients unchanged. Default: true, which reads the norm back. If
+   * false, such gradients are left unchanged too, and the returned norm shows it. A compiled step cannot read the norm,
+   * so it skips the update on the device: weights and moments stay unchanged, and `step.skipped` counts.
    */
   readonly errorIfNonfinite?: boolean;
 }
 
 /**
- * Scales all gradients by one factor where their norm, as one vector, is above `maxNorm`. Returns the norm before, in
- * f64.
+ * Scales all gradients by one factor if their total norm exceeds `maxNorm`. Returns the norm before clipping, in f64.
  *
  * @example
  * ```ts
@@ -44,13 +43,13 @@ export function clipGradNorm(
   requireNumber("clipGradNorm", "maxNorm", maxNorm, { from: 0 });
   const { device, arrived } = arrivedGradients("clipGradNorm", parameters);
   const { runtime } = device;
-  const runs = gradientSpans(runtime, arrived);
+  const spans = gradientSpans(runtime, arrived);
   return inStepPhase(runtime, "update", () => {
-    const [norm, factor64, factor32] = runOp(runtime, gradientNorm, runs, { normType, maxNorm });
+    const [norm, factor64, factor32] = runOp(runtime, gradientNorm, spans, { normType, maxNorm });
     try {
       if (errorIfNonfinite && !runtime.isTracing) requireFinite(device, norm, arrived);
       else if (errorIfNonfinite && norm?.storage) runtime.guard(norm.storage);
-      for (const run of runs) {
+      for (const run of spans) {
         const factor = run.dtype === "f64" ? factor64 : factor32;
         if (factor) runInto(runtime, mul, run, [run, factor], {});
       }
@@ -63,7 +62,7 @@ export function clipGradNorm(
 }
 
 /**
- * Brings every element of the gradients between -`limit` and `limit`.
+ * Clamps every gradient element to [-`limit`, `limit`].
  *
  * @example
  * ```ts
@@ -93,16 +92,16 @@ function requireFinite(device: Device, norm: DeviceArray | undefined, arrived: r
   if (Number.isFinite(total)) return;
   device.runtime.arena.free(norm.storage);
   const culprit = arrived.find(({ parameter }) =>
-    parameter.grad?.dataSync().some((one) => !Number.isFinite(one)),
+    parameter.grad?.dataSync().some((element) => !Number.isFinite(element)),
   );
   const name = culprit?.parameter.name;
   throw new HoldfastError(
     "NOT_FINITE",
     `The norm of ${arrived.length} gradients is ${total}: ` +
       (name
-        ? `that of "${name}" is the first that is not finite. `
-        : "every element is finite, and their powers together are more than f64 can hold. ") +
-      "No gradient was changed. Skip this step, lower the learning rate, or look at the loss for a NaN.",
+        ? `the gradient of "${name}" is the first that is not finite. `
+        : "every element is finite, but the sum of their powers overflows f64. ") +
+      "No gradient was changed. Skip this step, lower the learning rate, or check the loss for a NaN.",
     { numbers: { norm: total, gradients: arrived.length, ...(name && { parameter: name }) } },
   );
 }

@@ -1,6 +1,6 @@
 /**
- * The norm of several vectors as one, and the factor that brings it down to a limit. Powers are added up in f64, part by
- * part in a fixed order: f32 can't hold the squares of large gradients, and the same gradients give the same bits.
+ * The total norm of several vectors, and the clipping factor. Powers are summed in f64, chunk by chunk in a fixed
+ * order: f32 cannot hold the squares of large gradients, and the same gradients give the same bits.
  */
 
 import {
@@ -14,7 +14,7 @@ import {
 } from "../ir/index.js";
 import { type ChunkedReduceLaunch, chunkCount } from "../kernels/index.js";
 import type { DeviceArray, KernelOp } from "../ops/index.js";
-import { wideOf } from "./update-rule.js";
+import { wideType } from "./update-rule.js";
 
 export type GradientNormAttributes = {
   /** Above 0; Infinity is the largest magnitude. */
@@ -22,12 +22,12 @@ export type GradientNormAttributes = {
   readonly maxNorm: number;
 };
 
-/** What is added to the norm before dividing by it, as in PyTorch. */
+/** Added to the norm before the division, as in PyTorch. */
 const guard = 1e-6;
 
 /**
  * Operands: contiguous vectors. Outputs: the norm in f64, and the factor min(1, maxNorm / (norm + 1e-6)) in f64 and in
- * f32. Where the norm is infinite or NaN the factor is 1: no gradient is ever scaled to zero for having overflowed.
+ * f32. If the norm is infinite or NaN, the factor is 1: an overflow never scales gradients to zero.
  */
 export const gradientNorm: KernelOp<GradientNormAttributes> = {
   kind: "kernel",
@@ -39,28 +39,28 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
     { shape: [], dtype: "f32" },
   ],
   lower(lowering, operands, outputs, { normType, maxNorm }) {
-    const vectors = operands.flatMap(vectorOf);
+    const vectors = operands.flatMap(toVector);
     const countAll = (some: readonly Vector[]): number =>
       some.reduce((sum, { length }) => sum + chunkCount(length), 0);
-    const parts = countAll(vectors);
-    const partials = lowering.scratch(Math.max(1, parts) * dtypes.f64.bytes); // f64 [parts]
-    if (parts === 0) lowering.fill(partials, 0);
+    const totalChunks = countAll(vectors);
+    const partials = lowering.scratch(Math.max(1, totalChunks) * dtypes.f64.bytes); // f64 [totalChunks]
+    if (totalChunks === 0) lowering.fill(partials, 0);
     let at = 0;
     for (const dtype of new Set(vectors.map((vector) => vector.dtype))) {
       const some = vectors.filter((vector) => vector.dtype === dtype);
-      const own = countAll(some);
+      const chunks = countAll(some);
       lowering.chunkedReduce({
-        kernel: chunkedReduceKernel(kindOf(normType), dtype),
+        kernel: chunkedReduceKernel(normKind(normType), dtype),
         vectors: some,
-        results: lowering.view(partials, at * dtypes.f64.bytes, own * dtypes.f64.bytes),
+        results: lowering.view(partials, at * dtypes.f64.bytes, chunks * dtypes.f64.bytes),
         scalars: [normType],
       });
-      at += own;
+      at += chunks;
     }
     const targets = outputs.flatMap(({ storage }) => storage ?? []);
     lowering.row({
-      kernel: epilogueKernel(kindOf(normType)),
-      iteration: iterateRows([Math.max(1, parts)], [[1], ...targets.map(() => [0])], 1),
+      kernel: epilogueKernel(normKind(normType)),
+      iteration: iterateRows([Math.max(1, totalChunks)], [[1], ...targets.map(() => [0])], 1),
       operands: [partials, ...targets],
       scalars: [1 / normType, maxNorm],
     });
@@ -69,7 +69,7 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
 
 type Vector = ChunkedReduceLaunch["vectors"][number] & { readonly dtype: Dtype };
 
-function vectorOf(operand: DeviceArray | number): Vector[] {
+function toVector(operand: DeviceArray | number): Vector[] {
   if (typeof operand === "number" || !operand.storage) return [];
   const { storage, dtype, shape } = operand;
   return [{ storage, dtype, length: shape[0] ?? 0 }];
@@ -77,13 +77,13 @@ function vectorOf(operand: DeviceArray | number): Vector[] {
 
 type NormKind = "euclidean" | "sum" | "largest" | "power";
 
-function kindOf(normType: number): NormKind {
+function normKind(normType: number): NormKind {
   if (normType === 2) return "euclidean";
   if (normType === 1) return "sum";
   return normType === Infinity ? "largest" : "power";
 }
 
-/** What is reduced of an element's magnitude, and what the reduction's result becomes. */
+/** The reduced function of an element's magnitude, and the function of the result. */
 const formulas: Readonly<Record<NormKind, readonly [of: Formula, finish: Formula]>> = {
   euclidean: [(x) => term.mul(x, x), (sum) => term.sqrt(sum)],
   sum: [(x) => x, (sum) => sum],
@@ -92,7 +92,7 @@ const formulas: Readonly<Record<NormKind, readonly [of: Formula, finish: Formula
 };
 type Formula = (x: Expression) => Expression;
 
-const reduceOpOf = (kind: NormKind): "max" | "add" => (kind === "largest" ? "max" : "add");
+const selectReduceOp = (kind: NormKind): "max" | "add" => (kind === "largest" ? "max" : "add");
 
 const chunkedReduceKernels = new Map<string, ChunkedReduceKernel>();
 const epilogueKernels = new Map<NormKind, RowKernel>();
@@ -104,8 +104,8 @@ function chunkedReduceKernel(kind: NormKind, dtype: Dtype): ChunkedReduceKernel 
     name: "gradientNorm of parts",
     dtype,
     scalars: ["f64"],
-    op: reduceOpOf(kind),
-    value: formula(term.abs(term.convert(term.load(0, wideOf(dtype)), "f64"))),
+    op: selectReduceOp(kind),
+    value: formula(term.abs(term.convert(term.load(0, wideType(dtype)), "f64"))),
   };
   chunkedReduceKernels.set(key, kernel);
   return kernel;
@@ -113,8 +113,8 @@ function chunkedReduceKernel(kind: NormKind, dtype: Dtype): ChunkedReduceKernel 
 
 /** Scalars: 1 / normType, maxNorm. */
 function epilogueKernel(kind: NormKind): RowKernel {
-  const known = epilogueKernels.get(kind);
-  if (known) return known;
+  const existing = epilogueKernels.get(kind);
+  if (existing) return existing;
   const [, finish] = formulas[kind];
   const norm = finish(term.reduced(0, "f64"));
   const wanted = term.min(term.div(term.scalar(1, "f64"), term.add(norm, guard)), 1);
@@ -130,7 +130,7 @@ function epilogueKernel(kind: NormKind): RowKernel {
     ],
     scalars: ["f64", "f64"],
     stages: [
-      { kind: "reduce", op: reduceOpOf(kind), value: term.load(0, "f64") },
+      { kind: "reduce", op: selectReduceOp(kind), value: term.load(0, "f64") },
       { kind: "store", output: 0, value: norm },
       { kind: "store", output: 1, value: factor },
       { kind: "store", output: 2, value: term.convert(factor, "f32") },

@@ -1,4 +1,4 @@
-/** The gradients that have arrived at parameters, for passes over all of them at once. */
+/** The gradients that have arrived at parameters, for passes over all of them. */
 
 import { HoldfastError } from "../errors/index.js";
 import { contiguousStrides, type DeviceArray, sizeOf } from "../ops/index.js";
@@ -11,12 +11,12 @@ export interface Arrived {
   readonly gradient: DeviceArray;
 }
 
-/** Where the gradient of a parameter has arrived; undefined where it is frozen, or nothing has. */
-export function gradientOf(parameter: Tensor): DeviceArray | undefined {
+/** The gradient that has arrived at a parameter; undefined if it is frozen or has none. */
+export function arrivedGradient(parameter: Tensor): DeviceArray | undefined {
   return parameter.requiresGrad ? parameter.gradientHolder?.gradient : undefined;
 }
 
-/** The gradients of parameters that have one, in their order; all on one device. */
+/** The gradients of the parameters that have one, in their order; all on one device. */
 export function arrivedGradients(
   caller: string,
   parameters: Iterable<Tensor>,
@@ -24,43 +24,43 @@ export function arrivedGradients(
   const all = [...parameters];
   const device = all[0]?.device ?? defaultDevice();
   const arrived = all.flatMap((parameter): Arrived[] => {
-    const gradient = gradientOf(parameter);
+    const gradient = arrivedGradient(parameter);
     if (!gradient?.storage) return [];
     if (parameter.device === device) return [{ parameter, gradient }];
     throw new HoldfastError(
       "OTHER_DEVICE",
-      `${caller}: "${parameter.name}" lives on another device than "${all[0]?.name}". Clip each device by itself.`,
+      `${caller}: "${parameter.name}" is on another device than "${all[0]?.name}". Clip each device separately.`,
     );
   });
   return { device, arrived };
 }
 
-interface KnownRuns {
+interface CachedSpans {
   readonly gradients: readonly DeviceArray[];
-  readonly runs: readonly DeviceArray[];
+  readonly spans: readonly DeviceArray[];
 }
 
-/** By the first gradient: a model's stay where they are, so that its runs are found once. */
-const knownRuns = new WeakMap<DeviceArray, KnownRuns>();
+/** Keyed by the first gradient: a model's gradients stay at their addresses, so its spans are computed once. */
+const cachedSpans = new WeakMap<DeviceArray, CachedSpans>();
 
-/** The gradients as vectors, neighbours in memory as one. */
+/** The gradients as contiguous spans: adjacent ones are merged. */
 export function gradientSpans(runtime: Runtime, arrived: readonly Arrived[]): readonly DeviceArray[] {
   const [first] = arrived;
   if (!first) return [];
-  const known = knownRuns.get(first.gradient);
-  const isKnown =
-    known?.gradients.length === arrived.length &&
-    arrived.every(({ gradient }, index) => known.gradients[index] === gradient);
-  if (isKnown) return known.runs;
-  const runs = findRuns(runtime, arrived);
-  // Gradients in step memory end with their step, and the parts of it with them.
+  const cached = cachedSpans.get(first.gradient);
+  const isValid =
+    cached?.gradients.length === arrived.length &&
+    arrived.every(({ gradient }, index) => cached.gradients[index] === gradient);
+  if (isValid) return cached.spans;
+  const spans = findSpans(runtime, arrived);
+  // Gradients in step memory end with their step, and so do their views.
   if (arrived.every(({ gradient }) => gradient.storage?.kind === "persistent")) {
-    knownRuns.set(first.gradient, { gradients: arrived.map(({ gradient }) => gradient), runs });
+    cachedSpans.set(first.gradient, { gradients: arrived.map(({ gradient }) => gradient), spans: spans });
   }
-  return runs;
+  return spans;
 }
 
-function findRuns(runtime: Runtime, arrived: readonly Arrived[]): DeviceArray[] {
+function findSpans(runtime: Runtime, arrived: readonly Arrived[]): DeviceArray[] {
   const vectors = arrived.map(({ gradient }) => {
     const shape = [sizeOf(gradient.shape)];
     return [{ ...gradient, shape, strides: contiguousStrides(shape) }];

@@ -1,4 +1,4 @@
-/** optim: optimizers, clipping of gradients, and schedules of learning rates, with PyTorch's formulas. */
+/** optim: optimizers, gradient clipping and learning rate schedules, with PyTorch's formulas. */
 
 export { Adam, type AdamOptions, AdamW } from "./adam.js";
 export { type ClipNormOptions, clipGradNorm, clipGradValue } from "./clip.js";

@@ -1,4 +1,4 @@
-/** Rejects settings that are no numbers or lie outside their range, by name. */
+/** Rejects settings that are not numbers or outside their range, by name. */
 
 import { HoldfastError } from "../errors/index.js";
 
@@ -19,17 +19,17 @@ export function requireNumber(owner: string, name: string, value: number, range:
   );
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${owner}: ${name} is ${value}; it has to be a number${bounds.length > 0 ? ` ${bounds.join(" and ")}` : ""}.`,
+    `${owner}: ${name} is ${value}; it must be a number${bounds.length > 0 ? ` ${bounds.join(" and ")}` : ""}.`,
     { numbers: { [name]: value } },
   );
 }
 
-/** A count of steps: whole, and at least `from`. */
+/** A number of steps: whole, and at least `from`. */
 export function requireCount(owner: string, name: string, value: number, from = 1): void {
   if (Number.isSafeInteger(value) && value >= from) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${owner}: ${name} is ${value}; it has to be a whole number of at least ${from}.`,
+    `${owner}: ${name} is ${value}; it must be a whole number of at least ${from}.`,
     { numbers: { [name]: value } },
   );
 }

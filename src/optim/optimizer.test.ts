@@ -110,11 +110,15 @@ test("what can't be trained is rejected by name", () => {
   const w = tensor([1], { requiresGrad: true, device: cpu });
   const whole = tensor([1], { dtype: "i32", device: cpu });
   rejects("BAD_ARGUMENT", () => new optim.SGD([], { lr: 1 }), /no parameters/);
-  rejects("BAD_ARGUMENT", () => new optim.SGD([w, w], { lr: 1 }), /given twice/);
-  rejects("BAD_ARGUMENT", () => new optim.SGD([w.mul(2)], { lr: 1 }), /made by an op/);
-  rejects("BAD_DTYPE", () => new optim.SGD([whole], { lr: 1 }), /only floats/);
+  rejects("BAD_ARGUMENT", () => new optim.SGD([w, w], { lr: 1 }), /is a duplicate/);
+  rejects("BAD_ARGUMENT", () => new optim.SGD([w.mul(2)], { lr: 1 }), /the result of an op/);
+  rejects("BAD_DTYPE", () => new optim.SGD([whole], { lr: 1 }), /only float tensors/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w], { lr: -1 }), /lr is -1/);
-  rejects("BAD_ARGUMENT", () => new optim.SGD([w], { lr: 1, nesterov: true }), /nesterov needs a momentum/);
+  rejects(
+    "BAD_ARGUMENT",
+    () => new optim.SGD([w], { lr: 1, nesterov: true }),
+    /nesterov needs momentum above 0/,
+  );
   rejects("BAD_ARGUMENT", () => new optim.Adam([w], { betas: [0.9, 1] }), /beta is 1/);
   rejects("BAD_ARGUMENT", () => new optim.Adam([w], { eps: 0 }), /eps is 0/);
 });
@@ -123,7 +127,7 @@ test("a parameter that was moved after the optimizer was made is rejected, and n
   const model = new GivenParameters(shapes, firstValues).to(cpu, "f32");
   const optimizer = new optim.SGD(model.list, { lr: 1 });
   model.to(cpu, "f64");
-  rejects("BAD_STATE", () => optimizer.step(), /"list.0" has been moved since/);
+  rejects("BAD_STATE", () => optimizer.step(), /"list.0" has moved since/);
 });
 
 test("inside noGrad a step is a step", () => {

@@ -1,6 +1,6 @@
 /**
- * The optimizer: groups of parameters and the rule that each is trained by. A step is one launch that counts it and one
- * launch over each run of parameters that lie side by side, however many they are; nothing is copied, nothing moves.
+ * The optimizer: groups of parameters, each with an update rule. A step is one launch that counts it, and one launch
+ * per contiguous span of parameters, however many parameters it has. Nothing is copied or moved.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -16,23 +16,23 @@ import {
   releaseRegions,
   requireTrainable,
 } from "./parameter-slot.js";
-import { loadState, stateOf } from "./state.js";
+import { collectState, loadState } from "./state.js";
 import type { UpdateRule } from "./update-rule.js";
 
-/** What every optimizer's options have. */
+/** Options of every optimizer. */
 export interface CommonOptions {
   readonly lr?: number;
   readonly weightDecay?: number;
 }
 
-/** Parameters with options of their own; what they leave out comes from the optimizer's. */
+/** Parameters with their own options; missing ones come from the optimizer's. */
 export type GroupOptions<Options> = Partial<Options> & { readonly params: Iterable<Tensor> };
 
-/** Parameters, all trained alike, or groups of them. */
+/** Parameters that are all trained alike, or groups of them. */
 export type ParameterSource<Options> = Iterable<Tensor> | Iterable<GroupOptions<Options>>;
 
 /**
- * What SGD, Adam and AdamW have in common: parameters, all trained alike or in groups with settings of their own.
+ * The base of SGD, Adam and AdamW: parameters, all trained alike or in groups with their own settings.
  *
  * @example
  * ```ts
@@ -51,46 +51,46 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   /** Its moments and scalars. */
   readonly #regions: readonly Region[];
 
-  /** Places the moments: parameters have to be on their device, and stay where they are. */
+  /** Places the moments. Parameters must be on their device and must not move afterwards. */
   protected constructor(
     source: ParameterSource<Options>,
     options: Options,
-    ruleOf: (options: Options) => UpdateRule,
+    makeRule: (options: Options) => UpdateRule,
   ) {
     const name = this.constructor.name;
-    const given = groupsOf(source).map(({ params, ...own }) => {
-      const merged = { ...options, ...own } as Options;
+    const groupInputs = toGroups(source).map(({ params, ...groupOptions }) => {
+      const merged = { ...options, ...groupOptions } as Options;
       const { lr = Number.NaN, weightDecay = 0 } = merged;
       requireNumber(name, "lr", lr, { from: 0 });
       requireNumber(name, "weightDecay", weightDecay, { from: 0 });
-      return { tensors: [...params], first: { lr, weightDecay }, rule: ruleOf(merged) };
+      return { tensors: [...params], first: { lr, weightDecay }, rule: makeRule(merged) };
     });
-    const tensors = given.flatMap((group) => group.tensors);
+    const tensors = groupInputs.flatMap((group) => group.tensors);
     requireTrainable(name, tensors);
-    const runtime = runtimeOf(tensors);
-    const joining = given.map((group) =>
+    const runtime = findRuntime(tensors);
+    const joining = groupInputs.map((group) =>
       group.tensors
         .map((tensor): Joining => ({ tensor, index: tensors.indexOf(tensor), rule: group.rule }))
-        .toSorted((a, b) => addressOf(a.tensor) - addressOf(b.tensor)),
+        .toSorted((a, b) => firstAddress(a.tensor) - firstAddress(b.tensor)),
     );
-    const { members, regions } = placeMoments(runtime, name, joining.flat());
-    const scalars = placeScalars(runtime, name, given, regions);
+    const { slots, regions } = placeMoments(runtime, name, joining.flat());
+    const scalars = placeScalars(runtime, name, groupInputs, regions);
     this.#runtime = runtime;
     this.#regions = [...regions, scalars];
-    this.groups = given.map(({ first, rule }, place) => {
-      const [settings, stepCountGroups] = [scalars.storages[2 * place], scalars.storages[2 * place + 1]];
-      const joined = (joining[place] ?? []).flatMap(({ tensor }) => members.get(tensor) ?? []);
+    this.groups = groupInputs.map(({ first, rule }, index) => {
+      const [settings, stepCountGroups] = [scalars.storages[2 * index], scalars.storages[2 * index + 1]];
+      const groupSlots = (joining[index] ?? []).flatMap(({ tensor }) => slots.get(tensor) ?? []);
       if (!settings || !stepCountGroups)
-        throw new HoldfastError("BAD_ARGUMENT", `${name}: group ${place} has no place.`);
+        throw new HoldfastError("BAD_ARGUMENT", `${name}: group ${index} has no scalars.`);
       return new ParameterGroup(
-        { owner: name, runtime, rule, members: joined, settings, stepCountGroups },
+        { owner: name, runtime, rule, slots: groupSlots, settings, stepCountGroups },
         first,
       );
     });
   }
 
   /**
-   * The learning rate of the first group; set, it becomes that of all.
+   * The learning rate of the first group. Setting it sets that of all groups.
    *
    * @example
    * ```ts
@@ -106,13 +106,13 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     return this.groups[0]?.lr ?? 0;
   }
 
-  /** Sets the learning rate of all groups; eight bytes each are written, where it has changed. */
+  /** Sets the learning rate of all groups; writes eight bytes per group if it has changed. */
   set lr(lr: number) {
     for (const group of this.groups) group.lr = lr;
   }
 
   /**
-   * All parameters, in the order in which they were given.
+   * All parameters, in the order in which they were passed.
    *
    * @example
    * ```ts
@@ -125,12 +125,12 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    * ```
    */
   get parameters(): readonly Tensor[] {
-    const members = this.groups.flatMap((group) => group.members);
-    return members.toSorted((a, b) => a.index - b.index).map(({ tensor }) => tensor);
+    const slots = this.groups.flatMap((group) => group.slots);
+    return slots.toSorted((a, b) => a.index - b.index).map(({ tensor }) => tensor);
   }
 
   /**
-   * Changes every parameter that has a gradient; the others, and frozen ones, stay as they are.
+   * Updates every parameter that has a gradient; the others, and frozen ones, stay unchanged.
    *
    * @example
    * ```ts
@@ -155,7 +155,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   }
 
   /**
-   * Forgets all gradients. Costs nothing: the next ones overwrite them.
+   * Clears all gradients at no cost: the next ones overwrite them.
    *
    * @example
    * ```ts
@@ -174,9 +174,9 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   }
 
   /**
-   * All that training goes on from, by name: `groups.0.lr`, `groups.0.weightDecay`, and for each parameter by its
-   * number `0.step` and its moments. These are the optimizer's own memory, not copies. What never changes (betas,
-   * eps) is given anew when the optimizer is made.
+   * The full state for resuming, by name: `groups.0.lr`, `groups.0.weightDecay`, and per parameter `0.step` and its
+   * moments. The tensors are the optimizer's memory, not copies. Constants (betas, eps) are not included; pass them to
+   * the constructor again.
    *
    * @example
    * ```ts
@@ -193,12 +193,12 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    * ```
    */
   stateDict(): Record<string, Tensor> {
-    return stateOf(this.groups);
+    return collectState(this.groups);
   }
 
   /**
-   * Takes over a state: tensors, or elements as files hold them. Its names and shapes have to be this optimizer's own;
-   * nothing is written unless all fits.
+   * Loads a state: tensors, or elements in file format. Its names and shapes must match this optimizer; nothing is
+   * written unless everything matches.
    *
    * @example
    * ```ts
@@ -218,7 +218,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   }
 
   /**
-   * Rejects what changes learning rates inside a compiled step, where it would happen once, when the step is traced.
+   * Rejects changes of learning rates inside a compiled step, where they would happen only once, during the trace.
    *
    * @internal
    */
@@ -226,13 +226,12 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     this.#runtime.reject(
       `call ${call}`,
       this.constructor.name,
-      `Rates lie in memory that the step reads at every call: move ${call} out of the step, after its call.`,
+      `The step reads learning rates from memory at every call: call ${call} outside the step, after it.`,
     );
   }
 
   /**
-   * Gives its memory back, for an optimizer that is done before its device is; it makes no step after this. Harmless
-   * when repeated.
+   * Frees its memory, for an optimizer that is done before its device; it cannot step afterwards. Idempotent.
    *
    * @example
    * ```ts
@@ -250,7 +249,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   }
 }
 
-function groupsOf<Options>(source: ParameterSource<Options>): readonly GroupOptions<Options>[] {
+function toGroups<Options>(source: ParameterSource<Options>): readonly GroupOptions<Options>[] {
   const items: readonly (Tensor | GroupOptions<Options>)[] = [...source];
   const tensors = items.filter((item) => item instanceof Tensor);
   const groups = items.flatMap((item) => (item instanceof Tensor ? [] : [item]));
@@ -258,20 +257,20 @@ function groupsOf<Options>(source: ParameterSource<Options>): readonly GroupOpti
   if (groups.length === 0) return [{ params: tensors } as unknown as GroupOptions<Options>];
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `An optimizer was given ${tensors.length} parameters and ${groups.length} groups in one list. Put all in groups.`,
+    `An optimizer got ${tensors.length} parameters and ${groups.length} groups in one list. Put all parameters in groups.`,
   );
 }
 
-function runtimeOf([first]: readonly Tensor[]): Runtime {
+function findRuntime([first]: readonly Tensor[]): Runtime {
   if (first) return first.device.runtime;
-  throw new HoldfastError("BAD_ARGUMENT", "An optimizer was given no parameters.");
+  throw new HoldfastError("BAD_ARGUMENT", "An optimizer got no parameters. Pass at least one.");
 }
 
-function addressOf({ array }: Tensor): number {
+function firstAddress({ array }: Tensor): number {
   return array.storage?.span.address ?? 0;
 }
 
-/** Learning rates, step counts and what follows from them never lie in the arena: a step must not end them. */
+/** Learning rates, step counts and derived scalars are never in the arena: a step must not end them. */
 function placeScalars(
   runtime: Runtime,
   name: string,

@@ -1,6 +1,6 @@
 /**
- * A group of parameters that are trained alike: their learning rate and weight decay in persistent memory, where the
- * kernels read them, and the launches of one step.
+ * A group of parameters that are trained alike: its learning rate and weight decay in persistent memory, where the
+ * kernels read them, and the launches of a step.
  */
 
 import { noteWrite } from "../autograd/index.js";
@@ -9,9 +9,9 @@ import { rowCalls, submit } from "../kernels/index.js";
 import { type DeviceArray, inStepPhase } from "../ops/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
-import { gradientOf } from "./gradients.js";
+import { arrivedGradient } from "./gradients.js";
 import { requireNumber } from "./numbers.js";
-import { type Member, requireUnmoved } from "./parameter-slot.js";
+import { type ParameterSlot, requireUnmoved } from "./parameter-slot.js";
 import { flattenSpans, type Lane } from "./spans.js";
 import { type StepCountGroup, StepCountGroups, stepCountMemoryBytes } from "./step-count-groups.js";
 import { stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
@@ -22,13 +22,13 @@ export interface GroupSettings {
   readonly weightDecay: number;
 }
 
-/** What a group is made of, and where its numbers lie. */
-export interface GroupParts {
+/** The contents of a group, and the storages of its numbers. */
+export interface GroupInputs {
   /** The optimizer's name, for messages. */
   readonly owner: string;
   readonly runtime: Runtime;
   readonly rule: UpdateRule;
-  readonly members: readonly Member[];
+  readonly slots: readonly ParameterSlot[];
   readonly settings: Storage; // f64 [lr, weightDecay]
   readonly stepCountGroups: Storage;
 }
@@ -42,14 +42,14 @@ export function groupPlacements(parameters: number): readonly { name: string; si
   ];
 }
 
-/** One cohort's step: its runs of parameters with their gradients and moments. */
+/** One step-count group's update: its parameter spans with their gradients and moments. */
 interface StepCountGroupPlan {
   readonly stepCountGroup: StepCountGroup;
-  readonly runs: readonly Lane[];
+  readonly spans: readonly Lane[];
 }
 
-/** Patterns of gradients beyond these are planned anew. */
-const plansKept = 16;
+/** Maximum number of cached plans; other gradient patterns are planned again. */
+const maxPlans = 16;
 
 /**
  * Parameters that are trained alike, with their learning rate and weight decay.
@@ -67,36 +67,33 @@ const plansKept = 16;
  */
 export class ParameterGroup {
   readonly rule: UpdateRule;
-  readonly members: readonly Member[];
+  readonly slots: readonly ParameterSlot[];
   readonly #owner: string;
   readonly #runtime: Runtime;
   readonly #cells: Readonly<Record<keyof GroupSettings, Storage>>;
   readonly #stepCountGroups: StepCountGroups;
-  /** By which members have a gradient. */
+  /** Keyed by which parameters have a gradient. */
   readonly #plans = new Map<string, readonly StepCountGroupPlan[]>();
   readonly #settings = { lr: 0, weightDecay: 0 };
-  /** Sets the rate that a new schedule begins with; due before the rate is next used. */
+  /** Sets a new schedule's first learning rate; runs before the rate is next used. */
   #beginSchedule: (() => void) | undefined;
 
-  /** Both settings are 0 in fresh memory, and written where they are something else. */
-  constructor(
-    { owner, runtime, rule, members, settings, stepCountGroups }: GroupParts,
-    first: GroupSettings,
-  ) {
+  /** Both settings are 0 in fresh memory, and are written if they differ. */
+  constructor({ owner, runtime, rule, slots, settings, stepCountGroups }: GroupInputs, first: GroupSettings) {
     this.#owner = owner;
     this.#runtime = runtime;
     this.rule = rule;
-    this.members = members;
-    const cell = (name: string, place: number): Storage =>
-      runtime.view(settings, place * settingBytes, settingBytes, name);
+    this.slots = slots;
+    const cell = (name: string, index: number): Storage =>
+      runtime.view(settings, index * settingBytes, settingBytes, name);
     this.#cells = { lr: cell("lr", 0), weightDecay: cell("weight decay", 1) };
-    this.#stepCountGroups = new StepCountGroups(runtime, stepCountGroups, members);
+    this.#stepCountGroups = new StepCountGroups(runtime, stepCountGroups, slots);
     this.lr = first.lr;
     this.weightDecay = first.weightDecay;
   }
 
   /**
-   * The parameters of the group, as they lie in memory.
+   * The parameters of the group, in memory order.
    *
    * @example
    * ```ts
@@ -109,7 +106,7 @@ export class ParameterGroup {
    * ```
    */
   get parameters(): readonly Tensor[] {
-    return this.members.map(({ tensor }) => tensor);
+    return this.slots.map(({ tensor }) => tensor);
   }
 
   /**
@@ -131,15 +128,15 @@ export class ParameterGroup {
     return this.#settings.lr;
   }
 
-  /** Takes effect with the next step, replayed or not: it is written to memory that the kernels read. */
+  /** Takes effect with the next step, replayed or not: the kernels read it from memory. */
   set lr(lr: number) {
     this.#settleLr();
     this.#set("lr", lr);
   }
 
   /**
-   * Calls a function before the learning rate is next read, written, or used by a step; for schedules, whose formula may
-   * need fields that are not there yet while the schedule is made.
+   * Calls a function before the learning rate is next read, written, or used by a step. Schedules need it: their
+   * formula may use fields that are not set while the schedule is constructed.
    *
    * @internal
    */
@@ -149,7 +146,7 @@ export class ParameterGroup {
   }
 
   /**
-   * The weight decay of the group; set, it takes effect with the next step.
+   * The weight decay of the group. A new value takes effect with the next step.
    *
    * @example
    * ```ts
@@ -169,45 +166,45 @@ export class ParameterGroup {
   }
 
   /**
-   * Where a setting lies; for the saved state.
+   * The storage of a setting, for the saved state.
    *
    * @internal
    */
-  cellOf(setting: keyof GroupSettings): Storage {
+  settingStorage(setting: keyof GroupSettings): Storage {
     this.#settleLr();
     return this.#cells[setting];
   }
 
   /**
-   * Where the steps of a member are counted; for the saved state.
+   * The storage of a slot's step count, for the saved state.
    *
    * @internal
    */
-  countOf(member: Member): Storage | undefined {
-    return this.#stepCountGroups.countOf(member);
+  stepCount(slot: ParameterSlot): Storage | undefined {
+    return this.#stepCountGroups.stepCount(slot);
   }
 
   /**
-   * Sets how many steps each member has made; for the saved state.
+   * Sets the step count of each slot, for the saved state.
    *
    * @internal
    */
-  restoreCounts(counts: ReadonlyMap<Member, number>): void {
+  restoreCounts(counts: ReadonlyMap<ParameterSlot, number>): void {
     this.#stepCountGroups.restore(counts);
     this.#plans.clear();
   }
 
   /**
-   * Rejects parameters that have moved since the optimizer was made.
+   * Rejects parameters that have moved since the optimizer was created.
    *
    * @internal
    */
   requireUnmoved(): void {
-    for (const member of this.members) requireUnmoved(this.#owner, member);
+    for (const slot of this.slots) requireUnmoved(this.#owner, slot);
   }
 
   /**
-   * Changes every parameter that has a gradient, in place; `Optimizer.step` does so for all groups.
+   * Updates every parameter that has a gradient, in place; called by `Optimizer.step`.
    *
    * @internal
    */
@@ -215,40 +212,40 @@ export class ParameterGroup {
     this.#settleLr();
     const { regroupings } = this.#stepCountGroups;
     this.#runtime.assume(() => {
-      // A replay does not come by here, and a schedule may have been made since.
+      // A replay does not run this, and a schedule may have been created since.
       this.#settleLr();
       return this.#stepCountGroups.regroupings === regroupings;
     });
-    const gradients = new Map<Member, DeviceArray>();
-    for (const member of this.members) {
-      const gradient = gradientOf(member.tensor);
-      if (gradient?.storage) gradients.set(member, gradient);
+    const gradients = new Map<ParameterSlot, DeviceArray>();
+    for (const slot of this.slots) {
+      const gradient = arrivedGradient(slot.tensor);
+      if (gradient?.storage) gradients.set(slot, gradient);
     }
     inStepPhase(this.#runtime, "update", () => {
-      for (const plan of this.#planFor(gradients)) this.#run(plan);
+      for (const plan of this.#selectPlan(gradients)) this.#run(plan);
     });
     for (const { values } of gradients.keys()) noteWrite(values.storage);
   }
 
-  #planFor(gradients: ReadonlyMap<Member, DeviceArray>): readonly StepCountGroupPlan[] {
-    const pattern = this.members.map((member) => (gradients.has(member) ? "1" : "0")).join("");
-    const known = this.#plans.get(pattern);
-    if (known) return known;
+  #selectPlan(gradients: ReadonlyMap<ParameterSlot, DeviceArray>): readonly StepCountGroupPlan[] {
+    const pattern = this.slots.map((slot) => (gradients.has(slot) ? "1" : "0")).join("");
+    const cached = this.#plans.get(pattern);
+    if (cached) return cached;
     const { stepCountGroups, hasDivided } = this.#stepCountGroups.select(new Set(gradients.keys()));
-    // A plan over a cohort that is no longer one would count for all of it.
-    if (hasDivided || this.#plans.size >= plansKept) this.#plans.clear();
+    // A plan over a step-count group that has since split would count steps for all of it.
+    if (hasDivided || this.#plans.size >= maxPlans) this.#plans.clear();
     const plan = stepCountGroups.map((stepCountGroup) => {
-      const lanes = stepCountGroup.members.flatMap((member): Lane[] => {
-        const gradient = gradients.get(member);
-        return gradient ? [[member.values, gradient, ...member.moments]] : [];
+      const lanes = stepCountGroup.slots.flatMap((slot): Lane[] => {
+        const gradient = gradients.get(slot);
+        return gradient ? [[slot.values, gradient, ...slot.moments]] : [];
       });
-      return { stepCountGroup, runs: flattenSpans(this.#runtime, lanes) };
+      return { stepCountGroup, spans: flattenSpans(this.#runtime, lanes) };
     });
     this.#plans.set(pattern, plan);
     return plan;
   }
 
-  #run({ stepCountGroup, runs }: StepCountGroupPlan): void {
+  #run({ stepCountGroup, spans }: StepCountGroupPlan): void {
     const { wide, t, numbers } = stepCountGroup;
     const { lr, weightDecay } = this.#cells;
     const cells = [lr, weightDecay, t, ...numbers, t];
@@ -264,7 +261,7 @@ export class ParameterGroup {
         scalars: this.rule.settings,
       }),
     );
-    for (const [values, gradient, ...moments] of runs) {
+    for (const [values, gradient, ...moments] of spans) {
       if (values && gradient) this.#update(values, gradient, moments, numbers);
     }
   }
@@ -298,7 +295,7 @@ export class ParameterGroup {
     const begin = this.#beginSchedule;
     if (!begin) return;
     this.#beginSchedule = undefined;
-    // Not a part of a step that is being traced: it is due once.
+    // Not part of a traced step: it runs once.
     this.#runtime.outsideTrace(begin);
   }
 

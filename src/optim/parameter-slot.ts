@@ -1,4 +1,4 @@
-/** A parameter as its optimizer knows it: where it lies, and where its moments lie, side by side like the parameters. */
+/** An optimizer's record of a parameter: its storage and its moments, laid out like the parameters. */
 
 import { HoldfastError } from "../errors/index.js";
 import { dtypes } from "../ir/index.js";
@@ -6,19 +6,19 @@ import { contiguousStrides, type DeviceArray, isFloat } from "../ops/index.js";
 import { alignment, type BudgetLabel, type Placement, type Region, type Runtime } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { alignUp } from "../units/index.js";
-import { type UpdateRule, wideOf } from "./update-rule.js";
+import { type UpdateRule, wideType } from "./update-rule.js";
 
-export interface Member {
+export interface ParameterSlot {
   readonly tensor: Tensor;
-  /** Its place among all parameters of the optimizer; its name in the saved state. */
+  /** Its index among all parameters of the optimizer; its name in the saved state. */
   readonly index: number;
-  /** Where it lay when the optimizer was made, and has to stay. */
+  /** Its storage when the optimizer was created; it must not move. */
   readonly values: DeviceArray;
-  /** One for each of the rule's moments; none where the parameter has no elements. */
+  /** One per moment of the rule; none if the parameter has no elements. */
   readonly moments: readonly DeviceArray[];
 }
 
-/** The parameters of one group, before their moments have a place. */
+/** The parameters of one group, before their moments are placed. */
 export interface Joining {
   readonly tensor: Tensor;
   readonly index: number;
@@ -26,14 +26,14 @@ export interface Joining {
 }
 
 /**
- * Places the moments of all parameters: one region a kind, in the parameters' order in memory, zero at first. Where there
- * is no room for all of them, none is left behind.
+ * Places the moments of all parameters: one region per kind, in the parameters' memory order, zero-initialized. If not
+ * all fit, none is left behind.
  */
 export function placeMoments(
   runtime: Runtime,
   owner: string,
   joining: readonly Joining[],
-): { readonly members: ReadonlyMap<Tensor, Member>; readonly regions: readonly Region[] } {
+): { readonly slots: ReadonlyMap<Tensor, ParameterSlot>; readonly regions: readonly Region[] } {
   const regions: Region[] = [];
   const moments = new Map<Tensor, DeviceArray[]>();
   for (const kind of new Set(joining.flatMap(({ rule }) => rule.moments))) {
@@ -42,25 +42,25 @@ export function placeMoments(
     const sizes = having.map(({ tensor }) => ({ name: `${tensor.name}.${kind}`, size: momentBytes(tensor) }));
     const region = placeOrRelease(runtime, regions, "moments", `${owner} ${kind}s`, sizes);
     regions.push(region);
-    // Padding is updated along with what it lies between, and has to be zero for that.
+    // Padding is updated along with its neighbours, and must be zero for that.
     runtime.fill(region.whole, 0);
-    for (const [place, { tensor }] of having.entries()) {
+    for (const [position, { tensor }] of having.entries()) {
       const { shape, dtype } = tensor;
-      const storage = region.storages[place];
-      const array = { shape, strides: contiguousStrides(shape), dtype: wideOf(dtype), storage };
+      const storage = region.storages[position];
+      const array = { shape, strides: contiguousStrides(shape), dtype: wideType(dtype), storage };
       moments.set(tensor, [...(moments.get(tensor) ?? []), array]);
     }
   }
-  const members = new Map(
+  const slots = new Map(
     joining.map(({ tensor, index }) => [
       tensor,
       { tensor, index, values: tensor.array, moments: moments.get(tensor) ?? [] },
     ]),
   );
-  return { members, regions };
+  return { slots, regions };
 }
 
-/** Places one more region, or gives those before it back. */
+/** Places one more region, or releases the earlier ones. */
 export function placeOrRelease(
   runtime: Runtime,
   before: readonly Region[],
@@ -76,34 +76,36 @@ export function placeOrRelease(
   }
 }
 
-/** Harmless for regions that are gone already. */
+/** Skips regions that are already released. */
 export function releaseRegions({ persistent }: Runtime, regions: readonly Region[]): void {
   const placed = new Set(persistent.regions);
   for (const region of regions) if (placed.has(region)) persistent.release(region);
 }
 
-/** As many elements as the parameter has with its padding, so that both lie alike however wide they are. */
+/** As many elements as the parameter with its padding, so that both have the same layout whatever their widths. */
 function momentBytes({ numel, dtype }: Tensor): number {
-  const [own, wide] = [dtypes[dtype].bytes, dtypes[wideOf(dtype)].bytes];
-  return own === wide ? numel * own : (alignUp(numel * own, alignment) / own) * wide;
+  const [elementBytes, wide] = [dtypes[dtype].bytes, dtypes[wideType(dtype)].bytes];
+  return elementBytes === wide
+    ? numel * elementBytes
+    : (alignUp(numel * elementBytes, alignment) / elementBytes) * wide;
 }
 
-/** Rejects what can't be trained: other devices, whole numbers, results of ops, and the same tensor twice. */
+/** Rejects what cannot be trained: other devices, integers, results of ops, and duplicates. */
 export function requireTrainable(owner: string, tensors: readonly Tensor[]): void {
   const [first] = tensors;
-  if (!first) throw new HoldfastError("BAD_ARGUMENT", `${owner} was given no parameters.`);
+  if (!first) throw new HoldfastError("BAD_ARGUMENT", `${owner} got no parameters. Pass at least one.`);
   const seen = new Set<Tensor>();
   for (const tensor of tensors) {
     const { name, dtype, device } = tensor;
     if (device !== first.device) {
       throw new HoldfastError(
         "OTHER_DEVICE",
-        `${owner}: "${name}" lives on another device than "${first.name}". Make an optimizer for each device.`,
+        `${owner}: "${name}" is on another device than "${first.name}". Create one optimizer per device.`,
       );
     }
-    if (!isFloat(dtype)) throw rejection("BAD_DTYPE", `is ${dtype}, and only floats can be trained`);
-    if (!tensor.isLeaf) throw rejection("BAD_ARGUMENT", "was made by an op; train what it was made of");
-    if (seen.has(tensor)) throw rejection("BAD_ARGUMENT", "is given twice; give every parameter once");
+    if (!isFloat(dtype)) throw rejection("BAD_DTYPE", `is ${dtype}; only float tensors can be trained`);
+    if (!tensor.isLeaf) throw rejection("BAD_ARGUMENT", "is the result of an op; train its inputs");
+    if (seen.has(tensor)) throw rejection("BAD_ARGUMENT", "is a duplicate; pass every parameter once");
     seen.add(tensor);
 
     function rejection(code: "BAD_DTYPE" | "BAD_ARGUMENT", why: string): HoldfastError {
@@ -112,19 +114,19 @@ export function requireTrainable(owner: string, tensors: readonly Tensor[]): voi
   }
 }
 
-/** Rejects a parameter whose memory is not where it was when its moments were placed beside it. */
-export function requireUnmoved(owner: string, { tensor, values }: Member): void {
+/** Rejects a parameter whose memory has moved since its moments were placed. */
+export function requireUnmoved(owner: string, { tensor, values }: ParameterSlot): void {
   if (tensor.array.storage === values.storage) return;
   throw new HoldfastError(
     "BAD_STATE",
-    `${owner}: "${tensor.name}" has been moved since the optimizer was made. Make the optimizer after model.to().`,
+    `${owner}: "${tensor.name}" has moved since the optimizer was created. Create the optimizer after model.to().`,
     { numbers: { parameter: tensor.name } },
   );
 }
 
-/** An array's own bytes, without padding behind them; for reading and writing. */
+/** An array's bytes without the padding after them, for reading and writing. */
 export function withoutPadding(runtime: Runtime, array: DeviceArray): DeviceArray {
   const { storage, shape, dtype } = array;
-  const size = shape.reduce((product, one) => product * one, dtypes[dtype].bytes);
+  const size = shape.reduce((product, size) => product * size, dtypes[dtype].bytes);
   return storage && storage.span.size > size ? { ...array, storage: runtime.view(storage, 0, size) } : array;
 }

@@ -1,4 +1,4 @@
-/** Stochastic gradient descent, with momentum where asked. */
+/** Stochastic gradient descent, optionally with momentum. */
 
 import { HoldfastError } from "../errors/index.js";
 import { type Expression, term } from "../ir/index.js";
@@ -9,19 +9,19 @@ import type { ElementTerms, UpdateRule } from "./update-rule.js";
 /** Options of `SGD`. */
 export interface SGDOptions {
   readonly lr: number;
-  /** How much of the last step's direction is kept; 0 keeps nothing and needs no memory. */
+  /** Momentum factor. Default: 0, which needs no memory. */
   readonly momentum?: number;
-  /** How much of the new gradient is left out of the momentum. */
+  /** Share of the new gradient that is left out of the momentum. */
   readonly dampening?: number;
-  /** Added to the gradient, times the parameter. */
+  /** Weight decay, added to the gradient. */
   readonly weightDecay?: number;
   readonly nesterov?: boolean;
-  /** Climb instead of descending. */
+  /** Maximize instead of minimizing. */
   readonly maximize?: boolean;
 }
 
 /**
- * Stochastic gradient descent, as PyTorch computes it.
+ * Stochastic gradient descent with PyTorch's formulas.
  *
  * @example
  * ```ts
@@ -52,7 +52,7 @@ function sgdRule({
   if (nesterov && (momentum === 0 || dampening !== 0)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `SGD: nesterov needs a momentum and no dampening; they are ${momentum} and ${dampening}.`,
+      `SGD: nesterov needs momentum above 0 and dampening 0; they are ${momentum} and ${dampening}.`,
       { numbers: { momentum, dampening } },
     );
   }
@@ -67,7 +67,7 @@ function sgdRule({
     stepNumbers: ({ lr, weightDecay, t, setting }) => [
       lr,
       weightDecay,
-      // The first direction is taken whole, whatever the dampening.
+      // The first direction is not dampened.
       term.select(term.eq(t, 1), 1, setting(1)),
     ],
     newMoments: (terms) =>

@@ -1,44 +1,44 @@
 /**
- * Runs: arrays that lie side by side in memory, seen as one, so that a pass over a whole model is one launch and not one
- * a parameter. The padding between two neighbours takes part; it is zero, and every pass here keeps zero zero.
+ * Contiguous spans: arrays that are adjacent in memory, merged, so that a pass over a whole model is one launch and not
+ * one per parameter. The padding between neighbours is included; it is zero, and every pass here keeps it zero.
  */
 
 import { dtypes } from "../ir/index.js";
 import { type DeviceArray, isContiguous } from "../ops/index.js";
 import type { PersistentStorage, Region, Runtime, Storage } from "../runtime/index.js";
 
-/** What belongs to one parameter in a pass, each of its own kind: its values, its gradient, its moments. */
+/** The arrays of one parameter in a pass, one per kind: values, gradient, moments. */
 export type Lane = readonly DeviceArray[];
 
 /**
- * Sees lanes as few as possible: neighbours in every kind, of the same dtypes, become one. Runs come in the order of their
- * first lanes, not of their addresses: what is added up over them has the same bits wherever they were placed.
+ * Merges lanes that are neighbours in every kind and have the same dtypes. The spans are in the order of their first
+ * lanes, not of their addresses: sums over them have the same bits wherever they were placed.
  */
 export function flattenSpans(runtime: Runtime, lanes: readonly Lane[]): Lane[] {
-  const sorted = lanes.toSorted((a, b) => addressOf(a[0]) - addressOf(b[0]));
-  const places = new Map(lanes.map((lane, place) => [lane, place]));
-  const placeOf = (run: readonly Lane[]): number => Math.min(...run.map((lane) => places.get(lane) ?? 0));
-  const runs: Lane[][] = [];
+  const sorted = lanes.toSorted((a, b) => firstAddress(a[0]) - firstAddress(b[0]));
+  const indices = new Map(lanes.map((lane, index) => [lane, index]));
+  const firstIndex = (run: readonly Lane[]): number => Math.min(...run.map((lane) => indices.get(lane) ?? 0));
+  const spans: Lane[][] = [];
   for (const lane of sorted) {
-    const run = runs.at(-1);
+    const run = spans.at(-1);
     const before = run?.at(-1);
     if (run && before && areNeighbours(before, lane)) run.push(lane);
-    else runs.push([lane]);
+    else spans.push([lane]);
   }
-  return runs.toSorted((a, b) => placeOf(a) - placeOf(b)).map((run) => stackStrided(runtime, run));
+  return spans.toSorted((a, b) => firstIndex(a) - firstIndex(b)).map((run) => stackStrided(runtime, run));
 }
 
-function addressOf(array: DeviceArray | undefined): number {
+function firstAddress(array: DeviceArray | undefined): number {
   return array?.storage?.span.address ?? 0;
 }
 
-/** Each kind goes on with the next storage of its region, the same number of elements further. */
+/** True if each kind continues in the next storage of its region, at the same distance in elements. */
 function areNeighbours(lane: Lane, next: Lane): boolean {
   const distances = lane.map((array, kind) => distanceTo(array, next[kind]));
   return distances.every((distance) => distance !== undefined && distance === distances[0]);
 }
 
-/** From an array's first element to that of its neighbour, in elements; undefined where the other is no neighbour. */
+/** The distance from an array's first element to its neighbour's, in elements; undefined if it is no neighbour. */
 function distanceTo(array: DeviceArray, next: DeviceArray | undefined): number | undefined {
   const [here, there] = [placedWhole(array), next && placedWhole(next)];
   if (!here || !there || array.dtype !== next?.dtype) return undefined;
@@ -46,20 +46,20 @@ function distanceTo(array: DeviceArray, next: DeviceArray | undefined): number |
   return (there.span.address - here.span.address) / dtypes[array.dtype].bytes;
 }
 
-/** The storage of an array that is all of what was placed there: beside a view lie bytes that are not padding. */
+/** The storage of an array that covers a whole placement: next to a view are bytes that are not padding. */
 function placedWhole(array: DeviceArray): PersistentStorage | undefined {
   const { storage } = array;
   const isWhole = storage?.kind === "persistent" && !storage.owner && isContiguous(array);
   return isWhole ? (storage as PersistentStorage) : undefined;
 }
 
-/** From the first one's start to the last one's end, in each kind. */
+/** A view from the first start to the last end, in each kind. */
 function stackStrided(runtime: Runtime, run: readonly Lane[]): Lane {
   const [first, last] = [run[0] ?? [], run.at(-1) ?? []];
   if (run.length === 1) return first;
   const [values, final] = [first[0], last[0]];
   const bytes = values ? dtypes[values.dtype].bytes : 1;
-  const length = (addressOf(final) - addressOf(values)) / bytes + elementsOf(final);
+  const length = (firstAddress(final) - firstAddress(values)) / bytes + elementCount(final);
   return first.map((array) => ({
     dtype: array.dtype,
     shape: [length],
@@ -68,11 +68,11 @@ function stackStrided(runtime: Runtime, run: readonly Lane[]): Lane {
   }));
 }
 
-function elementsOf(array: DeviceArray | undefined): number {
+function elementCount(array: DeviceArray | undefined): number {
   return array?.shape.reduce((product, size) => product * size, 1) ?? 0;
 }
 
-/** A part of the region that a storage stands in, from its start on. */
+/** A view of a storage's region, from the storage's start. */
 function viewFrom(runtime: Runtime, storage: Storage, size: number): Storage {
   const { whole } = storage.home as Region;
   return runtime.view(whole, storage.span.address - whole.span.address, size, storage.label);

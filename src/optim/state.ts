@@ -1,74 +1,72 @@
-/** What an optimizer saves and takes over: tensors by name, so that a checkpoint holds them like a model's. */
+/** The saved state of an optimizer: tensors by name, so that a checkpoint stores them like a model's. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { LoadableState, StateDict } from "../nn/index.js";
 import { type Device, misfitOf, numberOf, type Tensor, writeElements } from "../tensor/index.js";
 import type { ParameterGroup } from "./parameter-group.js";
-import { type Member, withoutPadding } from "./parameter-slot.js";
+import { type ParameterSlot, withoutPadding } from "./parameter-slot.js";
 
 const settingNames = ["lr", "weightDecay"] as const;
 
-export function stateOf(groups: readonly ParameterGroup[]): Record<string, Tensor> {
-  const device = deviceOf(groups);
+export function collectState(groups: readonly ParameterGroup[]): Record<string, Tensor> {
+  const device = findDevice(groups);
   if (!device) return {};
-  const entries = groups.flatMap((group, place) => {
+  const entries = groups.flatMap((group, index) => {
     const settings = settingNames.map((setting) => {
-      const name = settingName(place, setting);
-      return [name, device.fromStorage(group.cellOf(setting), [], "f64", name)] as const;
+      const name = settingName(index, setting);
+      return [name, device.fromStorage(group.settingStorage(setting), [], "f64", name)] as const;
     });
-    const members = group.members.toSorted((a, b) => a.index - b.index);
-    return [...settings, ...members.flatMap((member) => memberEntries(device, group, member))];
+    const slots = group.slots.toSorted((a, b) => a.index - b.index);
+    return [...settings, ...slots.flatMap((slot) => slotEntries(device, group, slot))];
   });
   return Object.fromEntries(entries);
 }
 
-function memberEntries(device: Device, group: ParameterGroup, member: Member): [string, Tensor][] {
-  const name = stepName(member);
-  const step: [string, Tensor] = [name, device.fromStorage(group.countOf(member), [], "f64", name)];
-  const moments = member.moments.map((moment, kind): [string, Tensor] => {
-    const own = `${member.index}.${group.rule.moments[kind]}`;
+function slotEntries(device: Device, group: ParameterGroup, slot: ParameterSlot): [string, Tensor][] {
+  const name = stepName(slot);
+  const step: [string, Tensor] = [name, device.fromStorage(group.stepCount(slot), [], "f64", name)];
+  const moments = slot.moments.map((moment, kind): [string, Tensor] => {
+    const name = `${slot.index}.${group.rule.moments[kind]}`;
     const { storage, shape, dtype } = withoutPadding(device.runtime, moment);
-    return [own, device.fromStorage(storage, shape, dtype, own)];
+    return [name, device.fromStorage(storage, shape, dtype, name)];
   });
   return [step, ...moments];
 }
 
 export function loadState(owner: string, groups: readonly ParameterGroup[], state: LoadableState): void {
-  const own = stateOf(groups);
-  requireFitting(owner, own, state);
-  const given = new Map(Object.entries(state));
-  const scalarOf = (name: string): number => {
-    const value = given.get(name);
+  const current = collectState(groups);
+  requireFitting(owner, current, state);
+  const entries = new Map(Object.entries(state));
+  const readScalar = (name: string): number => {
+    const value = entries.get(name);
     return value ? numberOf(value) : 0;
   };
   // Read before anything is written: the state may be this optimizer's own memory.
-  const settings = groups.map((_, place) => ({
-    lr: scalarOf(settingName(place, "lr")),
-    weightDecay: scalarOf(settingName(place, "weightDecay")),
+  const settings = groups.map((_, index) => ({
+    lr: readScalar(settingName(index, "lr")),
+    weightDecay: readScalar(settingName(index, "weightDecay")),
   }));
-  const counts = groups.map(
-    ({ members }) => new Map(members.map((member) => [member, scalarOf(stepName(member))])),
-  );
-  for (const [place, group] of groups.entries()) {
-    const { lr, weightDecay } = settings[place] ?? group;
+  const counts = groups.map(({ slots }) => new Map(slots.map((slot) => [slot, readScalar(stepName(slot))])));
+  for (const [index, group] of groups.entries()) {
+    const { lr, weightDecay } = settings[index] ?? group;
     group.lr = lr;
     group.weightDecay = weightDecay;
-    group.restoreCounts(counts[place] ?? new Map());
-    for (const member of group.members) {
-      for (const [kind, moment] of member.moments.entries()) {
-        const name = `${member.index}.${group.rule.moments[kind]}`;
-        const [target, source] = [own[name], given.get(name)];
+    group.restoreCounts(counts[index] ?? new Map());
+    for (const slot of group.slots) {
+      for (const [kind, moment] of slot.moments.entries()) {
+        const name = `${slot.index}.${group.rule.moments[kind]}`;
+        const [target, source] = [current[name], entries.get(name)];
         if (target && source && moment.storage) writeElements(target, source);
       }
     }
   }
 }
 
-function requireFitting(owner: string, own: StateDict, state: LoadableState): void {
-  const missing = Object.keys(own).filter((name) => !Object.hasOwn(state, name));
-  const unexpected = Object.keys(state).filter((name) => !Object.hasOwn(own, name));
+function requireFitting(owner: string, current: StateDict, state: LoadableState): void {
+  const missing = Object.keys(current).filter((name) => !Object.hasOwn(state, name));
+  const unexpected = Object.keys(state).filter((name) => !Object.hasOwn(current, name));
   const misshapen = Object.entries(state).flatMap(([name, value]) => {
-    const there = Object.hasOwn(own, name) ? own[name] : undefined;
+    const there = Object.hasOwn(current, name) ? current[name] : undefined;
     const misfit = there && misfitOf(there, value, "here");
     return misfit ? [`${name} ${misfit}`] : [];
   });
@@ -80,19 +78,19 @@ function requireFitting(owner: string, own: StateDict, state: LoadableState): vo
   if (faults.length === 0) return;
   throw new HoldfastError(
     "BAD_STATE",
-    `The state does not fit ${owner}: ${faults.join("; ")}. Give the optimizer the same parameters, in the same groups.`,
+    `The state does not fit ${owner}: ${faults.join("; ")}. Create the optimizer with the same parameters, in the same groups.`,
     { numbers: { missing: missing.length, unexpected: unexpected.length, misshapen: misshapen.length } },
   );
 }
 
-function deviceOf(groups: readonly ParameterGroup[]): Device | undefined {
-  return groups.find(({ members }) => members.length > 0)?.members[0]?.tensor.device;
+function findDevice(groups: readonly ParameterGroup[]): Device | undefined {
+  return groups.find(({ slots }) => slots.length > 0)?.slots[0]?.tensor.device;
 }
 
 function settingName(group: number, setting: (typeof settingNames)[number]): string {
   return `groups.${group}.${setting}`;
 }
 
-function stepName({ index }: Member): string {
+function stepName({ index }: ParameterSlot): string {
   return `${index}.step`;
 }

@@ -1,21 +1,21 @@
 /**
- * An update rule: how an optimizer changes a parameter by its gradient, as formulas over the loop IR. Each is printed
- * as two kernels: one that counts the step and works out its numbers, in f64 and on the device, so that a replayed
- * step counts too; and one that passes once over parameters, gradients and moments, and writes them where they stand.
+ * An update rule: how an optimizer updates a parameter from its gradient, as formulas over the loop IR. Each becomes two
+ * kernels. One counts the step and computes its numbers, in f64 on the device, so that a replayed step counts too. The
+ * other passes once over parameters, gradients and moments, and updates them in place.
  */
 
 import { type Dtype, type Expression, type RowKernel, term } from "../ir/index.js";
 
-/** What a step's numbers follow from; all f64. */
+/** The inputs of a step's numbers; all f64. */
 export interface StepTerms {
   readonly lr: Expression;
   readonly weightDecay: Expression;
-  /** The step's number: 1 in the first one. */
+  /** The step's number: 1 in the first step. */
   readonly t: Expression;
   setting(index: number): Expression;
 }
 
-/** What an element's update follows from; all in the type that the parameter computes in. */
+/** The inputs of an element's update, in the type that the parameter computes in. */
 export interface ElementTerms {
   readonly p: Expression;
   readonly g: Expression;
@@ -26,16 +26,16 @@ export interface ElementTerms {
 }
 
 export interface UpdateRule {
-  /** Rules of one name have the same formulas, and so the same kernels. */
+  /** Rules with the same name have the same formulas and kernels. */
   readonly name: string;
-  /** What is kept of each element between steps, in f32 or better; zero at first. */
+  /** The state of each element between steps, in f32 or better; initially zero. */
   readonly moments: readonly string[];
-  /** Numbers that never change, given at the launch: the betas, eps. */
+  /** Constants passed at launch: the betas, eps. */
   readonly settings: readonly number[];
-  /** What all elements share in a step. */
+  /** The numbers that all elements share in a step. */
   stepNumbers(terms: StepTerms): StepNumbers;
   newMoments(terms: ElementTerms): readonly Expression[];
-  /** Here the moments are the new ones. */
+  /** Uses the new moments. */
   newParameter(terms: ElementTerms): Expression;
 }
 
@@ -44,8 +44,8 @@ export type StepNumbers = readonly [Expression, Expression, Expression];
 
 export type Wide = "f32" | "f64";
 
-/** What moments and numbers are kept in: f32 for half floats, which would round a small change away. */
-export function wideOf(dtype: Dtype): Wide {
+/** The type of moments and numbers: f32 for half precision, which would round small changes away. */
+export function wideType(dtype: Dtype): Wide {
   return dtype === "f64" ? "f64" : "f32";
 }
 
@@ -55,8 +55,8 @@ const updateKernels = new Map<string, RowKernel>();
 /** Inputs: lr, weight decay, t. Outputs: the step's numbers, then t. Scalars: the rule's settings. */
 export function stepKernel(rule: UpdateRule, wide: Wide): RowKernel {
   const key = `${rule.name} ${wide}`;
-  const known = stepKernels.get(key);
-  if (known) return known;
+  const cached = stepKernels.get(key);
+  if (cached) return cached;
   const t = term.add(term.load(2, "f64"), 1);
   const numbers = rule.stepNumbers({
     lr: term.load(0, "f64"),
@@ -69,7 +69,7 @@ export function stepKernel(rule: UpdateRule, wide: Wide): RowKernel {
     inputs: ["f64", "f64", "f64"],
     outputs: [...numbers.map(() => wide), "f64" as const].map((dtype) => ({ dtype, per: "element" })),
     scalars: rule.settings.map(() => "f64"),
-    // t is stored last: the numbers are made of the old one.
+    // t is stored last: the numbers depend on the old one.
     stages: [...numbers.map((number) => term.convert(number, wide)), t].map((value, output) => ({
       kind: "store",
       output,
@@ -83,9 +83,9 @@ export function stepKernel(rule: UpdateRule, wide: Wide): RowKernel {
 /** Inputs: p, g, the moments, the step's numbers. Outputs, in the inputs' memory: the moments, then p. */
 export function updateKernel(rule: UpdateRule, dtype: Dtype): RowKernel {
   const key = `${rule.name} ${dtype}`;
-  const known = updateKernels.get(key);
-  if (known) return known;
-  const wide = wideOf(dtype);
+  const cached = updateKernels.get(key);
+  if (cached) return cached;
+  const wide = wideType(dtype);
   const moments = rule.moments.map(() => wide);
   const terms: ElementTerms = {
     p: term.load(0, wide),
@@ -94,13 +94,12 @@ export function updateKernel(rule: UpdateRule, dtype: Dtype): RowKernel {
     number: (index) => term.load(2 + moments.length + index, wide),
     setting: (index) => term.scalar(index, wide),
   };
-  // p is stored last: the new moments may follow from the old p, and the new p follows from the new moments, which it
-  // reads where they have just been written.
+  // p is stored last: the new moments may depend on the old p, and the new p depends on the new moments.
   const values = [...rule.newMoments(terms), rule.newParameter(terms)];
   const kernel: RowKernel = {
     name: rule.name,
     inputs: [dtype, dtype, ...moments, ...Array.from({ length: numbersPerStep }, () => wide)],
-    outputs: [...moments, dtype].map((one) => ({ dtype: one, per: "element" })),
+    outputs: [...moments, dtype].map((type) => ({ dtype: type, per: "element" })),
     scalars: rule.settings.map(() => wide),
     stages: values.map((value, output) => ({ kind: "store", output, value })),
   };

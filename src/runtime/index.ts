@@ -18,10 +18,10 @@ export type { Holder, StepStorage } from "./memory/arena-blocks.js";
 export { Budget, type Charge } from "./memory/budget.js";
 export {
   diagnoseOom,
+  type OomCause,
   type OomDiagnosis,
   type OutOfMemory,
   type Pressure,
-  type Verdict,
 } from "./memory/diagnose-oom.js";
 export { chooseLimit, type FreeMemory, readFreeMemory } from "./memory/free-memory.js";
 export {

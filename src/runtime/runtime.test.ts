@@ -57,7 +57,7 @@ test("the diagnostics carry every figure, as JSON can", () => {
   assert.equal(state.arena.pinned, 5120);
   assert.equal(state.arena.resetsDrivenBy, "a step scope");
   assert.deepEqual(state.arena.holders, [{ label: "matmul", count: 1, size: 5120 }]);
-  assert.equal(state.verdict, "no pressure");
+  assert.equal(state.diagnosis, "no pressure");
   runtime.arena.unpin(kept);
   runtime.close();
 });
@@ -65,8 +65,8 @@ test("the diagnostics carry every figure, as JSON can", () => {
 test("a budget under pressure from memory that no step ends is judged never reset", () => {
   const runtime = open({ memory: "5MiB", arena: "4MiB", staging: "64KiB" });
   for (let index = 0; index < 4; index++) runtime.arena.allocate(1000 * 1024, "forward");
-  const { verdict } = runtime.diagnostics();
-  assert.ok(typeof verdict === "object" && verdict.verdict === "never reset");
+  const { diagnosis } = runtime.diagnostics();
+  assert.ok(typeof diagnosis === "object" && diagnosis.cause === "never reset");
   assert.equal(runtime.diagnostics().arena.resetsDrivenBy, "nothing");
   runtime.close();
 });

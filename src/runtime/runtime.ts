@@ -60,7 +60,7 @@ export interface Replayable {
  *
  * @example
  * ```ts
- * import { openRuntime } from "holdfast";
+ * import { openRuntime } from "holdfast/internals";
  * const runtime = openRuntime({ memory: "512MiB", print: () => {} });
  * runtime.step(() => {
  *   const x = runtime.arena.allocate(8, "input");
@@ -80,7 +80,7 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
  *
  * @example
  * ```ts
- * import { openRuntime } from "holdfast";
+ * import { openRuntime } from "holdfast/internals";
  * const runtime = openRuntime({ memory: "64MiB", print: () => {} });
  * const sizes = ["first", "second"].map((name) => ({ name, size: 8 }));
  * const [first, second] = runtime.persistent.place("weights", "pair", sizes).storages;

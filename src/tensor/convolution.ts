@@ -15,11 +15,11 @@ import type { Tensor } from "./tensor.js";
 
 /** `stride`, `padding` and `dilation`: one number for all axes or one for each; `groups` of channels. */
 export type ConvolutionOptions = ConvolutionAttributes;
-/** `stride` (the kernel's size unless given), `padding` and, for maxima, `dilation`. */
+/** `stride` (default: the kernel's size), `padding` and, for max pooling, `dilation`. */
 export type PoolOptions = Omit<PoolAttributes, "kernel">;
 
 /**
- * A weight [out, C / groups, k] moved along an input [N, C, L] or [C, L]; the bias [out] may be null.
+ * Convolves an input [N, C, L] or [C, L] with a weight [out, C / groups, k]; the bias [out] may be null.
  *
  * @example
  * ```ts
@@ -40,7 +40,7 @@ export function conv1d(
 }
 
 /**
- * A weight [out, C / groups, kH, kW] moved over an input [N, C, H, W] or [C, H, W]; the bias [out] may be null.
+ * Convolves an input [N, C, H, W] or [C, H, W] with a weight [out, C / groups, kH, kW]; the bias [out] may be null.
  *
  * @example
  * ```ts
@@ -61,7 +61,7 @@ export function conv2d(
 }
 
 /**
- * The largest element of every window along an input [N, C, L] or [C, L]. The gradient goes to the first of equals.
+ * The maximum of every window along an input [N, C, L] or [C, L]. The gradient goes to the first of equal elements.
  *
  * @example
  * ```ts
@@ -76,7 +76,8 @@ export function maxPool1d(x: Tensor, kernel: PerAxis, options: PoolOptions = {})
 }
 
 /**
- * The largest element of every window over an input [N, C, H, W] or [C, H, W]. The gradient goes to the first of equals.
+ * The maximum of every window over an input [N, C, H, W] or [C, H, W]. The gradient goes to the first of equal
+ * elements.
  *
  * @example
  * ```ts
@@ -91,7 +92,7 @@ export function maxPool2d(x: Tensor, kernel: PerAxis, options: PoolOptions = {})
 }
 
 /**
- * The mean of every window along an input [N, C, L] or [C, L]; zeros of the border count.
+ * The mean of every window along an input [N, C, L] or [C, L]; padding counts as zeros.
  *
  * @example
  * ```ts
@@ -106,7 +107,7 @@ export function avgPool1d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions,
 }
 
 /**
- * The mean of every window over an input [N, C, H, W] or [C, H, W]; zeros of the border count.
+ * The mean of every window over an input [N, C, H, W] or [C, H, W]; padding counts as zeros.
  *
  * @example
  * ```ts

@@ -1,4 +1,4 @@
-/** Functions that make tensors: from data, of one value, in steps, and at random. */
+/** Functions that create tensors: from data, constant, in steps, and random. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
@@ -14,13 +14,13 @@ import type { Tensor } from "./tensor.js";
 /** Options for making a tensor. */
 export interface TensorOptions {
   readonly dtype?: Dtype;
-  /** The first one that was opened, unless given. */
+  /** Default: the first device that was opened. */
   readonly device?: Device;
   readonly requiresGrad?: boolean;
 }
 
 /**
- * A tensor of nested arrays, a number or a boolean. Numbers are f32 unless a dtype is given.
+ * A tensor of nested arrays, a number or a boolean. Default dtype of numbers: f32.
  *
  * @example
  * ```ts
@@ -34,7 +34,7 @@ export interface TensorOptions {
  */
 export function tensor(data: NestedArray, options: TensorOptions = {}): Tensor {
   const nested = readNested(data);
-  // A typed array says itself what it holds.
+  // A typed array implies its dtype.
   const asked = options.dtype ?? (ArrayBuffer.isView(data) ? dtypeOfArray(data) : undefined);
   return finish(nested.values, nested.shape, chooseDtype(nested, asked), options);
 }
@@ -70,7 +70,7 @@ export function fromTyped(values: TypedNumbers, shape: Shape, options: TensorOpt
   return finish(numbers, shape, dtype, options);
 }
 
-/** JavaScript callers are not held to the types. */
+/** JavaScript callers are not type-checked. */
 function requireTyped(values: unknown): asserts values is TypedNumbers {
   if (ArrayBuffer.isView(values) && !(values instanceof DataView)) return;
   throw new HoldfastError(
@@ -148,7 +148,7 @@ export function arange(startOrEnd: number, end?: number, step = 1, options: Tens
 }
 
 /**
- * `count` numbers from `start` to `end`, both counted.
+ * `count` numbers from `start` to `end`, both included.
  *
  * @example
  * ```ts
@@ -187,7 +187,7 @@ export function eye(rows: number, columns = rows, options: TensorOptions = {}): 
 }
 
 /**
- * Numbers between 0 and 1, 1 excluded, evenly distributed; from the seed.
+ * Uniform random numbers from 0 to 1, 1 excluded; from the seed.
  *
  * @example
  * ```ts
@@ -205,7 +205,7 @@ export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
 }
 
 /**
- * Numbers of the standard normal distribution; from the seed.
+ * Random numbers of the standard normal distribution; from the seed.
  *
  * @example
  * ```ts
@@ -252,7 +252,7 @@ export function onesLike(like: Tensor, options: TensorOptions = {}): Tensor {
 }
 
 /**
- * Whole numbers from `low` up to but not including `high`, all equally likely; i32, from the seed.
+ * Uniform random integers from `low` up to but not including `high`; i32, from the seed.
  *
  * @example
  * ```ts
@@ -308,7 +308,7 @@ function finish(values: ArrayLike<number>, shape: Shape, dtype: Dtype, options: 
   return make(() => values, shape, dtype, options);
 }
 
-/** The device is asked for memory before the values are made: there may be too many for either. */
+/** Device memory is allocated before the values are computed: there may be too many for either. */
 function make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
   requireDtype("A new tensor", dtype);
   const made = (options.device ?? defaultDevice()).make(values, shape, dtype);

@@ -13,12 +13,12 @@ import { encodeElements } from "./host-values.js";
 const lossDtypes = ["f32", "f64", "bf16", "f16"] as const satisfies readonly Dtype[];
 
 export class DeviceSeeds {
-  /** The seed and the counter of draws, as four words. */
+  /** The seed and the draw counter, as four words. */
   readonly randomState: DeviceArray;
   readonly #runtime: Runtime;
   readonly #ones: ReadonlyMap<Dtype, DeviceArray>;
 
-  /** Where there is no room even for these, the runtime is closed: its threads would be nobody's. */
+  /** If even these do not fit, the runtime is closed: nothing else could end its threads. */
   constructor(runtime: Runtime) {
     this.#runtime = runtime;
     const [random, ...ones] = placeSeeds(runtime);
@@ -34,13 +34,13 @@ export class DeviceSeeds {
     );
   }
 
-  /** Starts the random numbers anew. */
+  /** Restarts the random numbers. */
   reseed(seed: bigint): void {
     const { storage } = this.randomState;
     if (storage) this.#runtime.upload([{ source: encodeState({ seed }), target: storage }]);
   }
 
-  /** 1, as a number of no axes; undefined for dtypes that no loss has. */
+  /** A scalar 1; undefined for dtypes that no loss has. */
   oneOf(dtype: Dtype): DeviceArray | undefined {
     return this.#ones.get(dtype);
   }

@@ -1,4 +1,4 @@
-/** A device, opened: where tensors live, and whose steps end them. */
+/** An open device: it owns tensors, and its steps end them. */
 
 import { type Cut, noteWrite, Tape, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
@@ -30,7 +30,7 @@ export type DeviceName = "cpu" | "cuda";
 
 /** Options of `device()`. */
 export interface DeviceOptions extends Omit<RuntimeOptions, "device"> {
-  /** Reject the first op, forward or backward, whose result has a NaN. Reads every result back: for finding faults. */
+  /** Reject the first op, forward or backward, whose result has a NaN. Reads every result back: for debugging. */
   readonly detectNaN?: boolean;
 }
 
@@ -50,7 +50,7 @@ export class Device {
   readonly name: DeviceName;
   readonly runtime: Runtime;
   readonly tape: Tape;
-  /** The seed and counter of everything random on the device, in persistent memory. */
+  /** The seed and counter of all random numbers of the device, in persistent memory. */
   readonly randomState: Tensor;
   readonly #seeds: DeviceSeeds;
   readonly #lifetimes: Lifetimes;
@@ -73,7 +73,7 @@ export class Device {
       this.reseed(currentSeed());
       this.#forgetSeed = onNewSeed((seed) => this.reseed(seed));
     } catch (error) {
-      // Nobody has the device yet who could close it.
+      // The device has no owner yet who could close it.
       this.runtime.close();
       throw error;
     }
@@ -81,7 +81,7 @@ export class Device {
   }
 
   /**
-   * Has it not been closed yet?
+   * True until it is closed.
    *
    * @example
    * ```ts
@@ -113,7 +113,7 @@ export class Device {
   step<T>(body: (step: number) => T): T {
     return this.runtime.step((step) => {
       this.#step = step;
-      const mark = this.tape.mark();
+      const mark = this.tape.position();
       try {
         return body(step);
       } finally {
@@ -158,12 +158,12 @@ export class Device {
   }
 
   /**
-   * Runs a function as a step that is only imagined, as a trace does.
+   * Runs a function as a traced step.
    *
    * @internal
    */
   inTracedStep<T>(body: () => T): T {
-    const mark = this.tape.mark();
+    const mark = this.tape.position();
     const outer = this.#step;
     this.#step = this.runtime.nextStep;
     try {
@@ -175,7 +175,7 @@ export class Device {
   }
 
   /**
-   * Starts the device's own random numbers, those of dropout, anew; `manualSeed` does so for all devices.
+   * Restarts the device's random numbers, which dropout uses; `manualSeed` does so for all devices.
    *
    * @example
    * ```ts
@@ -194,7 +194,7 @@ export class Device {
   }
 
   /**
-   * Calls an op of the table; its first output. Tensor's methods do.
+   * Calls an op of the table and returns its first output; used by Tensor's methods.
    *
    * @internal
    */
@@ -207,7 +207,7 @@ export class Device {
   }
 
   /**
-   * Calls an op of the table; all of its outputs.
+   * Calls an op of the table and returns all outputs.
    *
    * @internal
    */
@@ -221,7 +221,7 @@ export class Device {
   }
 
   /**
-   * Calls an op so that its result stands where the target stands.
+   * Calls an op whose result replaces the target's elements.
    *
    * @internal
    */
@@ -262,7 +262,7 @@ export class Device {
   }
 
   /**
-   * A tensor of values that are made on the host once the device has memory for them.
+   * A tensor of values that are computed on the host after the device memory is allocated.
    *
    * @internal
    */
@@ -281,7 +281,7 @@ export class Device {
   }
 
   /**
-   * Writes elements over those of a contiguous tensor, at its address.
+   * Overwrites the elements of a contiguous tensor, at its address.
    *
    * @example
    * ```ts
@@ -308,7 +308,7 @@ export class Device {
   }
 
   /**
-   * A tensor over memory that is there already.
+   * A tensor over existing memory.
    *
    * @internal
    */
@@ -318,7 +318,7 @@ export class Device {
   }
 
   /**
-   * Sends a gradient back from a tensor; its `backward()` does.
+   * Runs backward from a tensor; used by `backward()`.
    *
    * @internal
    */
@@ -335,7 +335,7 @@ export class Device {
   }
 
   /**
-   * A tensor's elements on the host; its `dataSync()` does.
+   * Reads a tensor's elements; used by `dataSync()`.
    *
    * @internal
    */
@@ -345,7 +345,7 @@ export class Device {
   }
 
   /**
-   * Lets a tensor outlive its step; its `keep()` does.
+   * Lets a tensor outlive its step; used by `keep()`.
    *
    * @internal
    */
@@ -355,7 +355,7 @@ export class Device {
   }
 
   /**
-   * A new handle to the memory of a compiled step's result; tensors over the old one are dead from here on.
+   * A new handle to the memory of a compiled step's result; tensors over the old one are dead.
    *
    * @internal
    */
@@ -364,7 +364,7 @@ export class Device {
   }
 
   /**
-   * Ends a tensor's memory; its `release()` does.
+   * Frees a tensor's memory; used by `release()`.
    *
    * @internal
    */
@@ -374,7 +374,7 @@ export class Device {
   }
 
   /**
-   * Where the gradient of a leaf will arrive: beside it, and for as long as it lives.
+   * The gradient storage of a leaf, with the leaf's lifetime.
    *
    * @internal
    */
@@ -383,7 +383,7 @@ export class Device {
   }
 
   /**
-   * Rejects a tensor whose memory is gone, by its name, the op that made it and the step in which it died.
+   * Rejects a dead tensor, by its name, its op and the step in which it died.
    *
    * @internal
    */
@@ -406,7 +406,7 @@ export class Device {
   }
 
   /**
-   * Ends the device and every tensor on it. Harmless when repeated.
+   * Closes the device and ends every tensor on it. Idempotent.
    *
    * @example
    * ```ts
@@ -468,7 +468,7 @@ export class Device {
   }
 }
 
-/** TypeScript finds this out earlier; JavaScript does not. */
+/** TypeScript rejects this at compile time; JavaScript does not. */
 function notAnOperand(op: string, given: unknown): HoldfastError {
   const what = Array.isArray(given) ? "an array" : given === null ? "null" : typeof given;
   return new HoldfastError(
@@ -506,7 +506,7 @@ export async function device(name: DeviceName | "auto", options: DeviceOptions =
   }
 }
 
-/** Why a tensor has no graph to go back through, and what to do. */
+/** Why a tensor has no graph, and what to do. */
 const nothingRequiresOne =
   "nothing that it was made of requires a gradient. Set requiresGrad on the inputs, and compute it outside noGrad().";
 const whyNoGraph: Readonly<Record<Cut | "none", string>> = {
@@ -518,7 +518,7 @@ const whyNoGraph: Readonly<Record<Cut | "none", string>> = {
     "it is a result of a compiled step, and its graph ended with the step. Call backward() inside the compiled function.",
 };
 
-/** V8's own error for memory that it can't give has neither the shape nor a way out. */
+/** V8's error for an allocation that is too large has neither the shape nor advice. */
 function tooLargeForHost(shape: Shape, dtype: Dtype, cause: RangeError): HoldfastError {
   const elements = sizeOf(shape);
   return new HoldfastError(

@@ -6,7 +6,7 @@ import type { Device } from "./device.js";
 import type { Tensor } from "./tensor.js";
 
 /**
- * Tensors side by side along an axis; their other axes are equal.
+ * Concatenates tensors along an axis; their other axes are equal.
  *
  * @example
  * ```ts
@@ -21,7 +21,7 @@ export function cat(tensors: readonly Tensor[], axis = 0): Tensor {
 }
 
 /**
- * Tensors of one shape side by side along a new axis.
+ * Stacks tensors of one shape along a new axis.
  *
  * @example
  * ```ts
@@ -36,7 +36,7 @@ export function stack(tensors: readonly Tensor[], axis = 0): Tensor {
 }
 
 /**
- * The first where the condition holds, the second elsewhere. All of them broadcast, and either may be a number.
+ * The first where the condition holds, the second elsewhere. All broadcast, and either may be a number.
  *
  * @example
  * ```ts

@@ -1,8 +1,8 @@
-/** Elements on the host on their way to a device: numbers become the bytes of a dtype. */
+/** Encodes host numbers as the bytes of a dtype. */
 
 import { type Dtype, narrowToBf16, narrowToF16 } from "../ir/index.js";
 
-/** Row-major elements in the form in which the device stores them. Constructors, not from(): that goes element by element. */
+/** Row-major elements in the device's format. Uses constructors, because from() converts element by element. */
 export function encodeElements(values: ArrayLike<number>, dtype: Dtype): ArrayBufferView {
   switch (dtype) {
     case "f32":
@@ -26,7 +26,7 @@ export function numberAt(values: ArrayLike<number>, index: number): number {
   return values[index] ?? Number.NaN;
 }
 
-/** The dtype that a typed array holds; 16-bit arrays are nobody's but ours, so they have to be named. */
+/** The dtype of a typed array; 16-bit arrays are ambiguous and must be named. */
 export function dtypeOfArray(values: ArrayBufferView): Dtype | undefined {
   if (values instanceof Float32Array) return "f32";
   if (values instanceof Float64Array) return "f64";

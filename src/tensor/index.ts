@@ -1,4 +1,4 @@
-/** tensor: what users touch. Tensors, devices and their steps, and the functions that make tensors. */
+/** tensor: tensors, devices and their steps, and the functions that create tensors. */
 
 export { captureStep } from "./compiled/captured-step.js";
 export {

@@ -1,4 +1,4 @@
-/** Where the gradient of a tensor arrives: one array, at one address for life, that gradients are added to. */
+/** The gradient of a leaf: one array, at a constant address, that gradients are accumulated into. */
 
 import { type GuardedField, noteWrite, stateChanged, tracing } from "../autograd/index.js";
 import { submit } from "../kernels/index.js";
@@ -11,7 +11,10 @@ export class LeafGradient implements GradientHolder {
   readonly #place: () => DeviceArray;
   readonly #end: (array: DeviceArray) => void;
   #array: DeviceArray | undefined;
-  /** Has a gradient arrived since it was cleared? A plan is for one answer: the first gradient overwrites, later ones add. */
+  /**
+   * True if a gradient has arrived since it was cleared. A plan is for one value: the first gradient overwrites, later
+   * ones add.
+   */
   #isThere = false;
   static readonly #arrival: GuardedField<LeafGradient> = {
     read: (gradient) => gradient.#isThere,
@@ -33,7 +36,7 @@ export class LeafGradient implements GradientHolder {
     this.#runtime = runtime;
     this.#place = place;
     this.#end = end;
-    if (owner && tracing.guards?.hasMade(owner)) tracing.guards.noteMade(this);
+    if (owner && tracing.guards?.hasCreated(owner)) tracing.guards.noteCreated(this);
   }
 
   get #hasArrived(): boolean {
@@ -53,9 +56,9 @@ export class LeafGradient implements GradientHolder {
     return this.#hasArrived ? this.#array : undefined;
   }
 
-  /** The first gradient after `clear` replaces what is there, so clearing costs nothing. */
+  /** The first gradient after `clear` overwrites, so clearing is free. */
   accumulate(gradient: DeviceArray): void {
-    const place = this.takePlace();
+    const place = this.takeDestination();
     if (place) {
       submit(this.#runtime, copyCalls(gradient, place));
       return;
@@ -66,7 +69,7 @@ export class LeafGradient implements GradientHolder {
     noteWrite(own.storage);
   }
 
-  takePlace(): DeviceArray | undefined {
+  takeDestination(): DeviceArray | undefined {
     if (this.#hasArrived) return undefined;
     this.#array ??= this.#place();
     noteWrite(this.#array.storage);

@@ -1,4 +1,4 @@
-/** How long a tensor's memory lives: kept beyond its step, released, dead; and its gradient's with it. */
+/** The lifetime of a tensor's memory: kept beyond its step, released, dead; and of its gradient. */
 
 import { HoldfastError } from "../errors/index.js";
 import { allocateArray, type DeviceArray, formatShape, isFloat } from "../ops/index.js";
@@ -6,7 +6,7 @@ import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 import { LeafGradient } from "./leaf-gradient.js";
 import type { GradientHolder, Tensor } from "./tensor.js";
 
-/** What to do instead of keep() inside a compiled step. */
+/** Advice for keep() inside a compiled step. */
 const keepOutside =
   "Tensors of a compiled step lie in its plan's memory. Return the tensor, and call keep() on the result outside the step.";
 
@@ -21,7 +21,7 @@ export class Lifetimes {
     this.#runtime = runtime;
   }
 
-  /** The same memory, kept beyond the step. A compiled step's result is copied: its own memory belongs to the step. */
+  /** The same memory, kept beyond the step. A compiled step's result is copied: its memory belongs to the step. */
   keep(tensor: Tensor): Tensor {
     const { storage } = tensor.array;
     this.#runtime.reject("call keep()", tensor.name, keepOutside);
@@ -42,7 +42,7 @@ export class Lifetimes {
     return renewed;
   }
 
-  /** Takes back what `keep` did, and no pin of anybody else's; what was not kept ends here. */
+  /** Undoes `keep`, but no other pin; a tensor that was not kept ends here. */
   release(tensor: Tensor): void {
     const { storage } = tensor.array;
     if (storage?.kind !== "step") return;
@@ -53,7 +53,7 @@ export class Lifetimes {
       this.#kept.set(storage, kept - 1);
     }
     if (kept > 1) return;
-    // What was kept out of a step dies with its last pin; the rest ends here.
+    // A tensor kept out of a step dies with its last pin; others end here.
     if (kept === 0 || stepOf(storage) === 0) {
       if (storage.owner) arena.dropView(storage);
       else arena.free(storage);
@@ -61,7 +61,7 @@ export class Lifetimes {
     tensor.gradientHolder?.release();
   }
 
-  /** Where the gradient of a leaf will arrive: beside it, and for as long as it lives. */
+  /** The gradient storage of a leaf, with the leaf's lifetime. */
   makeGradient(tensor: Tensor, openStep: number): GradientHolder {
     const { shape, dtype, storage } = tensor.array;
     if (!isFloat(dtype)) {
@@ -89,7 +89,7 @@ export class Lifetimes {
     return new LeafGradient(this.#runtime, place, end, tensor.value);
   }
 
-  /** Rejects a tensor whose memory is gone, by its name, the op that made it and the step in which it died. */
+  /** Rejects a dead tensor, by its name, its op and the step in which it died. */
   requireLive(tensor: Tensor, use: string): void {
     const { storage, shape, dtype } = tensor.array;
     if (!storage || this.#isLive(storage)) return;
@@ -119,7 +119,7 @@ export class Lifetimes {
   }
 }
 
-/** The step that a storage, or a view, was made in; 0 outside of steps. */
+/** The step of a storage or a view; 0 outside steps. */
 function stepOf(storage: Storage): number {
   return (storage as Storage & { readonly step?: number }).step ?? 0;
 }

@@ -1,4 +1,4 @@
-/** Elements as files hold them, and how they get into tensors: a module's weights and an optimizer's state are loaded so. */
+/** Elements in file format, and how they are loaded into a module's weights or an optimizer's state. */
 
 import { noteWrite } from "../autograd/index.js";
 import { type Dtype, dtypes, viewElements, widenBf16, widenF16 } from "../ir/index.js";
@@ -6,14 +6,14 @@ import { formatShape, isSameShape, type Shape, sizeOf } from "../ops/index.js";
 import { encodeElements } from "./host-values.js";
 import { Tensor } from "./tensor.js";
 
-/** Elements as files hold them: row-major, little-endian. */
+/** Elements in file format: row-major, little-endian. */
 export interface StoredElements {
   readonly dtype: Dtype;
   readonly shape: Shape;
   readonly bytes: Uint8Array;
 }
 
-/** How a value does not fit a tensor, if so; `where` says where the tensor is. */
+/** Why a value does not fit a tensor; undefined if it fits. `where` says where the tensor is. */
 export function misfitOf(
   { shape }: Tensor,
   value: Tensor | StoredElements,
@@ -28,19 +28,20 @@ export function misfitOf(
   return `has ${value.bytes.length} bytes in the state where ${value.dtype} ${formatShape(shape)} takes ${size}`;
 }
 
-/** Writes a value over a tensor that it fits, at its address. */
-export function writeElements({ device, dtype, array }: Tensor, value: Tensor | StoredElements): void {
+/** Overwrites a tensor with a value of its shape, at its address. */
+export function writeElements(target: Tensor, value: Tensor | StoredElements): void {
+  const { device, dtype, array } = target;
   if (!array.storage) return;
   device.runtime.upload([{ source: elementsAs(value, dtype), target: array.storage }]);
   noteWrite(array.storage);
 }
 
-/** The one number of a value that has one. */
+/** The number of a scalar. */
 export function numberOf(value: Tensor | StoredElements): number {
   return value instanceof Tensor ? value.item() : (numbersOf(value)[0] ?? Number.NaN);
 }
 
-/** A value's elements in the form in which a dtype is stored; a file's bytes as they are where it is the same. */
+/** A value's elements in the storage format of a dtype; a file's bytes are unchanged if it has the same dtype. */
 export function elementsAs(value: Tensor | StoredElements, dtype: Dtype): ArrayBufferView {
   if (value instanceof Tensor) return encodeElements(value.dataSync(), dtype);
   return value.dtype === dtype ? value.bytes : encodeElements(numbersOf(value), dtype);

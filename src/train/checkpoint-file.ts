@@ -4,7 +4,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { layOut, readSafetensors, type StoredTensor } from "../data/index.js";
+import { listChunks, readSafetensors, type StoredTensor } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { JsonRecord } from "../records/index.js";
 import { fromJson, toJson } from "./files/json.js";
@@ -46,7 +46,7 @@ export function encodeCheckpoint({ step, tensors, state }: Checkpoint): readonly
     state: toJson("state", state),
   };
   const withSum = (sha256: string): readonly Uint8Array[] =>
-    layOut(tensors.values(), new Map(Object.entries({ ...metadata, sha256 })));
+    listChunks(tensors.values(), new Map(Object.entries({ ...metadata, sha256 })));
   const sum = createHash("sha256");
   for (const chunk of withSum(noSum)) sum.update(chunk);
   return withSum(sum.digest("hex"));

@@ -199,7 +199,7 @@ test("a folder that can't be written is an error with the way out", () => {
   writeFileSync(join(folder, "file"), "");
   const store = new CheckpointStore(join(folder, "file"));
   rejects("BAD_FILE", () => store.save(patternedCheckpoint(1, 4)), /can't be made: EEXIST/);
-  rejects("BAD_FILE", () => store.list(), /can't be listed: ENOTDIR.*A part of the path is a file/);
+  rejects("BAD_FILE", () => store.list(), /can't be listed: ENOTDIR.*a component of it is a file/);
 });
 
 test("a read-only folder is an error that says who may not", (t) => {
@@ -207,7 +207,11 @@ test("a read-only folder is an error that says who may not", (t) => {
     return t.skip("this user may write everywhere");
   const folder = join(makeFolder(), "read-only");
   mkdirSync(folder, { mode: 0o500 });
-  rejects("BAD_FILE", () => new CheckpointStore(folder).save(patternedCheckpoint(1, 4)), /This user may not/);
+  rejects(
+    "BAD_FILE",
+    () => new CheckpointStore(folder).save(patternedCheckpoint(1, 4)),
+    /This user lacks the permission/,
+  );
 });
 
 test("a run that goes on from an earlier checkpoint sets the later ones aside, and removes none", () => {

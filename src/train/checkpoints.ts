@@ -6,7 +6,7 @@
 import { readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import {
-  codeOf,
+  errorCode,
   fileError,
   makeFolder,
   readWhole,
@@ -157,7 +157,7 @@ export class CheckpointStore {
     try {
       names = readdirSync(this.folder);
     } catch (error) {
-      if (codeOf(error) === "ENOENT") return [];
+      if (errorCode(error) === "ENOENT") return [];
       throw fileError(`${this.folder} can't be listed`, this.folder, error);
     }
     return names

@@ -4,7 +4,7 @@
 
 import { statSync } from "node:fs";
 import { join } from "node:path";
-import { codeOf } from "../data/index.js";
+import { errorCode } from "../data/index.js";
 import type { RunRecord, RunStatus } from "../records/index.js";
 import { CheckpointStore } from "./checkpoints.js";
 import { readRunRecord, readStatus } from "./read-run.js";
@@ -140,7 +140,7 @@ function latestCheckpointMs(path: string): number | undefined {
     return statSync(latest.path).mtimeMs;
   } catch (error) {
     // A later checkpoint may have replaced it since it was listed.
-    if (codeOf(error) === "ENOENT") return undefined;
+    if (errorCode(error) === "ENOENT") return undefined;
     throw error;
   }
 }

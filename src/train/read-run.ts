@@ -1,7 +1,7 @@
 /** Reads a run's folder, even while it is written or after a crash. Messages name what is missing or damaged. */
 
 import { join } from "node:path";
-import { asFileError, codeOf } from "../data/index.js";
+import { asFileError, errorCode } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { readRegularFile } from "../files/index.js";
 import { type JsonRecord, type RunRecord, type RunStatus, runStates } from "../records/index.js";
@@ -88,7 +88,7 @@ function readRecord(folder: string, name: string): JsonRecord | undefined {
     text = readRegularFile(path, maxRecordBytes).toString("utf8");
   } catch (error) {
     // ENOTDIR: the folder, or one above it, is a file.
-    if (["ENOENT", "ENOTDIR"].includes(codeOf(error) ?? "")) return undefined;
+    if (["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "")) return undefined;
     throw asFileError(`${path} can't be read`, path, error);
   }
   return fromJson(path, text);

@@ -6,7 +6,14 @@
 import { statSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { codeOf, fileError, isThere, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
+import {
+  errorCode,
+  fileError,
+  isThere,
+  makeFolder,
+  removeLeftovers,
+  writeAtomically,
+} from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { JsonRecord, RunPhase, RunProgress, RunRecord, RunState, RunStatus } from "../records/index.js";
 import { toJson } from "./files/json.js";
@@ -298,7 +305,7 @@ function lastHeartbeatMs(path: string): number {
   try {
     return statSync(status).mtimeMs;
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return 0;
+    if (errorCode(error) === "ENOENT") return 0;
     throw fileError(`${status} can't be read`, status, error);
   }
 }

@@ -6,7 +6,7 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { codeOf } from "../data/index.js";
+import { errorCode } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { healthOf } from "./health.js";
 import { metricsPageType, readMetricsPage } from "./metrics-page.js";
@@ -142,7 +142,7 @@ function noAddress(host: string, port: number): HoldfastError {
 }
 
 function notServed(host: string, port: number, cause: Error): HoldfastError {
-  const reason = codeOf(cause) ?? "";
+  const reason = errorCode(cause) ?? "";
   const advice =
     reason === "EADDRINUSE"
       ? "Another program uses this port. Use another --metrics-port, or end that program."

@@ -1,14 +1,14 @@
 /**
- * How much the buffers hold that a long run fills again and again. Tests make them small (TEST_HOLDFAST_SIZES), so that a run
- * of a few steps fills them too.
+ * Capacities of buffers that a long run fills repeatedly. Tests make them small (TEST_HOLDFAST_SIZES), so that a short
+ * run fills them too.
  */
 
 interface BufferSizes {
-  /** Single numbers of a compiled step that wait on the device; a power of two. */
+  /** Scalars of a compiled step buffered on the device; a power of two. */
   ring: number;
-  /** Single numbers of a compiled step that are kept on the host, the latest ones. */
+  /** Scalars of a compiled step kept on the host; the latest ones. */
   history: number;
-  /** Rows that wait to be written to a run's step log. */
+  /** Rows buffered before they are written to a run's step log. */
   stepRows: number;
 }
 

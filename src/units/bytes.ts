@@ -1,13 +1,13 @@
 /**
- * Byte counts and device addresses, branded so that one can't stand in for the other, and the way sizes are
- * written: `512MiB`, `1.5GiB`, `4096B`.
+ * Byte counts and device addresses, branded so that they cannot be mixed up, and the text form of sizes: `512MiB`,
+ * `1.5GiB`, `4096B`.
  */
 
 import { HoldfastError } from "../errors/index.js";
 
 declare const unit: unique symbol;
 
-/** A count of bytes: a whole number, never negative. */
+/** A byte count: a whole number, 0 or more. */
 export type Bytes = number & { readonly [unit]: "bytes" };
 
 /** A device address. On the CPU driver it is an offset into the WebAssembly memory. */
@@ -31,19 +31,15 @@ const suffixes = { B: 1, KiB, MiB, GiB, TiB } as const;
  *
  * @example
  * ```ts
- * import { bytes } from "holdfast";
+ * import { bytes } from "holdfast/internals";
  * console.log(bytes(4096)); // → 4096
  * ```
  */
 export function bytes(count: number): Bytes {
   if (!Number.isSafeInteger(count) || count < 0) {
-    throw new HoldfastError(
-      "BAD_SIZE",
-      `A size must be a whole number of bytes, 0 or more; this one is ${count}.`,
-      {
-        numbers: { count },
-      },
-    );
+    throw new HoldfastError("BAD_SIZE", `A size must be a whole number of bytes, 0 or more, not ${count}.`, {
+      numbers: { count },
+    });
   }
   return count as Bytes;
 }
@@ -53,7 +49,7 @@ export function address(value: number): Address {
   if (!Number.isSafeInteger(value) || value < 0) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `A device address must be a whole number, 0 or more; this one is ${value}.`,
+      `A device address must be a whole number, 0 or more, not ${value}.`,
     );
   }
   return value as Address;
@@ -63,7 +59,7 @@ export function span(start: number, size: number): Span {
   return { address: address(start), size: bytes(size) };
 }
 
-/** The first address behind a span. */
+/** The first address after a span. */
 export function endOf(range: Span): Address {
   return (range.address + range.size) as Address;
 }
@@ -76,13 +72,13 @@ export function contains(outer: Span, inner: Span): boolean {
   return inner.address >= outer.address && endOf(inner) <= endOf(outer);
 }
 
-/** Rounds up to a multiple of `alignment`, which is a power of two or any positive count. */
+/** Rounds up to a multiple of `alignment`, any positive number. */
 export function alignUp(count: number, alignment: number): Bytes {
   return (Math.ceil(count / alignment) * alignment) as Bytes;
 }
 
 /**
- * Reads a size as people write it.
+ * Parses a size.
  *
  * @example
  * ```ts
@@ -106,7 +102,7 @@ export function parseBytes(text: string): Bytes {
 }
 
 /**
- * Prints a byte count with the largest unit that keeps it at 1 or more.
+ * Formats a byte count with the largest unit in which it is at least 1.
  *
  * @example
  * ```ts
@@ -130,7 +126,7 @@ export function formatBytes(count: number): string {
   return `${count} B`;
 }
 
-/** Prints an address the way debuggers do. */
+/** Formats an address in hexadecimal. */
 export function formatAddress(value: number): string {
   return `0x${value.toString(16)}`;
 }

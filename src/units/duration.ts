@@ -1,11 +1,11 @@
-/** Durations as people write them (`30s`, `500ms`, `2m`), and the clocks that measure them. */
+/** Durations in text form (`30s`, `500ms`, `2m`), and clocks. */
 
 import { HoldfastError } from "../errors/index.js";
 
 const factors = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
 
 /**
- * Reads a duration into milliseconds.
+ * Parses a duration into milliseconds.
  *
  * @example
  * ```ts
@@ -27,24 +27,27 @@ export function parseDuration(text: string): number {
   return elapsedMs;
 }
 
-/** Prints milliseconds the way `parseDuration` reads them. */
+/** Formats milliseconds so that `parseDuration` can read them. */
 export function formatDuration(elapsedMs: number): string {
   if (elapsedMs < 1000) return `${Number(elapsedMs.toFixed(elapsedMs < 10 ? 2 : 0))}ms`;
   if (elapsedMs < 120_000) return `${Number((elapsedMs / 1000).toFixed(1))}s`;
   return `${Number((elapsedMs / 60_000).toFixed(1))}m`;
 }
 
-/** Tells the time in milliseconds. The system's is monotonic and the same in every thread and process. */
+/** Returns the time in milliseconds. The system's clock is monotonic and the same in every thread and process. */
 export interface Clock {
   nowMs(): number;
 }
 
-/** `performance.now()` is three times cheaper than hrtime but counts from the thread's start: bring it to one origin. */
+/**
+ * `performance.now()` is three times cheaper than hrtime but counts from the thread's start; this offset gives all
+ * threads one origin.
+ */
 const originMs = Number(process.hrtime.bigint()) / 1e6 - performance.now();
 
 export const systemClock: Clock = { nowMs: () => originMs + performance.now() };
 
-/** A clock that stands still until it is moved; what waits on it is told of each move. */
+/** A clock that stands still until it is advanced; it notifies its listeners of each tick. */
 export class FakeClock implements Clock {
   #nowMs = 0;
   readonly #listeners = new Set<() => void>();
@@ -53,7 +56,7 @@ export class FakeClock implements Clock {
     return this.#nowMs;
   }
 
-  /** Moves time on in small ticks, so that a listener sees every quarter of a second on the way. */
+  /** Advances time in small ticks, so that listeners see every quarter of a second. */
   advance(elapsedMs: number, tickMs = 250): void {
     const end = this.#nowMs + elapsedMs;
     while (this.#nowMs < end) {

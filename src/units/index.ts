@@ -1,4 +1,4 @@
-/** units: byte counts, addresses, durations and clocks; how they are written and read. Keys of plain data, and the sizes of buffers. */
+/** units: byte counts, addresses, durations and clocks, with their text forms; keys of plain data; buffer sizes. */
 
 export { bufferSizes } from "./buffer-sizes.js";
 export {
@@ -24,17 +24,17 @@ export { type Clock, FakeClock, formatDuration, parseDuration, systemClock } fro
 export {
   type BeatListener,
   beat,
+  beatCounter,
   duringFileWork,
   type FileWork,
-  fileWorkIn,
+  fileWorkReader,
   fileWorks,
-  heartbeatIn,
   heartbeatMemory,
   listenToBeats,
-  noteTurn,
-  transposesIn,
+  makeWorkerBeat,
+  recordTurn,
+  turnCounter,
   type WorkStage,
-  workerBeatIn,
 } from "./heartbeat.js";
 export { literalKey } from "./literal-key.js";
 export { loadNative, startThread, threadAdvice } from "./start-thread.js";

@@ -70,5 +70,5 @@ test("a member that is undefined counts as missing", () => {
 
 test("what is no plain data has no key", () => {
   for (const value of [() => 0, Symbol("a"), new Map(), new Float32Array(1), { at: new Date(0) }])
-    assert.throws(() => literalKey(value), /has no key: only plain data does/);
+    assert.throws(() => literalKey(value), /has no key\. Pass plain data/);
 });

@@ -1,11 +1,11 @@
 /**
- * Keys of plain data: the text under which equal calls are shared and printed kernels are kept. JSON is no such text: it
- * writes Infinity and NaN as null, and -0 as 0.
+ * Keys of plain data, for sharing equal calls and caching generated kernels. JSON is not suitable: it writes Infinity
+ * and NaN as null, and -0 as 0.
  */
 
 /**
- * A text that two values share only if they are the same: numbers by `Object.is`, lists and records by their members. A
- * member that is undefined counts as missing. Records with the same members in another order have other keys.
+ * Returns a text that two values share only if they are the same: numbers by `Object.is`, lists and records by their
+ * members. An undefined member counts as missing. Records with a different member order have different keys.
  */
 export function literalKey(value: unknown): string {
   switch (typeof value) {
@@ -21,7 +21,7 @@ export function literalKey(value: unknown): string {
     case "object":
       return value === null ? "null" : membersKey(value);
     default:
-      throw new Error(`A ${typeof value} has no key: only plain data does.`);
+      throw new Error(`A ${typeof value} has no key. Pass plain data.`);
   }
 }
 
@@ -33,7 +33,7 @@ function membersKey(value: object): string {
   }
   if (Object.getPrototypeOf(value) !== Object.prototype)
     throw new Error(
-      `A ${value.constructor?.name ?? "record without a prototype"} has no key: only plain data does.`,
+      `A ${value.constructor?.name ?? "record without a prototype"} has no key. Pass plain data.`,
     );
   let text = "{";
   for (const [name, member] of Object.entries(value))

@@ -1,13 +1,13 @@
 /**
- * Starts worker threads, and lets them load native code. A system may reject threads (`pids.max`, `ulimit -u`). The caller then
- * continues without the thread.
+ * Starts worker threads, and lets them load native code. A system may reject threads (`pids.max`, `ulimit -u`); the
+ * caller then continues without the thread.
  */
 
 import { getEnvironmentData, isMainThread, setEnvironmentData, Worker } from "node:worker_threads";
 
 /**
- * Starts a thread that does not keep the process alive, or gives the reason why there is none. The thread does
- * not inherit the program's Node flags, such as loaders or `--input-type`.
+ * Starts a thread that does not keep the process alive, or returns the error. The thread does not inherit the program's
+ * Node flags, such as loaders or `--input-type`.
  */
 export function startThread(script: URL, workerData: unknown): Worker | Error {
   shareLoads();
@@ -20,18 +20,21 @@ export function startThread(script: URL, workerData: unknown): Worker | Error {
   }
 }
 
-/** What helps where threads are rejected. */
+/** Advice for when the system rejects threads. */
 export const threadAdvice = "Allow the process more threads (ulimit -u, or pids.max of its container)";
 
-/** Of two cells that all threads of a process share: how many load native code now, and whether the process is about to end. */
+/**
+ * Key of two cells shared by all threads of a process: the number of threads loading native code, and whether the
+ * process is exiting.
+ */
 const loadsKey = "holdfast: threads that load native code";
 const at = { count: 0, isEnding: 1 } as const;
-/** How long the end of the process waits for them, in milliseconds. */
+/** How long process exit waits for them, in milliseconds. */
 const patienceMs = 2000;
 
 /**
- * Loads native code in a thread. A process that ends meanwhile waits, because a load that is cut off aborts it. Once the process
- * is about to end, nothing is loaded any more, and the promise stays open until the thread is gone.
+ * Loads native code in a thread. An exiting process waits for it, because an interrupted load aborts the process. Once
+ * the process is exiting, nothing more is loaded, and the promise stays pending.
  */
 export async function loadNative<T>(load: () => Promise<T>): Promise<T> {
   const loads = getEnvironmentData(loadsKey) as Int32Array | undefined;
@@ -55,9 +58,9 @@ function shareLoads(): void {
     const endMs = performance.now() + patienceMs;
     for (;;) {
       const count = Atomics.load(loads, at.count);
-      const leftMs = endMs - performance.now();
-      if (count === 0 || leftMs <= 0) return;
-      Atomics.wait(loads, at.count, count, leftMs);
+      const remainingMs = endMs - performance.now();
+      if (count === 0 || remainingMs <= 0) return;
+      Atomics.wait(loads, at.count, count, remainingMs);
     }
   });
 }

@@ -1,17 +1,17 @@
-/** Objects in the order in which they were added, none of them kept alive by the list. */
+/** Objects in insertion order; the list keeps none of them alive. */
 
 export class WeakList<T extends object> {
   #references: WeakRef<T>[] = [];
-  readonly #known = new WeakSet<T>();
+  readonly #added = new WeakSet<T>();
 
-  /** Harmless where it is there already. */
+  /** Does nothing if the item is already in the list. */
   add(item: T): void {
-    if (this.#known.has(item)) return;
-    this.#known.add(item);
+    if (this.#added.has(item)) return;
+    this.#added.add(item);
     this.#references.push(new WeakRef(item));
   }
 
-  /** Those that nobody has let go. Each of them stays until the end of the turn of the event loop. */
+  /** The items that are still alive. Each stays alive until the end of the current turn of the event loop. */
   items(): T[] {
     const items = this.#references.map((reference) => reference.deref());
     this.#references = this.#references.filter((_, index) => items[index] !== undefined);

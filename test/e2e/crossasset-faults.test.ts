@@ -203,7 +203,7 @@ const ofWhatIsGiven: readonly Fault[] = [
   {
     what: "a file where a folder above it should be",
     args: () => ["--out", join(file("file", ""), "run")],
-    says: /^BAD_FILE: file\/run can't be made: ENOTDIR.*A part of the path is a file/,
+    says: /^BAD_FILE: file\/run can't be made: ENOTDIR.*a component of it is a file/,
   },
   {
     what: "a folder that nobody may write to, not even root",
@@ -392,7 +392,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     assert.equal(rejected.status, exitCodes.rejected.code);
     assert.match(
       rejected.stderr,
-      /^holdfast: BAD_INDEX: Row 5 of column 1 has the label 3, and there are 3 classes, 0 to 2\. [^\n]*\n$/,
+      /^holdfast: BAD_INDEX: Row 5 of column 1 has the label 3; the 3 classes are 0 to 2\. [^\n]*\n$/,
     );
     bytes[bytes.length - 5]! ^= 64;
     writeFileSync(path, bytes);
@@ -407,7 +407,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     );
     assert.match(
       faulty,
-      /^1: holdfast: BAD_FILE: disk-full\/run\/checkpoints\/step-.* can't be written: ENOSPC.* The disk is full: make room/,
+      /^1: holdfast: BAD_FILE: disk-full\/run\/checkpoints\/step-.* can't be written: ENOSPC.* The disk is full: free some space/,
     );
     assert.equal(later, "0: ");
     assertWhole(at("full"));

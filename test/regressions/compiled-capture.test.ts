@@ -1,19 +1,8 @@
 /** H4 and H5 for compiled steps: the whole step of CrossAsset, with all its 50 weights, is recorded, and nothing but work is. */
 
 import assert from "node:assert/strict";
-import {
-  basicKernels,
-  crossasset,
-  type Device,
-  type DriverCall,
-  manualSeed,
-  nn,
-  optim,
-  randn,
-  strict,
-  type Tensor,
-  tensor,
-} from "holdfast";
+import { crossasset, type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
+import { basicKernels, type DriverCall, strict } from "holdfast/internals";
 import { CaptureStateMachine } from "../../src/runtime/capture/capture-state.js";
 import { Runtime } from "../../src/runtime/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";

@@ -1,7 +1,7 @@
 /** C8 and C9 for compiled steps: their graph keeps its own arguments, and owns the block that the plan lies in. */
 
 import assert from "node:assert/strict";
-import { type Driver, type Span, strict } from "holdfast";
+import { type Driver, type Span, strict } from "holdfast/internals";
 import type { PlacedStep } from "../../src/compile/index.js";
 import {
   Arena,

@@ -1,7 +1,8 @@
 /** P4: a captured graph was slower than running directly, and was kept. A compiled step tries both, and keeps what wins. */
 
 import assert from "node:assert/strict";
-import { type DeviceOptions, type Driver, strict } from "holdfast";
+import type { DeviceOptions } from "holdfast";
+import { type Driver, strict } from "holdfast/internals";
 import { around } from "../../src/driver/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
 import { keepBatch, nativeGemms, prepareTraining } from "../support/compiled-training.js";

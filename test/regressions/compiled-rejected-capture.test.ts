@@ -4,7 +4,8 @@
  */
 
 import assert from "node:assert/strict";
-import { type Device, type Driver, type ErrorCode, faulty, strict } from "holdfast";
+import type { Device, ErrorCode } from "holdfast";
+import { type Driver, faulty, strict } from "holdfast/internals";
 import { type Replayable, Runtime } from "../../src/runtime/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
 import {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Runtime, Storage } from "holdfast";
+import type { Runtime, Storage } from "holdfast/internals";
 import { collectGarbage } from "../support/gc.js";
 import { arenaPool, type OpenPool, oldPool, type Pool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";

@@ -2,15 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  type Driver,
-  type ErrorCode,
-  type Region,
-  type Runtime,
-  type Span,
-  type Storage,
-  strict,
-} from "holdfast";
+import type { ErrorCode } from "holdfast";
+import { type Driver, type Region, type Runtime, type Span, type Storage, strict } from "holdfast/internals";
 import { around } from "../../src/driver/index.js";
 import { arenaPool, type OpenPool, oldPool, type Pool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";

@@ -4,7 +4,8 @@
  */
 
 import assert from "node:assert/strict";
-import { type Device, manualSeed, nn, optim, randn, type Storage, type Tensor } from "holdfast";
+import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import type { Storage } from "holdfast/internals";
 import { captureStep } from "../../src/tensor/index.js";
 import { MiB } from "../../src/units/index.js";
 import { nativeGemms } from "../support/compiled-training.js";

@@ -33,7 +33,7 @@ const rehomed: Prepare = (cpu, model) => {
           submit(cpu.runtime, copyCalls(arrived, gradient));
         }
       },
-      takePlace: () => undefined,
+      takeDestination: () => undefined,
       clear: () => {
         gradient = undefined;
       },

@@ -4,7 +4,8 @@
  */
 
 import assert from "node:assert/strict";
-import { type Device, full, HoldfastError, nn, SavedSet, type Tensor } from "holdfast";
+import { type Device, full, HoldfastError, nn, type Tensor } from "holdfast";
+import { SavedSet } from "holdfast/internals";
 import { openStrictDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";

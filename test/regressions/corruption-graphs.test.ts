@@ -10,7 +10,7 @@ import {
   type Span,
   type Storage,
   strict,
-} from "holdfast";
+} from "holdfast/internals";
 import { Arena, PersistentMemory, poisonByte } from "../../src/runtime/index.js";
 import { add, elementsOf, placeValues, scale } from "../support/basic-ops.js";
 import { collectGarbage } from "../support/gc.js";

@@ -1,7 +1,7 @@
 /** Rows C2 and C3: what is written in place stays in its place, over steps and for every op that has the form. */
 
 import assert from "node:assert/strict";
-import type { Runtime, Storage } from "holdfast";
+import type { Runtime, Storage } from "holdfast/internals";
 import { add, copyValues, f32Bytes, placeValues, scale, setAll } from "../support/basic-ops.js";
 import { regressionRow } from "../support/regressions.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";

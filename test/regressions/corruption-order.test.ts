@@ -10,7 +10,7 @@ import {
   type Runtime,
   type Stream,
   strict,
-} from "holdfast";
+} from "holdfast/internals";
 import { around } from "../../src/driver/index.js";
 import { add, placeValues, scale, setAll } from "../support/basic-ops.js";
 import { regressionRow } from "../support/regressions.js";

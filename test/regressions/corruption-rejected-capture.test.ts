@@ -1,16 +1,8 @@
 /** Row C12: a rejected capture leaves state untouched, whatever rejected it and however far it had come. */
 
 import assert from "node:assert/strict";
-import {
-  type Driver,
-  type ErrorCode,
-  faulty,
-  HoldfastError,
-  type Replayable,
-  type Runtime,
-  type Storage,
-  strict,
-} from "holdfast";
+import { type ErrorCode, HoldfastError } from "holdfast";
+import { type Driver, faulty, type Replayable, type Runtime, type Storage, strict } from "holdfast/internals";
 import { add, placeValues } from "../support/basic-ops.js";
 import { addingNodes, corruptingFirstReplay, losingUploads } from "../support/injected-captures.js";
 import { regressionRow } from "../support/regressions.js";

@@ -1,7 +1,7 @@
 /** Row C10: the loss seed, the step's scalars and its counters are persistent, so no step's end can change them. */
 
 import assert from "node:assert/strict";
-import { type Driver, type Runtime, type Storage, strict } from "holdfast";
+import { type Driver, type Runtime, type Storage, strict } from "holdfast/internals";
 import { add, f32Bytes, placeValues } from "../support/basic-ops.js";
 import { regressionRow } from "../support/regressions.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";

@@ -4,7 +4,8 @@
  */
 
 import assert from "node:assert/strict";
-import { type Device, nn, noGrad, SavedSet, type Storage, Tensor, tensor } from "holdfast";
+import { type Device, nn, noGrad, Tensor, tensor } from "holdfast";
+import { SavedSet, type Storage } from "holdfast/internals";
 import { openStrictDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";

@@ -1,7 +1,7 @@
 /** Row C6: a view keeps its owner, over the end of its step, over a reset and against a free. */
 
 import assert from "node:assert/strict";
-import { type Runtime, SavedSet, type Span, type Storage } from "holdfast";
+import { type Runtime, SavedSet, type Span, type Storage } from "holdfast/internals";
 import { arenaPool, type OpenPool, oldPool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
 import { rejectionOf } from "../support/rejections.js";

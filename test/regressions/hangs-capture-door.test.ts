@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Driver, HoldfastError, strict } from "holdfast";
+import { HoldfastError } from "holdfast";
+import { type Driver, strict } from "holdfast/internals";
 import { around, type Stream } from "../../src/driver/index.js";
 import { CaptureStateMachine } from "../../src/runtime/capture/capture-state.js";
 import { CallLog } from "../support/call-log.js";

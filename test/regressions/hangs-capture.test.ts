@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { basicKernels, type DriverCall, HoldfastError, type Storage, strict } from "holdfast";
+import { HoldfastError } from "holdfast";
+import { basicKernels, type DriverCall, type Storage, strict } from "holdfast/internals";
 import type { Graph } from "../../src/driver/index.js";
 import { type CapturePass, CaptureStateMachine } from "../../src/runtime/capture/capture-state.js";
 import { CallLog } from "../support/call-log.js";

@@ -1,18 +1,10 @@
 /** Regressions, hangs for want of memory: H9 to H12. */
 
 import assert from "node:assert/strict";
-import {
-  type Driver,
-  type ErrorCode,
-  faulty,
-  HoldfastError,
-  type Runtime,
-  type RuntimeOptions,
-  type Span,
-  type Storage,
-} from "holdfast";
+import { type ErrorCode, HoldfastError, type RuntimeOptions } from "holdfast";
+import { type Driver, faulty, type Runtime, type Span, type Storage } from "holdfast/internals";
 import { around, type DeviceInfo, type HostMemory, type MemoryInfo } from "../../src/driver/index.js";
-import { Arena, type OomDiagnosis, type Verdict } from "../../src/runtime/index.js";
+import { Arena, type OomCause, type OomDiagnosis } from "../../src/runtime/index.js";
 import { bytes, GiB, KiB, MiB } from "../../src/units/index.js";
 import { CallLog } from "../support/call-log.js";
 import { fakeHost } from "../support/fake-host.js";
@@ -38,11 +30,11 @@ function rejectionAfterSome(call: () => unknown): HoldfastError {
   });
 }
 
-/** A way to come under pressure, what the verdict on it must be, and what the message must show. */
+/** A way to come under pressure, what the cause on it must be, and what the message must show. */
 interface Pressed {
   readonly options: RuntimeOptions;
   readonly press: (runtime: Runtime) => HoldfastError;
-  readonly verdict: Verdict;
+  readonly cause: OomCause;
   readonly shows: readonly RegExp[];
 }
 
@@ -55,7 +47,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
         runtime.arena.allocate(1 * KiB, "labels");
         return rejectionOf(() => runtime.arena.allocate(48 * KiB, "output"));
       }),
-    verdict: "mis-sized",
+    cause: "mis-sized",
     shows: [
       /^output asked the arena for 48 KiB and it has no room/,
       /capacity 64 KiB, committed 64 KiB, offset 21 KiB/,
@@ -71,7 +63,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
         runtime.arena.allocate(24 * KiB, "hidden");
         runtime.arena.allocate(8 * KiB, "logits");
       }),
-    verdict: "never reset",
+    cause: "never reset",
     shows: [
       /capacity 4 MiB, committed 4 MiB, offset 4 MiB/,
       /this step: 256 allocations, 4 MiB; 0 resets in all/,
@@ -88,7 +80,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
         return rejectionAfterSome(() => runtime.arena.allocate(1 * MiB, "activations"));
       });
     },
-    verdict: "truly full",
+    cause: "truly full",
     shows: [
       /capacity 4 MiB, committed \S+ MiB, offset 3.25 MiB/,
       /this step: 4 allocations, 3.25 MiB; 1 resets in all \(1 by steps, 0 by calls\)/,
@@ -101,19 +93,19 @@ const pressures: Readonly<Record<string, Pressed>> = {
 type Plant = (run: () => void) => void;
 
 /** A judge who has one answer for everything. */
-function withVerdict(verdict: Verdict, run: () => void): void {
-  const diagnosis: OomDiagnosis = { verdict, why: "it is what it is", help: "Buy more memory." };
+function withCause(cause: OomCause, run: () => void): void {
+  const diagnosis: OomDiagnosis = { cause, why: "it is what it is", help: "Buy more memory." };
   withMethods(Arena.prototype, { diagnoseOom: () => diagnosis }, run);
 }
 
-for (const [situation, { options, press, verdict, shows }] of Object.entries(pressures)) {
-  const usualAnswer = verdict === "truly full" ? "mis-sized" : "truly full";
+for (const [situation, { options, press, cause, shows }] of Object.entries(pressures)) {
+  const usualAnswer = cause === "truly full" ? "mis-sized" : "truly full";
   regressionRow<Plant>({
     row: "H9",
-    rule: `${situation}: "${verdict}", with the figures and the top holders, said once before it is thrown`,
+    rule: `${situation}: "${cause}", with the figures and the top holders, said once before it is thrown`,
     sound: (run) => run(),
     faults: {
-      [`${situation}, "${usualAnswer}" being the only answer`]: (run) => withVerdict(usualAnswer, run),
+      [`${situation}, "${usualAnswer}" being the only answer`]: (run) => withCause(usualAnswer, run),
     },
     check: (inject) =>
       inject(() => {
@@ -121,7 +113,7 @@ for (const [situation, { options, press, verdict, shows }] of Object.entries(pre
         // A GPU commits 2 MiB at least, more than there is in these.
         withCpuRuntime({ ...options, print: (text) => printed.push(text) }, ({ runtime }) => {
           const rejection = press(runtime);
-          assert.equal(rejection.numbers["verdict"], verdict);
+          assert.equal(rejection.numbers["cause"], cause);
           for (const part of shows) assert.match(rejection.message, part);
           assert.deepEqual(press(runtime).code, rejection.code, "the second rejection");
         });

@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { bytes, type Driver, type Runtime, type Storage, strict, type UploadItem } from "holdfast";
+import { bytes, type Driver, type Runtime, type Storage, strict, type UploadItem } from "holdfast/internals";
 import { around, type HostMemory, type HostSpan, type Stream } from "../../src/driver/index.js";
 import { alignment } from "../../src/runtime/index.js";
 import {

@@ -5,15 +5,8 @@ import { execFile } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  type DriverCall,
-  faulty,
-  HoldfastError,
-  openCpuDriver,
-  openRuntime,
-  type RuntimeOptions,
-  settingsTable,
-} from "holdfast";
+import { HoldfastError, type RuntimeOptions, settingsTable } from "holdfast";
+import { type DriverCall, faulty, openCpuDriver, openRuntime } from "holdfast/internals";
 import { exitCodes } from "../../src/errors/index.js";
 import type { RecordedEvent, Setting } from "../../src/runtime/index.js";
 import { Phases, phaseTitle } from "../../src/runtime/observe/phases.js";

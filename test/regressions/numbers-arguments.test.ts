@@ -1,6 +1,6 @@
 /** Row N9, on the device: a kernel gets each of its arguments as it was given, whatever its type and its place. */
 
-import type { Driver, KernelSource, Launch, Stream } from "holdfast";
+import type { Driver, KernelSource, Launch, Stream } from "holdfast/internals";
 import { around, encodeKernel } from "../../src/driver/index.js";
 import { regressionRow } from "../support/regressions.js";
 import { withRuntime } from "../support/runtimes.js";

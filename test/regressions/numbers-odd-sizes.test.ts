@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { type KernelSource, strict } from "holdfast";
+import { type KernelSource, strict } from "holdfast/internals";
 import { type CudaCode, encodeKernel } from "../../src/driver/index.js";
 import { activations, functions, type Op } from "../../src/ops/index.js";
 import type { Tensor } from "../../src/tensor/index.js";

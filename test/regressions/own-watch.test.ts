@@ -11,7 +11,7 @@ import { Phases } from "../../src/runtime/observe/phases.js";
 import { Recorder } from "../../src/runtime/observe/recorder.js";
 import { SharedStatus } from "../../src/runtime/observe/shared-status.js";
 import { type Stall, StallDetector } from "../../src/runtime/observe/watchdog/index.js";
-import { FakeClock, heartbeatIn, listenToBeats } from "../../src/units/index.js";
+import { beatCounter, FakeClock, listenToBeats } from "../../src/units/index.js";
 import { makeFolder } from "../support/folders.js";
 import { regressionRow } from "../support/regressions.js";
 import { repositoryRoot } from "../support/repository.js";
@@ -54,7 +54,7 @@ function stallsOfSlowStep(beats: () => number): Stall[] {
 regressionRow<() => number>({
   row: "S5",
   rule: "tracing, planning, compiling and CPU kernels send heartbeats, and are not reported as stalls however long they take",
-  sound: heartbeatIn(),
+  sound: beatCounter(),
   faults: { "a watchdog that counts driver calls and phases alone": () => 0 },
   check: (beats) => assert.deepEqual(stallsOfSlowStep(beats), []),
 });

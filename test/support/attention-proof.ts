@@ -1,7 +1,7 @@
 /** One case of attention, run forward and backward on a device and held against float64, and to its own places. */
 
 import assert from "node:assert/strict";
-import type { Runtime, Storage } from "holdfast";
+import type { Runtime, Storage } from "holdfast/internals";
 import { type Dtype, narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../src/ir/index.js";
 import { attentionBackwardCalls, attentionCalls, submit } from "../../src/kernels/index.js";
 import { arrayOf, type Case, prepare, prepareMask, type Values } from "./attention-cases.js";

@@ -1,13 +1,7 @@
 /** The basic kernels as functions over float32 storages: what the regression tests compute with below the op table. */
 
-import {
-  type BudgetLabel,
-  basicKernels,
-  blockCount,
-  type Runtime,
-  type Storage,
-  type Stream,
-} from "holdfast";
+import type { BudgetLabel } from "holdfast";
+import { basicKernels, blockCount, type Runtime, type Storage, type Stream } from "holdfast/internals";
 import { writeF32 } from "./runtimes.js";
 
 export const f32Bytes = Float32Array.BYTES_PER_ELEMENT;

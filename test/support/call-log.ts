@@ -1,6 +1,6 @@
 /** A wrapper that writes down every driver call that passes: tests count them, and look at what a capture let through. */
 
-import type { Driver, DriverCall, Launch } from "holdfast";
+import type { Driver, DriverCall, Launch } from "holdfast/internals";
 import { around } from "../../src/driver/index.js";
 
 export interface LoggedCall {

@@ -3,7 +3,7 @@
  * uploads and captures work on these.
  */
 
-import type { Region, Runtime, UploadItem } from "holdfast";
+import type { Region, Runtime, UploadItem } from "holdfast/internals";
 
 export interface Weight {
   readonly name: string;

@@ -1,7 +1,8 @@
 /** Devices for tests: quiet, small, of the kind under test, and closed after the file's last test. */
 
 import { after } from "node:test";
-import { bytes, Device, type DeviceOptions, type Driver, strict } from "holdfast";
+import { Device, type DeviceOptions } from "holdfast";
+import { bytes, type Driver, strict } from "holdfast/internals";
 import {
   openTestDriver,
   type TestDriver,

@@ -8,7 +8,7 @@ import {
   openCudaDriver,
   type Span,
   type Stream,
-} from "holdfast";
+} from "holdfast/internals";
 import { buildEmulator, type EmulatorFigure, openEmulator } from "./emulator.js";
 
 const figures = [

@@ -1,7 +1,8 @@
 /** A device on the emulator of CUDA, closed when the file's tests are done. */
 
 import { after } from "node:test";
-import { Device, strict } from "holdfast";
+import { Device } from "holdfast";
+import { strict } from "holdfast/internals";
 import { openEmulator } from "./emulator.js";
 import { openEmulatorDriver } from "./emulator-driver.js";
 import { fixDraws } from "./fixed-draws.js";

@@ -1,6 +1,6 @@
 /** One legal use of every driver call, on a device that has been prepared for it. */
 
-import { basicKernels, type Driver, type DriverCall } from "holdfast";
+import { basicKernels, type Driver, type DriverCall } from "holdfast/internals";
 import { bytes, span } from "../../src/units/index.js";
 
 /** Prepares a device; each entry then makes its one call on whatever wrapper of that device it is given. */

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import type { Runtime } from "holdfast";
+import type { Runtime } from "holdfast/internals";
 import {
   type GemmDtype,
   type GemmProblem,

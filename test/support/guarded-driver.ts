@@ -1,8 +1,8 @@
 /** Wraps a driver so that a kernel which writes beside its outputs is found at once, by its name. */
 
 import assert from "node:assert/strict";
-import type { Driver, Launch, Span, Stream } from "holdfast";
 import { HoldfastError } from "holdfast";
+import type { Driver, Launch, Span, Stream } from "holdfast/internals";
 import { around } from "../../src/driver/index.js";
 import { span } from "../../src/units/index.js";
 import type { TestDriver } from "./test-device.js";

@@ -1,7 +1,7 @@
 /** The kernels that are written in CUDA C++ by hand, in the forms that need the most registers and shared memory. */
 
 import assert from "node:assert/strict";
-import type { KernelSource } from "holdfast";
+import type { KernelSource } from "holdfast/internals";
 import type { Elements } from "../../src/kernels/attention/cuda/element.js";
 import { stridesOf } from "../../src/kernels/attention/cuda/parameters.js";
 import { smallBackwardKernel } from "../../src/kernels/attention/cuda/small-backward.js";

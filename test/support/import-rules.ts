@@ -33,8 +33,10 @@ function placeProblem(layers: LayerTable, file: string): string | undefined {
   const layer = layerOf(file);
   if (layer === undefined) {
     // A declaration file describes what the platform brings; it has no code and stands under every layer.
-    const mayStandAlone = file === "index.ts" || file.endsWith(".d.ts");
-    return mayStandAlone ? undefined : `${file} stands in no layer: only index.ts lies in src/ itself.`;
+    const mayStandAlone = file === "index.ts" || file === "internals.ts" || file.endsWith(".d.ts");
+    return mayStandAlone
+      ? undefined
+      : `${file} stands in no layer: only index.ts and internals.ts are in src/ itself.`;
   }
   return heightOf(layers, layer) < 0
     ? `${file} stands in ${layer}/, which the table of layers lacks.`

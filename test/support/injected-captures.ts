@@ -1,6 +1,6 @@
 /** Drivers whose captures go wrong in ways that the CPU's can't: what the runtime must reject without a trace. */
 
-import type { Driver, Launch, Span, Stream } from "holdfast";
+import type { Driver, Launch, Span, Stream } from "holdfast/internals";
 import { around, type Graph, type NodeCount } from "../../src/driver/index.js";
 
 /** The first replay writes a byte that was not recorded, into what the last launch wrote. */

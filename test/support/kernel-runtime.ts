@@ -4,7 +4,7 @@
  */
 
 import { after } from "node:test";
-import { type Driver, openRuntime, type Runtime, type Storage, strict } from "holdfast";
+import { type Driver, openRuntime, type Runtime, type Storage, strict } from "holdfast/internals";
 import { emulatorMissing } from "./emulator.js";
 import { fixDraws } from "./fixed-draws.js";
 import { openTestCpu, openTestDriver, openTestGpu, testDevice } from "./test-device.js";

@@ -4,14 +4,8 @@
  */
 
 import assert from "node:assert/strict";
-import {
-  type CpuDriver,
-  openRuntime,
-  type Replayable,
-  type Runtime,
-  type RuntimeOptions,
-  type Storage,
-} from "holdfast";
+import type { RuntimeOptions } from "holdfast";
+import { type CpuDriver, openRuntime, type Replayable, type Runtime, type Storage } from "holdfast/internals";
 
 export const capacity = 512 * 1024;
 export const chunk = 128 * 1024;

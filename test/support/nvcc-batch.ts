@@ -7,7 +7,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { KernelSource } from "holdfast";
+import type { KernelSource } from "holdfast/internals";
 
 /** What the code is written for at least; every later architecture takes its PTX. */
 const minArchitecture = "80";

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { KernelSource } from "holdfast";
+import type { KernelSource } from "holdfast/internals";
 
 /** What the assembler says of a kernel. */
 export interface KernelCost {

@@ -5,7 +5,7 @@
  */
 
 import assert from "node:assert/strict";
-import type { Runtime, Span, Storage } from "holdfast";
+import type { Runtime, Span, Storage } from "holdfast/internals";
 
 export interface Pool {
   allocate(size: number): Storage;

@@ -1,7 +1,8 @@
 /** The kernels that a GPU would be given: every op in every float dtype, the optimizers, a whole model's training step. */
 
 import fc from "fast-check";
-import { basicKernels, crossasset, Device, type KernelSource, nn, optim } from "holdfast";
+import { crossasset, Device, nn, optim } from "holdfast";
+import { basicKernels, type KernelSource } from "holdfast/internals";
 import { randomKernels } from "../../src/kernels/random/index.js";
 import type { FloatDtype } from "../tolerances.js";
 import { opCases } from "./op-cases/index.js";

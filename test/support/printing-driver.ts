@@ -10,7 +10,7 @@ import {
   type Launch,
   openCpuDriver,
   type Stream,
-} from "holdfast";
+} from "holdfast/internals";
 import { around, type DeviceInfo } from "../../src/driver/index.js";
 
 export interface PrintingDriver {

@@ -1,6 +1,6 @@
 /** Step memory at addresses that an allocation never has: kernels must not take alignment for granted. */
 
-import type { Runtime, Storage } from "holdfast";
+import type { Runtime, Storage } from "holdfast/internals";
 
 /** Step memory with these values in it, which begins so many elements behind an aligned address. */
 export function putAt(

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { crossasset, manualSeed, nn, device as openDevice, optim, TensorDataset, Trainer } from "holdfast";
 import { writeCurves } from "../../src/cli/train/tensorboard.js";
 import { normaliserFrom, sampleWidth } from "../../src/crossasset/samples/index.js";
-import { exitCodeOf, exitCodes } from "../../src/errors/index.js";
+import { exitCodes, toExitCode } from "../../src/errors/index.js";
 import {
   exportTensorBoard,
   openInspector,
@@ -99,7 +99,7 @@ async function train({
     run.end(results, exitCode);
     return exitCode;
   } catch (error) {
-    run?.fail(error, exitCodeOf(error));
+    run?.fail(error, toExitCode(error));
     throw error;
   } finally {
     curves?.close();
@@ -271,6 +271,6 @@ async function ended(command: () => Promise<number>): Promise<Ended> {
   try {
     return { exitCode: await command() };
   } catch (error) {
-    return { exitCode: exitCodeOf(error), error };
+    return { exitCode: toExitCode(error), error };
   }
 }

@@ -3,15 +3,8 @@
  * and closed whatever the test does.
  */
 
-import {
-  bytes,
-  type Driver,
-  openRuntime,
-  type Runtime,
-  type RuntimeOptions,
-  type Storage,
-  strict,
-} from "holdfast";
+import type { RuntimeOptions } from "holdfast";
+import { bytes, type Driver, openRuntime, type Runtime, type Storage, strict } from "holdfast/internals";
 import { openTestCpu, openTestDriver, type TestDriver, testEnvironment } from "./test-device.js";
 
 export interface TestRuntime {

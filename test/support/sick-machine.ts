@@ -1,7 +1,7 @@
 /** The doctor on a machine that is not well: holds it to failing in one phase, for one reason. */
 
 import assert from "node:assert/strict";
-import { type Driver, openCpuDriver, type Span } from "holdfast";
+import { type Driver, openCpuDriver, type Span } from "holdfast/internals";
 import { type DoctorReport, runDoctor } from "../../src/cli/doctor/index.js";
 import type { DoctorPhase } from "../../src/cli/doctor/phase-log.js";
 import { exitCodes } from "../../src/errors/index.js";

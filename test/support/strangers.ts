@@ -1,6 +1,6 @@
 /** Strangers: whoever takes the memory that is free, and writes it full, to show who still thought it was theirs. */
 
-import type { Runtime, Storage } from "holdfast";
+import type { Runtime, Storage } from "holdfast/internals";
 import { rejectionOf } from "./rejections.js";
 
 /** Takes all that is free in the arena and fills it with one byte. */

@@ -12,7 +12,7 @@ import {
   openCudaDriver,
   type Span,
   type Stream,
-} from "holdfast";
+} from "holdfast/internals";
 import { defaultCacheFolder, type HostMemory } from "../../src/driver/index.js";
 import { buildEmulator } from "./emulator.js";
 

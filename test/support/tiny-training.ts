@@ -4,7 +4,7 @@
  * every bit, however the work was cut.
  */
 
-import type { Runtime, Storage } from "holdfast";
+import type { Runtime, Storage } from "holdfast/internals";
 import { add, placeValues, scale, setAll } from "./basic-ops.js";
 
 /** Where a model's memory is. The fields can be rebound, because the old engine did just that. */

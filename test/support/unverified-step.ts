@@ -1,6 +1,6 @@
 /** A step in memory as `PlacedStep` has it, but for the verifier: for tests that show what the verifier is for. */
 
-import type { Runtime, Storage } from "holdfast";
+import type { Runtime, Storage } from "holdfast/internals";
 import { emitCommands, type StepCommand, submitCommands } from "../../src/compile/execute/emit.js";
 import type { BufferSlice } from "../../src/compile/program/program.js";
 import type { ProposedStep } from "./proposed-steps.js";

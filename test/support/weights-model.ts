@@ -3,7 +3,7 @@
  * where the real model hung.
  */
 
-import { basicKernels, blockCount, type Driver, type Runtime, type Storage } from "holdfast";
+import { basicKernels, blockCount, type Driver, type Runtime, type Storage } from "holdfast/internals";
 import type { CapturePass } from "../../src/runtime/capture/capture-state.js";
 import { uploadWeights } from "./crossasset-weights.js";
 import { withRuntime } from "./runtimes.js";

@@ -16,7 +16,7 @@ import {
   stateOfRun,
 } from "../../crossasset/index.js";
 import { makeFolder } from "../../data/index.js";
-import { exitCodeOf, exitCodes, HoldfastError } from "../../errors/index.js";
+import { exitCodes, HoldfastError, toExitCode } from "../../errors/index.js";
 import { type Inspector, openInspectorInThread } from "../../inspect/index.js";
 import { readSettings, settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
@@ -237,7 +237,7 @@ async function trainCrossAsset(options: CommandOptions): Promise<number> {
     return exitCode;
   } catch (error) {
     reporter.end();
-    run?.fail(error, exitCodeOf(error));
+    run?.fail(error, toExitCode(error));
     throw error;
   } finally {
     curves?.close();

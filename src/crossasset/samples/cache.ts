@@ -14,7 +14,7 @@ import {
   saveSafetensors,
 } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { isOwn } from "../../files/index.js";
+import { isPrivate } from "../../files/index.js";
 import { type Dtype, viewElements } from "../../ir/index.js";
 import type { Bars } from "../bars/bars.js";
 import { checksumOfBars } from "../bars/checksum.js";
@@ -65,7 +65,7 @@ export function cachedSamples(bars: Bars, settings: SampleSettings, folder: stri
 
 /** Why another user may have written it, with advice; undefined if only this user can have. */
 function whyStrange(what: string, stats: Stats): string | undefined {
-  if (isOwn(stats)) return undefined;
+  if (isPrivate(stats)) return undefined;
   return stats.uid === process.getuid?.()
     ? `${what} is writable by other users. Run chmod go-w on it.`
     : `${what} belongs to another user. Use a cache folder of your own (--cache).`;

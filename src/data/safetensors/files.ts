@@ -1,14 +1,14 @@
-/** Safetensors on disk. A file is read whole; a save is there whole or not at all. */
+/** Safetensors on disk. A file is read whole; a save is atomic. */
 
 import { constants, fstatSync, readSync } from "node:fs";
 import { beat, duringFileWork } from "../../units/index.js";
 import { callBytes, fileError, withFile, writeAtomically } from "../atomic-write.js";
 import type { SafetensorsFile } from "./format.js";
 import { type ReadOptions, readSafetensors } from "./read.js";
-import { layOut, type MetadataToWrite, type TensorsToWrite } from "./write.js";
+import { listChunks, type MetadataToWrite, type TensorsToWrite } from "./write.js";
 
 /**
- * Reads a safetensors file from disk, as `readSafetensors` reads its bytes.
+ * Reads a safetensors file from disk; see `readSafetensors`.
  *
  * @example
  * ```ts
@@ -30,8 +30,7 @@ export function loadSafetensors(path: string, options: ReadOptions = {}): Safete
 }
 
 /**
- * Writes a safetensors file to disk. It is written aside, forced to the disk and renamed, so that at every moment the
- * path has the old file or the new one, whole.
+ * Writes a safetensors file atomically: at every moment the path has the old file or the new one, whole.
  *
  * @example
  * ```ts
@@ -46,20 +45,27 @@ export function loadSafetensors(path: string, options: ReadOptions = {}): Safete
  * ```
  */
 export function saveSafetensors(path: string, tensors: TensorsToWrite, metadata?: MetadataToWrite): void {
-  writeAtomically(path, layOut(tensors, metadata));
+  writeAtomically(path, listChunks(tensors, metadata));
 }
 
-/** All bytes of a file. */
+/** Reads all bytes of a file. */
 export function readWhole(path: string): Uint8Array {
-  // A pipe opened without NONBLOCK would wait, maybe for ever, for somebody to write to it.
+  // A pipe opened without NONBLOCK could wait for ever for a writer.
   const read = (file: number): Uint8Array => {
     const stats = fstatSync(file);
     if (!stats.isFile()) throw new Error("it is a folder, a pipe or a device, not a file");
     const bytes = new Uint8Array(stats.size);
-    for (let done = 0; done < bytes.length; ) {
-      const count = readSync(file, bytes, done, Math.min(callBytes, bytes.length - done), done);
-      if (count === 0) throw new Error(`it shrank to ${done} of its ${bytes.length} bytes while it was read`);
-      done += count;
+    for (let bytesRead = 0; bytesRead < bytes.length; ) {
+      const count = readSync(
+        file,
+        bytes,
+        bytesRead,
+        Math.min(callBytes, bytes.length - bytesRead),
+        bytesRead,
+      );
+      if (count === 0)
+        throw new Error(`it shrank to ${bytesRead} of its ${bytes.length} bytes while it was read`);
+      bytesRead += count;
       beat();
     }
     return bytes;

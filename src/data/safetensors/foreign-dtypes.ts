@@ -1,6 +1,6 @@
 /**
- * Dtypes of the format that we have none of. Integers become i32 where every value fits, and 8-bit floats become bf16,
- * which holds each of them exactly. A tensor is decoded when its elements are first asked for.
+ * Dtypes of the format that Holdfast lacks. Integers become i32 if every value fits, and 8-bit floats become bf16,
+ * which represents each exactly. A tensor is decoded when its elements are first accessed.
  */
 
 import type { ErrorNumbers, HoldfastError } from "../../errors/index.js";
@@ -10,12 +10,12 @@ import { quote, rejectTensor } from "./rejection.js";
 
 type Reject = (what: string, numbers?: ErrorNumbers) => HoldfastError;
 
-/** How elements of a file become elements of ours. */
+/** Converts elements of a file. */
 interface ForeignDtype {
-  /** Of an element in the file. */
+  /** Bytes of an element in the file. */
   readonly bytes: number;
   readonly dtype: Dtype;
-  /** The elements in our dtype; `reject` names the tensor. */
+  /** The converted elements; `reject` names the tensor. */
   readonly decode: (view: DataView, reject: Reject) => Uint8Array;
 }
 
@@ -26,22 +26,22 @@ const foreignDtypes: ReadonlyMap<string, ForeignDtype> = new Map([
   ["I16", integers(2, (view, at) => view.getInt16(at, true))],
   ["U16", integers(2, (view, at) => view.getUint16(at, true))],
   ["I8", integers(1, (view, at) => view.getInt8(at))],
-  // Exponent and mantissa bits; E4M3 is the form without infinities, whose one NaN is all ones.
+  // Exponent and mantissa bits. E4M3 has no infinities, and its only NaN is all ones.
   ["F8_E4M3", smallFloats({ mantissaBits: 3, bias: 7, hasInfinity: false })],
   ["F8_E5M2", smallFloats({ mantissaBits: 2, bias: 15, hasInfinity: true })],
 ]);
 
-/** The format's names of dtypes that are converted when they are read. */
+/** The format's names of the dtypes that are converted. */
 export const foreignDtypeNames: readonly string[] = [...foreignDtypes.keys()];
 
-const unknown = `which is not read here; these are converted: ${foreignDtypeNames.join(", ")}.`;
+const unknown = `which is not supported; these are converted: ${foreignDtypeNames.join(", ")}.`;
 
-/** Bytes of an element in the file; undefined for a dtype that is not read here. */
+/** Bytes of an element in the file; undefined for an unsupported dtype. */
 export function foreignElementBytes(fileDtype: string): number | undefined {
   return foreignDtypes.get(fileDtype)?.bytes;
 }
 
-/** A tensor of a dtype that is none of ours. One that can't be converted is rejected, by name, when it is asked for. */
+/** A tensor that needs conversion. One that cannot be converted is rejected, by name, when it is accessed. */
 export function foreignTensor(
   name: string,
   shape: readonly number[],
@@ -52,7 +52,7 @@ export function foreignTensor(
   const reject: Reject = (what, numbers) =>
     rejectTensor(name, `Tensor ${quote(name)} has the dtype ${quote(fileDtype)}, ${what}`, numbers);
   let decoded: Uint8Array | undefined;
-  // Own properties, so that a spread has them too.
+  // Own properties, so that a spread includes them.
   return {
     ...{ name, shape, stored: { dtype: fileDtype, bytes: fileBytes } },
     get dtype() {
@@ -61,7 +61,7 @@ export function foreignTensor(
     },
     get bytes() {
       if (!foreign) throw reject(unknown);
-      decoded ??= foreign.decode(viewOf(fileBytes), reject);
+      decoded ??= foreign.decode(asDataView(fileBytes), reject);
       return decoded;
     },
   };
@@ -76,7 +76,7 @@ function integers(bytes: number, read: (view: DataView, at: number) => number | 
       const value = read(view, index * bytes);
       if (value < smallestInt || value > largestInt) {
         const numbers = { index, value: String(value) };
-        throw reject(`and its element ${index} is ${value}, which an i32 can't hold.`, numbers);
+        throw reject(`and its element ${index} is ${value}, which does not fit i32.`, numbers);
       }
       values[index] = Number(value);
     }
@@ -92,8 +92,8 @@ interface SmallFloat {
 }
 
 function smallFloats(form: SmallFloat): ForeignDtype {
-  // Each of the 256 values once; bf16 has more bits for the exponent and the mantissa than either form.
-  const table = narrowToBf16(Float32Array.from({ length: 256 }, (_, bits) => smallFloatOf(bits, form)));
+  // Each of the 256 values once. bf16 has more exponent and mantissa bits than either format.
+  const table = narrowToBf16(Float32Array.from({ length: 256 }, (_, bits) => decodeSmallFloat(bits, form)));
   const decode = (view: DataView): Uint8Array => {
     const halves = new Uint16Array(view.byteLength);
     for (let index = 0; index < halves.length; index++) halves[index] = table[view.getUint8(index)] ?? 0;
@@ -102,7 +102,7 @@ function smallFloats(form: SmallFloat): ForeignDtype {
   return { bytes: 1, dtype: "bf16", decode };
 }
 
-function smallFloatOf(bits: number, { mantissaBits, bias, hasInfinity }: SmallFloat): number {
+function decodeSmallFloat(bits: number, { mantissaBits, bias, hasInfinity }: SmallFloat): number {
   const sign = bits & 0x80 ? -1 : 1;
   const steps = 2 ** mantissaBits;
   const exponent = (bits & 0x7f) >> mantissaBits;
@@ -114,6 +114,6 @@ function smallFloatOf(bits: number, { mantissaBits, bias, hasInfinity }: SmallFl
   return sign * (1 + mantissa / steps) * 2 ** (exponent - bias);
 }
 
-function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
+function asDataView({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
   return new DataView(buffer, byteOffset, byteLength);
 }

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { fileWith } from "../../../test/support/safetensors-file.js";
 import { HoldfastError } from "../../errors/index.js";
-import { type SafetensorsFile, type StoredTensor, sizeOf } from "./format.js";
+import { type SafetensorsFile, type StoredTensor, tensorBytes } from "./format.js";
 import { readSafetensors } from "./read.js";
 import { writeSafetensors } from "./write.js";
 
@@ -120,7 +120,7 @@ function check(read: (bytes: Uint8Array) => SafetensorsFile, file: Uint8Array): 
     const { name: own, shape, stored } = tensor;
     const bytes = stored?.bytes ?? tensor.bytes;
     assert.equal(own, name);
-    if (!stored) assert.equal(bytes.length, sizeOf(tensor.dtype, shape));
+    if (!stored) assert.equal(bytes.length, tensorBytes(tensor.dtype, shape));
     assert.ok(bytes.byteOffset >= file.byteOffset + 8);
     assert.ok(bytes.byteOffset + bytes.length <= file.byteOffset + file.length);
     total += bytes.length;

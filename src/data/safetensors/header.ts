@@ -1,15 +1,15 @@
-/** What a header says, checked as far as it can be without the rest of the file. */
+/** Parses and validates a header, as far as possible without the rest of the file. */
 
 import { dtypes } from "../../ir/index.js";
 import { foreignElementBytes } from "./foreign-dtypes.js";
-import { dtypesByFileName, metadataName, sizeOfElements } from "./format.js";
+import { arrayBytes, dtypesByFileName, metadataName } from "./format.js";
 import { JsonCursor } from "./json-cursor.js";
 import { badFile, quote } from "./rejection.js";
 
-/** A tensor's entry: its bytes are [begin, end) of the data behind the header, and as many as its shape needs. */
+/** A tensor's entry: bytes [begin, end) of the data after the header, as many as its shape needs. */
 export interface Entry {
   readonly name: string;
-  /** The format's name; any text, because a tensor of a dtype that nobody knows must not spoil the others. */
+  /** The format's name; any text, so that an unknown dtype does not affect the other tensors. */
   readonly fileDtype: string;
   readonly shape: readonly number[];
   readonly begin: number;
@@ -61,18 +61,18 @@ function readEntry(cursor: JsonCursor, name: string): Entry {
   return { name, fileDtype: dtype, shape, begin, end };
 }
 
-/** Bytes of an element in the file; undefined for a dtype that we know nothing of. */
-function elementBytesOf(fileDtype: string): number | undefined {
+/** Bytes of an element in the file; undefined for an unknown dtype. */
+function findElementBytes(fileDtype: string): number | undefined {
   const dtype = dtypesByFileName.get(fileDtype);
   return dtype ? dtypes[dtype].bytes : foreignElementBytes(fileDtype);
 }
 
 function checkSize(name: string, dtype: string, shape: readonly number[], begin: number, end: number): void {
-  const elementBytes = elementBytesOf(dtype);
-  // Of an unknown dtype only this can be said: its shape is one, and its bytes don't end before they begin.
-  const size = elementBytes === undefined ? undefined : sizeOfElements(elementBytes, shape);
+  const elementBytes = findElementBytes(dtype);
+  // For an unknown dtype only this can be checked: the shape is valid, and the end is not before the beginning.
+  const size = elementBytes === undefined ? undefined : arrayBytes(elementBytes, shape);
   if (end - begin === size) return;
-  if (elementBytes === undefined && end >= begin && sizeOfElements(1, shape) !== undefined) return;
+  if (elementBytes === undefined && end >= begin && arrayBytes(1, shape) !== undefined) return;
   const dimensions = `[${shape.slice(0, 16).join(", ")}${shape.length > 16 ? ", …" : ""}]`;
   const need = size === undefined ? "more bytes than can be counted" : `${size} bytes`;
   const offsets = `[${begin}, ${end}]`;
@@ -88,7 +88,7 @@ function checkSize(name: string, dtype: string, shape: readonly number[], begin:
   });
 }
 
-/** Holds the tensors to covering the data exactly: no two share a byte, and no byte is left over. */
+/** Checks that the tensors cover the data exactly: no overlaps and no gaps. */
 export function checkPlacement(entries: readonly Entry[], dataBytes: number): void {
   let covered = 0;
   for (const { name, begin, end } of entries.toSorted((a, b) => a.begin - b.begin || a.end - b.end)) {

@@ -8,4 +8,4 @@
 export { loadSafetensors, readWhole, saveSafetensors } from "./files.js";
 export type { SafetensorsFile, StoredTensor } from "./format.js";
 export { type ReadOptions, readSafetensors } from "./read.js";
-export { layOut, type MetadataToWrite, type TensorsToWrite, writeSafetensors } from "./write.js";
+export { listChunks, type MetadataToWrite, type TensorsToWrite, writeSafetensors } from "./write.js";

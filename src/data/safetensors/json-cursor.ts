@@ -1,7 +1,7 @@
 /**
- * Reads JSON front to back, each value as the kind that its place must have. `JSON.parse` would keep the last of two
- * like names in silence, build whatever a hostile header nests or repeats before anything is looked at, and read 1e3 as
- * a whole number. Here the first thing that doesn't belong is rejected, and nothing was built for it.
+ * A JSON reader that checks each value against the kind expected at its position. `JSON.parse` would silently keep the
+ * last of two equal names, build whatever a hostile header nests or repeats, and read 1e3 as a whole number. Here the
+ * first invalid token is rejected before anything is built for it.
  */
 
 import { dimensionLimit, isUtf8Text, nameLimit } from "./format.js";
@@ -9,14 +9,14 @@ import { badFile, quote } from "./rejection.js";
 
 const whitespace: ReadonlySet<string> = new Set([" ", "\t", "\n", "\r"]);
 
-/** What may stand where a number does; whether it is a whole one is looked at after. */
+/** Matches what may be a number; it is validated afterwards. */
 const numberLike = /[-+.0-9A-Za-z]{1,40}/y;
 const wholeNumber = /^(?:0|[1-9][0-9]*)$/;
 
 export class JsonCursor {
   readonly #text: string;
   #at = 0;
-  /** What is being read, for the rejection. */
+  /** What is being read, for errors. */
   subject: string;
 
   constructor(text: string, subject: string) {
@@ -24,7 +24,7 @@ export class JsonCursor {
     this.subject = subject;
   }
 
-  /** Reads an object; `readMember` is told each key and reads its value. A key that comes twice is rejected. */
+  /** Reads an object; `readMember` gets each key and reads its value. Rejects a duplicate key. */
   object(readMember: (key: string) => void): void {
     this.#take("{");
     if (this.#skip("}")) return;
@@ -71,7 +71,7 @@ export class JsonCursor {
     return text;
   }
 
-  /** Reads a whole number, 0 or more, that a double holds exactly. */
+  /** Reads a whole number, 0 or more, that a double represents exactly. */
   count(): number {
     this.#peek();
     numberLike.lastIndex = this.#at;
@@ -85,7 +85,7 @@ export class JsonCursor {
     return value;
   }
 
-  /** Rejects anything but spaces behind what was read. */
+  /** Rejects anything but white space after the value. */
   end(): void {
     if (this.#peek() !== undefined) throw this.rejection(this.#found(), "nothing more");
   }
@@ -95,7 +95,7 @@ export class JsonCursor {
     return badFile(message, { character: this.#at }, cause);
   }
 
-  /** The next character that is no space; undefined at the end. */
+  /** The next non-space character; undefined at the end. */
   #peek(): string | undefined {
     while (whitespace.has(this.#text[this.#at] ?? "")) this.#at++;
     return this.#text[this.#at];
@@ -116,7 +116,7 @@ export class JsonCursor {
     return rest === "" ? "the end of the header" : quote(rest);
   }
 
-  /** Where the text that begins here ends. A pattern would do, but runs out of stack on a text of megabytes. */
+  /** The end of the text that starts here. A regular expression would overflow the stack on a text of megabytes. */
   #closingQuote(): number {
     let end = this.#at;
     do {

@@ -1,4 +1,4 @@
-/** Reads a safetensors file from its bytes. Nothing in it is trusted; what comes out lies inside the bytes given. */
+/** Reads a safetensors file from its bytes. Nothing in it is trusted; the results are views of the bytes. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { foreignTensor } from "./foreign-dtypes.js";
@@ -14,17 +14,17 @@ import { badFile } from "./rejection.js";
 
 /** Options for reading a safetensors file. */
 export interface ReadOptions {
-  /** Tensors to leave out: their names, or a function that says so of a name. */
+  /** Tensors to skip: their names, or a predicate. */
   readonly skip?: readonly string[] | ((name: string) => boolean);
 }
 
 const openingBrace = 0x7b;
 
 /**
- * Reads the tensors of a safetensors file. A tensor of one of our dtypes is not copied: its `bytes` is a view of `bytes`.
- * I64, U64, U32, I16, U16 and I8 become i32 where every value fits; F8_E4M3 and F8_E5M2 become bf16, exactly. These are
- * converted when their `bytes` are first asked for, and a tensor that can't be is rejected then, by name.
- * A file that is not what the format says is rejected with the code BAD_FILE.
+ * Reads the tensors of a safetensors file. Tensors of supported dtypes are not copied: their `bytes` is a view of
+ * `bytes`. I64, U64, U32, I16, U16 and I8 become i32 if every value fits; F8_E4M3 and F8_E5M2 become bf16, exactly.
+ * They are converted when their `bytes` is first accessed; a tensor that cannot be converted is rejected then, by name.
+ * A malformed file is rejected with the code BAD_FILE.
  *
  * @example
  * ```ts
@@ -49,7 +49,7 @@ export function readSafetensors(bytes: Uint8Array, options: ReadOptions = {}): S
   const tensors = new Map<string, StoredTensor>();
   for (const { name, fileDtype, shape, begin, end } of entries) {
     if (isSkipped(name)) continue;
-    // Not subarray(), which gives a Buffer for a Buffer.
+    // Not subarray(), which returns a Buffer for a Buffer.
     const view = new Uint8Array(bytes.buffer, bytes.byteOffset + dataStart + begin, end - begin);
     const dtype = dtypesByFileName.get(fileDtype);
     tensors.set(
@@ -75,14 +75,18 @@ function headerLength(bytes: Uint8Array): number {
     const message = `The file has ${length} bytes; a safetensors file begins with ${lengthBytes} that hold its header's length.`;
     throw badFile(message, { length });
   }
-  const told = new DataView(bytes.buffer, bytes.byteOffset, lengthBytes).getBigUint64(0, true);
-  const room = length - lengthBytes;
-  const limit = Math.min(room, headerLimit);
-  if (told > limit) {
-    const why = limit === room ? `${room} bytes follow` : `the format allows ${headerLimit}`;
-    throw badFile(`The header is said to be ${told} bytes long, but ${why}.`, { told: String(told), limit });
+  const statedLength = new DataView(bytes.buffer, bytes.byteOffset, lengthBytes).getBigUint64(0, true);
+  const availableBytes = length - lengthBytes;
+  const limit = Math.min(availableBytes, headerLimit);
+  if (statedLength > limit) {
+    const why =
+      limit === availableBytes ? `${availableBytes} bytes follow` : `the format allows ${headerLimit}`;
+    throw badFile(`The header is said to be ${statedLength} bytes long, but ${why}.`, {
+      told: String(statedLength),
+      limit,
+    });
   }
-  return Number(told);
+  return Number(statedLength);
 }
 
 function decodeHeader(header: Uint8Array): string {

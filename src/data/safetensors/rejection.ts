@@ -1,21 +1,21 @@
-/** How a file is rejected: what was found, the figures, and what to do. Names from a file are quoted and cut. */
+/** Errors about files: the problem, the figures, and what to do. Names from a file are quoted and shortened. */
 
 import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
 
 const quotedLength = 60;
 
-export function badFile(found: string, numbers: ErrorNumbers = {}, cause?: unknown): HoldfastError {
-  const message = `${found} The file is truncated, altered or of another format: make or fetch it again.`;
+export function badFile(problem: string, numbers: ErrorNumbers = {}, cause?: unknown): HoldfastError {
+  const message = `${problem} The file is truncated, altered or of another format: create or download it again.`;
   return new HoldfastError("BAD_FILE", message, { numbers, cause });
 }
 
-/** Rejects one tensor of a sound file; the others can be read. */
-export function rejectTensor(name: string, found: string, numbers: ErrorNumbers = {}): HoldfastError {
-  const message = `${found} Leave it out with the option skip, or convert it with the program that wrote the file.`;
+/** Rejects one tensor of a valid file; the others can be read. */
+export function rejectTensor(name: string, problem: string, numbers: ErrorNumbers = {}): HoldfastError {
+  const message = `${problem} Leave it out with the option skip, or convert it with the program that wrote the file.`;
   return new HoldfastError("BAD_DTYPE", message, { numbers: { name: quote(name), ...numbers } });
 }
 
-/** A name as it may stand in a message: no control characters, and not as long as a hostile header could make it. */
+/** A name for messages: without control characters, and shortened. */
 export function quote(text: string): string {
   return JSON.stringify(text.length <= quotedLength ? text : `${text.slice(0, quotedLength)}…`);
 }

@@ -1,6 +1,6 @@
 /**
- * Writes safetensors, byte for byte as the reference library does: the widest dtypes first and then by name, so that
- * every tensor is aligned for its elements; no gaps; a header padded with spaces to a multiple of 8.
+ * Writes safetensors, byte for byte as the reference library does: the widest dtypes first, then by name, so that every
+ * tensor is aligned; no gaps; a header padded with spaces to a multiple of 8.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -15,24 +15,23 @@ import {
   metadataName,
   nameLimit,
   type StoredTensor,
-  sizeOf,
+  tensorBytes,
 } from "./format.js";
 import { quote } from "./rejection.js";
 
 const alignment = 8;
 
-/** The dtypes in the file's order, each with its name there. */
+/** The dtypes in file order, each with its name in the file. */
 const fileOrder = [...dtypesByFileName].map(([fileName, dtype]) => ({ fileName, dtype }));
 
-/** Tensors with their names, or by their names. */
+/** A list of named tensors, or tensors by name. */
 export type TensorsToWrite = Iterable<StoredTensor> | Readonly<Record<string, Omit<StoredTensor, "name">>>;
 
-/** Texts by their keys. */
+/** Texts by key. */
 export type MetadataToWrite = ReadonlyMap<string, string> | Readonly<Record<string, string>>;
 
 /**
- * Writes tensors, and texts about them, as the bytes of a safetensors file. The same tensors in any order give the
- * same bytes.
+ * Writes tensors and metadata as the bytes of a safetensors file. The order of the tensors does not affect the bytes.
  *
  * @example
  * ```ts
@@ -46,22 +45,22 @@ export function writeSafetensors(
   tensors: TensorsToWrite,
   metadata: MetadataToWrite = new Map(),
 ): Uint8Array<ArrayBuffer> {
-  const pieces = layOut(tensors, metadata);
-  const file = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
+  const chunks = listChunks(tensors, metadata);
+  const file = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
   let offset = 0;
-  for (const piece of pieces) {
-    file.set(piece, offset);
-    offset += piece.length;
+  for (const chunk of chunks) {
+    file.set(chunk, offset);
+    offset += chunk.length;
   }
   return file;
 }
 
-/** The pieces that a file is made of, in order: its beginning with the header, then each tensor's own bytes. */
-export function layOut(
+/** The chunks of a file in order: the length and the header, then each tensor's bytes. */
+export function listChunks(
   tensors: TensorsToWrite,
   metadata: MetadataToWrite = new Map(),
 ): readonly Uint8Array[] {
-  const sorted = inFileOrder(tensorList(tensors));
+  const sorted = sortForFile(tensorList(tensors));
   const texts = metadataEntries(metadata);
   const members: string[] = texts.length === 0 ? [] : [metadataMember(texts)];
   let offset = 0;
@@ -102,12 +101,12 @@ interface Placed {
   readonly fileName: string;
 }
 
-function inFileOrder(tensors: readonly StoredTensor[]): readonly Placed[] {
+function sortForFile(tensors: readonly StoredTensor[]): readonly Placed[] {
   const byName = new Map<string, StoredTensor>();
   for (const tensor of tensors) {
     checkTensor(tensor);
     if (byName.has(tensor.name)) {
-      throw badTensor(tensor.name, "comes twice. Give each tensor a name of its own.");
+      throw badTensor(tensor.name, "is a duplicate. Give each tensor a unique name.");
     }
     byName.set(tensor.name, tensor);
   }
@@ -123,29 +122,29 @@ function checkTensor(tensor: StoredTensor): void {
   if (!isRecord(tensor)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `One of the tensors to write is ${String(tensor)}; give { name, dtype, shape, bytes }.`,
+      `One of the tensors to write is ${String(tensor)}; pass { name, dtype, shape, bytes }.`,
     );
   }
   const { name, dtype, shape, bytes } = tensor;
   if (typeof name !== "string") {
-    throw new HoldfastError("BAD_ARGUMENT", `A tensor's name is ${String(name)}; give a text.`);
+    throw new HoldfastError("BAD_ARGUMENT", `A tensor's name is ${String(name)}; pass a text.`);
   }
   if (!(bytes instanceof Uint8Array)) {
     throw badTensor(
       name,
-      "has no bytes. Give its elements as a Uint8Array: new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength).",
+      "has no bytes. Pass its elements as a Uint8Array: new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength).",
     );
   }
   if (!dtypeNames.includes(dtype)) {
-    throw badTensor(name, `has the dtype ${String(dtype)}. Give one of ${dtypeNames.join(", ")}.`);
+    throw badTensor(name, `has the dtype ${String(dtype)}. Use one of ${dtypeNames.join(", ")}.`);
   }
-  if (!Array.isArray(shape)) throw badTensor(name, "has no shape. Give a list of sizes.");
-  if (name === metadataName) throw badTensor(name, "has the name that the format keeps for its metadata.");
+  if (!Array.isArray(shape)) throw badTensor(name, "has no shape. Pass a list of sizes.");
+  if (name === metadataName) throw badTensor(name, "has the name that the format reserves for metadata.");
   checkText(name, "tensor's name");
   if (shape.length > dimensionLimit) {
-    throw badTensor(name, `has ${shape.length} dimensions; at most ${dimensionLimit} are read back.`);
+    throw badTensor(name, `has ${shape.length} dimensions; the maximum is ${dimensionLimit}.`);
   }
-  const size = sizeOf(dtype, shape);
+  const size = tensorBytes(dtype, shape);
   if (size === bytes.length) return;
   const sizes = `[${shape.join(", ")}]`;
   const need = size === undefined ? `${sizes} is not a valid shape` : `${dtype} ${sizes} needs ${size}`;
@@ -171,7 +170,7 @@ function metadataMember(texts: readonly [string, string][]): string {
 
 function checkNames(count: number, what: string): void {
   if (count <= nameLimit) return;
-  const message = `${count} ${what} are more than are read back, which is ${nameLimit}. Write several files.`;
+  const message = `${count} ${what} exceed the maximum of ${nameLimit}. Write several files.`;
   throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { count, nameLimit } });
 }
 
@@ -180,29 +179,29 @@ function checkText(text: string, what: string): void {
     throw new HoldfastError("BAD_ARGUMENT", `A ${what} is ${String(text)}; it must be a text.`);
   }
   if (isUtf8Text(text)) return;
-  const message = `A ${what} must be text that UTF-8 can hold; ${quote(text)} has half a surrogate pair.`;
+  const message = `A ${what} must be valid UTF-8; ${quote(text)} has an unpaired surrogate.`;
   throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { text: quote(text) } });
 }
 
-/** The length and the header, padded so that the data begins aligned. */
+/** The length and the header, padded so that the data is aligned. */
 function beginning(members: readonly string[]): Uint8Array {
-  // Joined by hand: an object would reorder names like "10" and take "__proto__" for something else.
+  // Joined as text: an object would reorder names like "10" and treat "__proto__" specially.
   const json = new TextEncoder().encode(`{${members.join(",")}}`);
   const length = alignUp(json.length, alignment);
   if (length > headerLimit) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `The header would take ${length} bytes and the format allows ${headerLimit}. Write fewer tensors, shorter names or less metadata.`,
+      `The header would take ${length} bytes; the format allows ${headerLimit}. Write fewer tensors, shorter names or less metadata.`,
       { numbers: { length, headerLimit } },
     );
   }
-  const piece = new Uint8Array(lengthBytes + length).fill(0x20);
-  new DataView(piece.buffer).setBigUint64(0, BigInt(length), true);
-  piece.set(json, lengthBytes);
-  return piece;
+  const header = new Uint8Array(lengthBytes + length).fill(0x20);
+  new DataView(header.buffer).setBigUint64(0, BigInt(length), true);
+  header.set(json, lengthBytes);
+  return header;
 }
 
-/** The order of their UTF-8 bytes, which is that of their code points; `<` would go by UTF-16. */
+/** Compares by UTF-8 bytes, that is by code points; `<` would compare UTF-16. */
 function compareTexts(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }

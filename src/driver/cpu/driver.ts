@@ -55,7 +55,7 @@ export interface CpuDriver extends Driver {
  *
  * @example
  * ```ts
- * import { bytes, openCpuDriver } from "holdfast";
+ * import { bytes, openCpuDriver } from "holdfast/internals";
  * const driver = openCpuDriver({ threads: 1 });
  * const stream = driver.createStream();
  * const memory = driver.reserve(bytes(65536));

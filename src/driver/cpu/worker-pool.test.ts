@@ -7,7 +7,7 @@ import { test } from "node:test";
 import type { Worker } from "node:worker_threads";
 import { withFault } from "../../../test/support/failing-calls.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import { heartbeatIn } from "../../units/index.js";
+import { beatCounter } from "../../units/index.js";
 import type { KernelSource } from "../driver.js";
 import { basicKernels, blockCount } from "./basic-kernels.js";
 import { compileKernel } from "./kernel.js";
@@ -93,7 +93,7 @@ test("where the system starts no more threads, a launch is shared by those that 
 test("every chunk of a shared launch beats, whichever thread ran it", () => {
   const { pool, load } = openPool(2);
   const sum = load(basicKernels.sum);
-  const beats = heartbeatIn();
+  const beats = beatCounter();
   let [counted, ownBlocks] = [0, 0];
   repeatUntil(
     // A launch of which this thread ran few blocks: most beats are the worker's.
@@ -304,7 +304,7 @@ for (const ending of ["driver.close();", ""]) {
 for (const threads of [1, 2]) {
   test(`a long launch beats as it goes, on ${threads} threads, and runs every block once`, () => {
     const { pool } = openPool(threads);
-    const beats = heartbeatIn();
+    const beats = beatCounter();
     const [blocks, beatsBefore] = [64, beats()];
     const ran = new Uint8Array(blocks);
     const spin = (first = 0, end = 0): void => {

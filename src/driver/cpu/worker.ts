@@ -4,7 +4,7 @@
  */
 
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
-import { workerBeatIn } from "../../units/index.js";
+import { makeWorkerBeat } from "../../units/index.js";
 import {
   type KernelFunction,
   runChunks,
@@ -19,7 +19,7 @@ import { mathFunctions } from "./math-functions.js";
 const start = workerData as WorkerStart;
 const job = viewSharedJob(start.buffer);
 const { words } = job;
-const beat = workerBeatIn(start.heartbeat);
+const beat = makeWorkerBeat(start.heartbeat);
 const kernels = new Map<number, KernelFunction>();
 let messagesRead = 0;
 

@@ -160,7 +160,7 @@ describe("a capture", { skip }, () => {
       const before = heldOnEmulator();
       assert.throws(() => driver.endCapture(stream), {
         code: "CAPTURE_ORDER",
-        message: /never waited for.*record an event on that stream/,
+        message: /was not joined to it.*record an event on that stream/,
       });
       assert.equal(heldOnEmulator().graphs, before.graphs - 1);
       for (const one of [side, stream]) {
@@ -182,7 +182,10 @@ describe("a capture", { skip }, () => {
         () => driver.beginCapture(stream, "thread-local"),
         rejected(/failed: the capture on stream #1/),
       );
-      assert.throws(() => driver.beginCapture(other, "thread-local"), rejected(/stream #2 while/));
+      assert.throws(
+        () => driver.beginCapture(other, "thread-local"),
+        rejected(/stream #2 failed: the capture on stream #1 is still open/),
+      );
       assert.throws(() => driver.endCapture(other), rejected(/began on stream #1/));
       assert.deepEqual(
         [emulator.calls("cuStreamBeginCapture"), emulator.calls("cuStreamEndCapture")],

@@ -285,7 +285,7 @@ describe("a driver with a cache", { skip }, () => {
 
   test("shares it with a process that writes at the same time", async () => {
     const script = `
-      import { basicKernels, openCudaDriver } from "holdfast";
+      import { basicKernels, openCudaDriver } from "holdfast/internals";
       const cacheFolder = ${JSON.stringify(folder)};
       for (let turn = 0; turn < 5; turn++) {
         const driver = openCudaDriver({ cacheFolder });

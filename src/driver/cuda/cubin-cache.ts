@@ -19,7 +19,7 @@ import {
 } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { isOwn } from "../../files/index.js";
+import { isPrivate } from "../../files/index.js";
 
 const magic = "HOLDFAST CUBIN 1\n";
 const checksumBytes = 32;
@@ -62,10 +62,10 @@ class FolderCache implements CubinCache {
   read(key: string): Uint8Array | undefined {
     let file: number | undefined;
     try {
-      if (!isOwn(statSync(this.#folder))) return undefined;
+      if (!isPrivate(statSync(this.#folder))) return undefined;
       // A symlink could point at another user's file.
       file = openSync(this.#filePath(key), files.O_RDONLY | files.O_NOFOLLOW);
-      if (!isOwn(fstatSync(file))) return undefined;
+      if (!isPrivate(fstatSync(file))) return undefined;
       return unwrap(readFileSync(file));
     } catch {
       return undefined;
@@ -78,7 +78,7 @@ class FolderCache implements CubinCache {
     const unfinished = join(this.#folder, `${randomUUID()}.part`);
     try {
       mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
-      if (!isOwn(statSync(this.#folder))) return;
+      if (!isPrivate(statSync(this.#folder))) return;
       writeFileSync(unfinished, wrap(content), { mode: 0o600, flag: "wx" });
       // A rename is atomic: readers see the whole file or none, however many processes write it.
       renameSync(unfinished, this.#filePath(key));

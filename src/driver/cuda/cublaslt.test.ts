@@ -261,7 +261,7 @@ describe("the library", { skip }, () => {
         assert.throws(() => driver.loadKernel(source), {
           code: "UNSUPPORTED",
           message:
-            /no algorithm for a product of 7×8×9 \(batch 2, bf16, f32, activation none\): CUBLAS_STATUS_NOT_SUPPORTED/,
+            /no algorithm for a GEMM of 7×8×9 \(batch 2, bf16, f32, activation none\): CUBLAS_STATUS_NOT_SUPPORTED/,
           numbers: { m: 7, n: 8, k: 9, batch: 2, status: 15 },
         });
       }
@@ -297,7 +297,7 @@ describe("the library", { skip }, () => {
       );
       assert.throws(() => load({ choice: 3 }), {
         code: "BAD_ARGUMENT",
-        message: /has 3 algorithms for a product of 1×1×400.*number 3 was asked for/,
+        message: /has 3 algorithms for a GEMM of 1×1×400.*algorithm 3 \(counted from 0\) does not exist/,
         numbers: { choice: 3, choices: 3 },
       });
       const at = (index: number, size: number) => span(memory.address + 4096 * index, size);
@@ -396,7 +396,7 @@ describe("the arguments of a product", { skip }, () => {
       const rejected = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
       assert.throws(
         launch(4, 0),
-        rejected(/The bias of kernel "product_f32" lies 4 bytes after a multiple of 16/),
+        rejected(/The bias of kernel "product_f32" starts 4 bytes after a multiple of 16/),
       );
       assert.throws(launch(0, 128), rejected(/The workspace of .* 128 bytes after a multiple of 256/));
       const odd = { ...source, product: { ...source.product!, batch: 2, biasBatchStride: 3 } };

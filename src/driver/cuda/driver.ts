@@ -71,7 +71,8 @@ interface HostBuffer {
  *
  * @example
  * ```ts
- * import { HoldfastError, openCudaDriver } from "holdfast/internals";
+ * import { HoldfastError } from "holdfast";
+ * import { openCudaDriver } from "holdfast/internals";
  * try {
  *   const driver = openCudaDriver({ index: 0 });
  *   console.error(driver.describe().name);

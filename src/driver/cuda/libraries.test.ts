@@ -152,7 +152,7 @@ test("a library that is too new for the driver is told when there is no other", 
   const root = machineWith(t, "/usr/local/cuda-13.0/lib64/libcublasLt.so.13");
   assert.equal(
     look("cublasLt", root, { driverMajor: 12 }).message,
-    "CUDA is not available: libcublasLt.so.12, the GEMM library, was not found. /usr/local/cuda-13.0/lib64/libcublasLt.so.13 needs a newer driver than this one (CUDA 12. Searched with the system's loader and in /usr/local/cuda-13.0/lib64. Install pip's nvidia-cublas (for CUDA 12 nvidia-cublas-cu12) or Debian's libcublaslt12, or set HOLDFAST_CUDA_PATH to the folder that contains it.",
+    "CUDA is not available: libcublasLt.so.12, the GEMM library, was not found. /usr/local/cuda-13.0/lib64/libcublasLt.so.13 needs a newer driver than this one (CUDA 12). Searched with the system's loader and in /usr/local/cuda-13.0/lib64. Install pip's nvidia-cublas (for CUDA 12 nvidia-cublas-cu12) or Debian's libcublaslt12, or set HOLDFAST_CUDA_PATH to the folder that contains it.",
   );
 });
 

@@ -160,7 +160,11 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   test("is rejected with the argument and the reason where CUDA would reject it, and CUDA is not asked", () => {
     withTma(({ launch }) => {
       const wrong: readonly (readonly [RegExp, number, readonly number[]])[] = [
-        [/Argument 1 of kernel "box" \(in\) begins at 0x\w+4; .* multiple of 16/, 1, [8, 8, 8, 1, 0]],
+        [
+          /Argument 1 of kernel "box" \(in\) starts at 0x\w+4; .* must be aligned to 16 bytes/,
+          1,
+          [8, 8, 8, 1, 0],
+        ],
         [
           /Argument 3 of kernel "box" \(i32\) is 0; the tensor map of argument 1 .* 1 or more/,
           0,
@@ -186,12 +190,12 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     withTma(({ launch, box }) => {
       const beyond: readonly (readonly [RegExp, number, readonly number[]])[] = [
         [
-          /Argument 1 of kernel "box" \(in\) has 16384 bytes; .* map of 1 × 129 × 32 elements of f32, .* ends 16512 bytes/,
+          /Argument 1 of kernel "box" \(in\) has 16384 bytes; .* tensor map of 1 × 129 × 32 elements of f32, which needs 16512 bytes/,
           0,
           [32, 129, 32, 1, 0],
         ],
-        [/has 16368 bytes; .* ends 16384 bytes/, 4, [32, 128, 32, 3, 0]],
-        [/map of 3 × 8 × 8 elements of f32, .* ends 16640 bytes/, 0, [8, 8, 8, 3, 2048]],
+        [/has 16368 bytes; .* needs 16384 bytes/, 4, [32, 128, 32, 3, 0]],
+        [/map of 3 × 8 × 8 elements of f32, .* needs 16640 bytes/, 0, [8, 8, 8, 3, 2048]],
       ];
       for (const [message, from, sizes] of beyond) {
         assert.throws(() => launch(from, sizes), { code: "BAD_ARGUMENT", message });
@@ -228,7 +232,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   test("is rejected when the kernel is loaded where no launch could have it", () => {
     const wrong: readonly (readonly [RegExp, Partial<TensorMap>])[] = [
       [
-        /^The map of argument 1 of kernel "box" has boxes of 36 columns of f32, 144 bytes; .* 128 at most/,
+        /^The map of argument 1 of kernel "box" has boxes of 36 columns of f32, 144 bytes; .* at most 128/,
         { box: { columns: 36, rows: 16 } },
       ],
       [/65 columns of bf16, 130 bytes/, { dtype: "bf16", box: { columns: 65, rows: 16 } }],
@@ -237,7 +241,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
       [/has boxes of 257 rows; a box needs 1 to 256/, { box: { columns: 32, rows: 257 } }],
       [/0 rows/, { box: { columns: 32, rows: 0 } }],
       [/The map of argument 2 .* is for i32; a map needs a memory parameter/, { parameter: 2 }],
-      [/is of nothing/, { parameter: 9 }],
+      [/is for nothing/, { parameter: 9 }],
       [/takes its rows from argument 0, which is out; it must be i32/, { rows: 0 }],
       [/takes its matrixStride from argument 9, which is missing/, { matrixStride: 9 }],
     ];

@@ -62,7 +62,7 @@ export class Order {
         if (hit) {
           throw new HoldfastError(
             "UNORDERED_ACCESS",
-            `${hit.what}${describeTimeline(timeline)} touches ${formatSpan(hit.range)}, which ${earlier.what}` +
+            `${hit.what}${describeTimeline(timeline)} accesses ${formatSpan(hit.range)}, which ${earlier.what}` +
               `${describeTimeline(other)} accesses too, and nothing orders the two. Record an event there and wait for it here, ` +
               "or synchronise.",
             { numbers: { address: hit.range.address, size: hit.range.size } },

@@ -37,7 +37,7 @@ function hostSpan(size: Bytes): HostSpan {
 
 describe("addresses", () => {
   test("work on memory that is not in use is rejected", () => {
-    rejects("DEAD_ADDRESS", () => driver.fill(stream, range, 0), /fill touches/);
+    rejects("DEAD_ADDRESS", () => driver.fill(stream, range, 0), /fill accesses/);
     const live = part(0, 512);
     driver.fill(stream, live, 0);
     driver.annotate(live, "dead");
@@ -74,7 +74,7 @@ describe("order", () => {
     const live = part(0, 256);
     const host = hostSpan(bytes(256));
     driver.copyToHost(stream, host, live);
-    rejects("UNORDERED_ACCESS", () => driver.hostBytes(host), /the host's look .* copyToHost on stream 1/);
+    rejects("UNORDERED_ACCESS", () => driver.hostBytes(host), /the host's access .* copyToHost on stream 1/);
     driver.synchronize(stream);
     driver.hostBytes(host);
   });
@@ -212,7 +212,7 @@ describe("capture", () => {
     driver.recordEvent(event, stream);
     driver.waitEvent(branch, event);
     driver.fill(branch, b, 2);
-    rejects("CAPTURE_ORDER", () => driver.endCapture(stream), /never waited for/);
+    rejects("CAPTURE_ORDER", () => driver.endCapture(stream), /were not joined to it/);
   });
 
   test("two branches of a capture on the same bytes are rejected", () => {

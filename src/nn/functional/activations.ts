@@ -3,7 +3,7 @@
 import type { Tensor } from "../../tensor/index.js";
 
 /**
- * What is positive, and 0 for the rest.
+ * max(x, 0).
  *
  * @example
  * ```ts
@@ -18,7 +18,7 @@ export function relu(x: Tensor): Tensor {
 }
 
 /**
- * What is positive, and a small part of the rest: 0.01 of it unless given.
+ * x if positive, else x times a slope. Default slope: 0.01.
  *
  * @example
  * ```ts
@@ -33,7 +33,7 @@ export function leakyRelu(x: Tensor, negativeSlope = 0.01): Tensor {
 }
 
 /**
- * x·Φ(x), by the error function, or "tanh" for the approximation that GPT-2 has.
+ * x·Φ(x) by the error function, or by GPT-2's "tanh" approximation.
  *
  * @example
  * ```ts
@@ -111,7 +111,7 @@ export function softplus(x: Tensor): Tensor {
 }
 
 /**
- * Along an axis, each element's exponential over their sum.
+ * Exponentials along an axis, divided by their sum.
  *
  * @example
  * ```ts
@@ -126,7 +126,7 @@ export function softmax(x: Tensor, axis: number): Tensor {
 }
 
 /**
- * The logarithm of `softmax`, exact also where that is 0.
+ * The logarithm of `softmax`, accurate even where that underflows to 0.
  *
  * @example
  * ```ts

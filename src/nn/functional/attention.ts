@@ -9,22 +9,22 @@ import type { Tensor } from "../../tensor/index.js";
 
 /** Options of `scaledDotProductAttention`. */
 export interface AttentionOptions {
-  /** Row i sees columns 0 to i. */
+  /** Row i attends to columns 0 to i. */
   readonly isCausal?: boolean;
-  /** The factor of q · kᵀ; 1/√width unless given. */
+  /** The factor of q · kᵀ. Default: 1/√width. */
   readonly scale?: number;
-  /** The probability that a probability is dropped; 0 unless given. Above it attention is made of plain ops. */
+  /** The dropout probability of attention weights. Default: 0. With dropout, attention uses separate ops. */
   readonly dropoutP?: number;
   /**
-   * Operands and result are [batch…, rows, heads, width], as projections make them and take them, instead of
-   * [batch…, heads, rows, width].
+   * Operands and result are [batch…, rows, heads, width], the layout of projections, instead of [batch…, heads, rows,
+   * width].
    */
   readonly rowsFirst?: boolean;
 }
 
 /**
- * softmax(scale · q · kᵀ + mask) · v, on [batch…, rows, width]. A mask of truth values is true where a column takes part;
- * one of floats is added to the scores.
+ * softmax(scale · q · kᵀ + mask) · v, on [batch…, rows, width]. A boolean mask is true where a column takes part; a
+ * float mask is added to the scores.
  *
  * @example
  * ```ts
@@ -57,9 +57,9 @@ export function scaledDotProductAttention(
 }
 
 /**
- * Attention of a query, key and value that lie in one tensor, [batch…, rows, 3, heads, width], as fusedProjections makes them; the
- * result is [batch…, rows, heads, width]. What they gain lies in one tensor too: a layer costs two products less than
- * with three tensors each way.
+ * Attention of a query, key and value packed in one tensor, [batch…, rows, 3, heads, width], as fusedProjections
+ * returns them; the result is [batch…, rows, heads, width]. Their gradients are packed too: a layer needs two GEMMs
+ * less in each direction than with three tensors.
  *
  * @example
  * ```ts

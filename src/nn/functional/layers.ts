@@ -1,4 +1,4 @@
-/** What linear, convolutional, embedding and dropout layers compute, as functions. */
+/** The computations of linear, convolutional, embedding and dropout layers as functions. */
 
 import {
   batchedLinear as batchedLinearOp,
@@ -21,12 +21,12 @@ export {
 
 /** Options of `linear`. */
 export interface LinearOptions {
-  /** How the weight lies: PyTorch's [out, in] unless given, or [in, out]. */
+  /** The layout of the weight. Default: PyTorch's [out, in]; or [in, out]. */
   readonly layout?: "outIn" | "inOut";
 }
 
 /**
- * x·Wᵀ + b, with a weight [out, in] and a bias [out] or none; x·W + b where the weight lies [in, out].
+ * x·Wᵀ + b, with a weight [out, in] and an optional bias [out]; x·W + b for a weight [in, out].
  *
  * @example
  * ```ts
@@ -47,8 +47,8 @@ export function linear(
 }
 
 /**
- * A linear layer of its own for each group: x[:, g]·W[g] + b[g] for x [rows, groups, in], with a weight [in, out] and a
- * bias [out] for each group. One product does it all, and reads the weights where they lie.
+ * A separate linear layer per group: x[:, g]·W[g] + b[g] for x [rows, groups, in], with a weight [in, out] and a bias
+ * [out] per group. One batched GEMM, which reads the weights in place.
  *
  * @example
  * ```ts
@@ -66,8 +66,8 @@ export function batchedLinear(x: Tensor, weights: readonly Tensor[], biases: rea
 }
 
 /**
- * Several linear layers of one input: x·W[l] for x [rows…, in] and weights [in, out], side by side as [rows…, layers, out].
- * One product does it all, and reads the weights where they lie.
+ * Several linear layers of one input: x·W[l] for x [rows…, in] and weights [in, out], as [rows…, layers, out]. One
+ * GEMM, which reads the weights in place.
  *
  * @example
  * ```ts
@@ -84,8 +84,8 @@ export function fusedProjections(x: Tensor, weights: readonly Tensor[]): Tensor 
 }
 
 /**
- * While training: each element is 0 with probability p, and the others are scaled by 1/(1 − p). Else, or with a p of 0, the
- * tensor itself. Masks come of the seed and the number of draws before, and of nothing else.
+ * In training: sets each element to 0 with probability p and scales the others by 1/(1 − p). Otherwise, or with p = 0,
+ * returns the tensor itself. Masks depend only on the seed and the number of earlier draws.
  *
  * @example
  * ```ts
@@ -105,7 +105,7 @@ export function dropout(x: Tensor, p = 0.5, isTraining = true): Tensor {
 }
 
 /**
- * A row of the weight [rows, width] for each index. The row `paddingIdx`, if given, gets no gradient.
+ * A row of the weight [rows, width] for each index. The row `paddingIdx`, if set, gets no gradient.
  *
  * @example
  * ```ts
@@ -125,7 +125,7 @@ export function embedding(
 }
 
 /**
- * A border of one value: sizes before and after each axis, from the last axis on. Negative ones crop.
+ * Pads with a constant: sizes before and after each axis, starting from the last axis. Negative sizes crop.
  *
  * @example
  * ```ts

@@ -1,4 +1,4 @@
-/** Losses as functions: of predictions and targets, to one number unless the reduction is "none". */
+/** Losses as functions of predictions and targets; a scalar, or per element with reduction "none". */
 
 import {
   crossEntropyOfProbabilities,
@@ -12,27 +12,27 @@ import type { Tensor } from "../../tensor/index.js";
 
 /** Options that all losses have. */
 export type LossOptions = {
-  /** The mean of the single losses unless given, their sum, or each for itself. */
+  /** Mean (default), sum, or none. */
   readonly reduction?: LossReduction;
 };
 
 /** Options of losses with class labels. */
 export interface ClassLossOptions extends LossOptions {
-  /** How much each class counts, [C]. */
+  /** The weight of each class, [C]. */
   readonly weight?: Tensor | null;
-  /** Rows of this label don't count; -100 unless given. */
+  /** Rows with this label are ignored. Default: -100. */
   readonly ignoreIndex?: number;
 }
 
 /** Options of `crossEntropy`. */
 export interface CrossEntropyOptions extends ClassLossOptions {
-  /** How much of the target is spread evenly over all classes; 0 unless given. */
+  /** Share of the target spread evenly over all classes. Default: 0. */
   readonly labelSmoothing?: number;
 }
 
 /**
  * The negative log probability of each row's class, from logits [N, C], [N, C, …] or [C]. The target has labels (i32),
- * or a share for each class in the logits' shape. A mean is over the rows that count, by their weights.
+ * or probabilities in the logits' shape. A mean is over the rows that count, by their weights.
  *
  * @example
  * ```ts
@@ -52,7 +52,7 @@ export function crossEntropy(input: Tensor, target: Tensor, options: CrossEntrop
 }
 
 /**
- * The negative log probability of each row's class, from log probabilities. `crossEntropy` takes logits and is better off.
+ * The negative log probability of each row's class, from log probabilities. Prefer `crossEntropy`, which takes logits.
  *
  * @example
  * ```ts
@@ -69,7 +69,7 @@ export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions
 }
 
 /**
- * The squared difference. Both have one shape.
+ * The squared difference of tensors with the same shape.
  *
  * @example
  * ```ts
@@ -84,7 +84,7 @@ export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}
 }
 
 /**
- * The absolute difference. Both have one shape.
+ * The absolute difference of tensors with the same shape.
  *
  * @example
  * ```ts
@@ -99,7 +99,7 @@ export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {})
 }
 
 /**
- * Half the squared difference up to `delta` (1 unless given), and a straight line of slope delta behind.
+ * Half the squared difference up to `delta` (default: 1), and linear with slope delta beyond.
  *
  * @example
  * ```ts
@@ -119,7 +119,7 @@ export function huberLoss(
 }
 
 /**
- * `huberLoss` over its delta, here `beta` (1 unless given): its straight line has slope 1.
+ * `huberLoss` divided by its delta, here `beta` (default: 1): linear with slope 1 beyond.
  *
  * @example
  * ```ts
@@ -140,14 +140,14 @@ export function smoothL1Loss(
 
 /** Options of `binaryCrossEntropyWithLogits`. */
 export interface BinaryLossOptions extends LossOptions {
-  /** How much each element counts; it broadcasts. */
+  /** The weight of each element; it broadcasts. */
   readonly weight?: Tensor | null;
-  /** How much what is positive counts; it broadcasts. */
+  /** The weight of positive targets; it broadcasts. */
   readonly posWeight?: Tensor | null;
 }
 
 /**
- * The cross entropy of yes-or-no targets, 0 to 1, from logits; finite however large they are.
+ * The binary cross entropy of targets from 0 to 1, from logits; finite for any logits.
  *
  * @example
  * ```ts

@@ -9,8 +9,8 @@ import {
 import type { Tensor } from "../../tensor/index.js";
 
 /**
- * Each row less its mean, over its standard deviation; then times the weight and plus the bias, where they are given. A row
- * is the last axes, of this shape.
+ * Normalizes each row to mean 0 and standard deviation 1, then applies the optional weight and bias. A row is the last
+ * axes, of this shape.
  *
  * @example
  * ```ts
@@ -35,8 +35,8 @@ export function layerNorm(
 }
 
 /**
- * Each row over its root mean square, times the weight where it is given. A row is the last axes, of this shape. `eps` is
- * the dtype's own smallest step from 1 unless given.
+ * Divides each row by its root mean square, then applies the optional weight. A row is the last axes, of this shape.
+ * Default `eps`: the dtype's machine epsilon.
  *
  * @example
  * ```ts
@@ -57,7 +57,7 @@ export function rmsNorm(
 }
 
 /**
- * Vectors along an axis brought to length 1; one shorter than eps is divided by eps.
+ * Scales vectors along an axis to length 1; a vector shorter than eps is divided by eps.
  *
  * @example
  * ```ts

@@ -1,4 +1,4 @@
-/** MultiheadAttention: several attentions side by side, each on its part of the width. */
+/** MultiheadAttention: several attention heads, each on its share of the width. */
 
 import type { Tensor } from "../../tensor/index.js";
 import { linear, scaledDotProductAttention } from "../functional.js";
@@ -11,25 +11,25 @@ import { Linear } from "./linear.js";
 /** Options of a `MultiheadAttention` layer. */
 export interface MultiheadAttentionOptions {
   readonly bias?: boolean;
-  /** The probability, while training, that an attention weight is dropped. */
+  /** The dropout probability of attention weights in training. */
   readonly dropout?: number;
-  /** Inputs are [batch, rows, width], unless this is false: then [rows, batch, width]. PyTorch has false here. */
+  /** Inputs are [batch, rows, width] (default: true), or [rows, batch, width]. PyTorch's default is false. */
   readonly batchFirst?: boolean;
 }
 
 /** Options of a call of `MultiheadAttention`. */
 export interface AttendOptions {
   /**
-   * Broadcast to [batch, heads, rows, columns]. Truth values are true where a column takes part (PyTorch's layer, unlike its
-   * function, has true where it does not); floats are added to the scores.
+   * Broadcast to [batch, heads, rows, columns]. A boolean mask is true where a column takes part (PyTorch's layer,
+   * unlike its function, inverts this); a float mask is added to the scores.
    */
   readonly mask?: Tensor | null;
-  /** Row i sees columns 0 to i. */
+  /** Row i attends to columns 0 to i. */
   readonly isCausal?: boolean;
 }
 
 /**
- * Attention of `heads` heads. Key and value are the query unless given; the attention weights themselves are not made.
+ * Multi-head attention. Key and value default to the query; the attention weights themselves are not returned.
  *
  * @example
  * ```ts
@@ -47,7 +47,7 @@ export class MultiheadAttention extends Module {
   readonly heads: number;
   readonly dropout: number;
   readonly batchFirst: boolean;
-  /** `[3·width, width]`: those of query, key and value, one below the other. */
+  /** `[3·width, width]`: the weights of query, key and value, stacked. */
   readonly inProjWeight: Parameter;
   /** [3·width] */
   readonly inProjBias: Parameter | null;
@@ -72,7 +72,7 @@ export class MultiheadAttention extends Module {
     this.outProj.bias?.initialize(zeros());
   }
 
-  /** Inputs [batch, rows, width], or [rows, width] for a single one; the output is like the query. */
+  /** Inputs [batch, rows, width], or [rows, width] without a batch; the output has the query's shape. */
   forward(
     query: Tensor,
     key: Tensor = query,
@@ -89,7 +89,7 @@ export class MultiheadAttention extends Module {
     return this.outProj.forward(this.#turn(joined));
   }
 
-  /** The products for query, key and value, by their parts of the weight; where all are one tensor, in one product. */
+  /** Projects query, key and value with their shares of the weight; in one GEMM if all are the same tensor. */
   #projection(query: Tensor, key: Tensor, value: Tensor): (x: Tensor, part: 0 | 1 | 2) => Tensor {
     const { inProjWeight, inProjBias, embedDim } = this;
     if (query === key && key === value) {
@@ -107,7 +107,7 @@ export class MultiheadAttention extends Module {
       .transpose(-3, -2);
   }
 
-  /** Between [S, B, W] and [B, S, W], where the batch does not come first. */
+  /** Swaps [S, B, W] and [B, S, W] if the batch is not first. */
   #turn(x: Tensor): Tensor {
     return this.batchFirst || x.ndim < 3 ? x : x.transpose(0, 1);
   }

@@ -1,12 +1,12 @@
-/** Rejects the sizes and probabilities that no layer can have, when it is made and not when it runs. */
+/** Rejects invalid sizes and probabilities when a layer is created. */
 
 import { HoldfastError } from "../../errors/index.js";
 
-/** Every size has to be a whole number from 1 on. */
+/** Every size must be a whole number, 1 or more. */
 export function requireSizes(layer: string, sizes: Readonly<Record<string, number>>): void {
   for (const [name, size] of Object.entries(sizes)) {
     if (Number.isSafeInteger(size) && size >= 1) continue;
-    throw new HoldfastError("BAD_ARGUMENT", `${layer}: ${name} is ${size}; give a whole number, 1 or more.`, {
+    throw new HoldfastError("BAD_ARGUMENT", `${layer}: ${name} is ${size}; pass a whole number, 1 or more.`, {
       numbers: { [name]: size },
     });
   }
@@ -14,12 +14,12 @@ export function requireSizes(layer: string, sizes: Readonly<Record<string, numbe
 
 export function requireProbability(layer: string, p: number): void {
   if (p >= 0 && p <= 1) return;
-  throw new HoldfastError("BAD_ARGUMENT", `${layer}: p is ${p}; give a probability from 0 to 1.`, {
+  throw new HoldfastError("BAD_ARGUMENT", `${layer}: p is ${p}; pass a probability from 0 to 1.`, {
     numbers: { p },
   });
 }
 
-/** Rejects parts that don't come out even: heads of a width, groups of channels. */
+/** Rejects uneven splits: heads of a width, groups of channels. */
 export function requireDivides(
   layer: string,
   whole: number,
@@ -30,7 +30,7 @@ export function requireDivides(
   if (whole % parts === 0) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${layer}: ${name} is ${whole}, which ${parts} ${part} don't divide evenly. Choose a multiple of ${parts}.`,
+    `${layer}: ${name} is ${whole}, which is not divisible by ${parts} ${part}. Choose a multiple of ${parts}.`,
     { numbers: { whole, parts } },
   );
 }

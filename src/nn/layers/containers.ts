@@ -1,17 +1,17 @@
-/** Containers: modules one behind the other, or in a list. Their children are named "0", "1", … */
+/** Containers: modules in sequence, or in a list. Their children are named "0", "1", … */
 
 import { type GuardedField, stateChanged, tracing } from "../../autograd/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { Module } from "../module.js";
 
-/** A module that takes one tensor and gives one. */
+/** A module that maps one tensor to one tensor. */
 export interface Layer extends Module {
   forward(x: Tensor): Tensor;
 }
 
 /**
- * Layers one behind the other.
+ * Applies layers in sequence.
  *
  * @example
  * ```ts
@@ -38,7 +38,7 @@ export class Sequential extends Module implements Iterable<Layer> {
   }
 
   /**
-   * How many layers there are.
+   * The number of layers.
    *
    * @example
    * ```ts
@@ -51,7 +51,7 @@ export class Sequential extends Module implements Iterable<Layer> {
   }
 
   /**
-   * The layer at a place, counted from the end where negative.
+   * The layer at an index; negative indices count from the end.
    *
    * @example
    * ```ts
@@ -64,13 +64,13 @@ export class Sequential extends Module implements Iterable<Layer> {
     return itemAt(this.#layers, index);
   }
 
-  /** What the last layer makes of what the layers before it made of x. */
+  /** Applies all layers in sequence. */
   forward(x: Tensor): Tensor {
     return this.#layers.reduce((value, layer) => layer.forward(value), x);
   }
 
   /**
-   * The layers with their places as names.
+   * The layers, named by index.
    *
    * @example
    * ```ts
@@ -81,7 +81,7 @@ export class Sequential extends Module implements Iterable<Layer> {
    */
   override *namedChildren(): Generator<[name: string, module: Module]> {
     yield* numbered(this.#layers);
-    // A subclass may have fields of its own.
+    // A subclass may have its own fields.
     yield* super.namedChildren();
   }
 
@@ -91,7 +91,7 @@ export class Sequential extends Module implements Iterable<Layer> {
 }
 
 /**
- * Modules in a list, for a `forward` of your own to go through.
+ * Modules in a list, for your own `forward`.
  *
  * @example
  * ```ts
@@ -126,7 +126,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
   }
 
   /**
-   * How many modules there are.
+   * The number of modules.
    *
    * @example
    * ```ts
@@ -139,7 +139,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
   }
 
   /**
-   * The module at a place, counted from the end where negative.
+   * The module at an index; negative indices count from the end.
    *
    * @example
    * ```ts
@@ -153,7 +153,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
   }
 
   /**
-   * Puts one more behind the others; before the list moves to a device.
+   * Appends a module, before the list moves to a device.
    *
    * @example
    * ```ts
@@ -170,7 +170,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
   }
 
   /**
-   * The modules with their places as names.
+   * The modules, named by index.
    *
    * @example
    * ```ts
@@ -181,7 +181,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
    */
   override *namedChildren(): Generator<[name: string, module: Module]> {
     yield* numbered(this.#read());
-    // A subclass may have fields of its own.
+    // A subclass may have its own fields.
     yield* super.namedChildren();
   }
 
@@ -194,7 +194,7 @@ function itemAt<M>(modules: readonly M[], index: number): M {
   const module = modules.at(index);
   if (module) return module;
   const { length } = modules;
-  throw new HoldfastError("BAD_INDEX", `A list of ${length} modules has none at ${index}.`, {
+  throw new HoldfastError("BAD_INDEX", `A list of ${length} modules has no index ${index}.`, {
     numbers: { index, length },
   });
 }

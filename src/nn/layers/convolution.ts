@@ -1,4 +1,4 @@
-/** Conv1d and Conv2d: learned kernels moved over an input. */
+/** Conv1d and Conv2d: learned convolution kernels. */
 
 import type { PerAxis } from "../../ops/index.js";
 import type { Tensor, ConvolutionOptions as WindowOptions } from "../../tensor/index.js";
@@ -11,7 +11,7 @@ import { requireDivides, requireSizes } from "./checks.js";
 /** Options of convolution layers. */
 export type ConvolutionLayerOptions = WindowOptions & { readonly bias?: boolean };
 
-/** What both have: a weight [out, in / groups, …kernel] and a bias [out]. */
+/** The common base: a weight [out, in / groups, …kernel] and a bias [out]. */
 abstract class Convolution extends Module {
   readonly inChannels: number;
   readonly outChannels: number;
@@ -59,7 +59,7 @@ abstract class Convolution extends Module {
 }
 
 /**
- * A convolution over [batch, channels, length], or without the batch.
+ * A convolution over [batch, channels, length], or without the batch axis.
  *
  * @example
  * ```ts
@@ -87,7 +87,7 @@ export class Conv1d extends Convolution {
 }
 
 /**
- * A convolution over [batch, channels, height, width], or without the batch.
+ * A convolution over [batch, channels, height, width], or without the batch axis.
  *
  * @example
  * ```ts

@@ -1,4 +1,4 @@
-/** Dropout: elements set to 0 at random while training. */
+/** Dropout: sets random elements to 0 in training. */
 
 import type { Tensor } from "../../tensor/index.js";
 import { dropout } from "../functional.js";
@@ -6,8 +6,8 @@ import { Module } from "../module.js";
 import { requireProbability } from "./checks.js";
 
 /**
- * While training, sets each element to 0 with probability p and scales the others by 1/(1 − p). In evaluation everything
- * passes. Masks come of the seed.
+ * In training, sets each element to 0 with probability p and scales the others by 1/(1 − p). In evaluation returns its
+ * input. Masks depend on the seed.
  *
  * @example
  * ```ts
@@ -27,7 +27,7 @@ export class Dropout extends Module {
     this.p = p;
   }
 
-  /** x with some elements dropped while training, and x itself in evaluation. */
+  /** x with random elements dropped in training; x itself in evaluation. */
   forward(x: Tensor): Tensor {
     return dropout(x, this.p, this.isTraining);
   }

@@ -11,7 +11,7 @@ import { requireSizes } from "./checks.js";
 
 /** Options of an `Embedding` layer. */
 export interface EmbeddingOptions {
-  /** The index that stands for nothing: its row begins as zeros and gets no gradient. */
+  /** The padding index: its row starts as zeros and gets no gradient. */
   readonly paddingIdx?: number;
 }
 
@@ -32,7 +32,7 @@ export class Embedding extends Module {
   readonly numEmbeddings: number;
   readonly embeddingDim: number;
   readonly paddingIdx: number | undefined;
-  /** [numEmbeddings, embeddingDim]. Another layer's may stand here, which ties the two. */
+  /** [numEmbeddings, embeddingDim]. Assign another layer's weight to tie the two. */
   weight: Parameter;
 
   constructor(numEmbeddings: number, embeddingDim: number, { paddingIdx }: EmbeddingOptions = {}) {

@@ -1,10 +1,10 @@
-/** Flatten: neighbouring axes made into one. */
+/** Flatten: merges neighbouring axes. */
 
 import type { Tensor } from "../../tensor/index.js";
 import { Module } from "../module.js";
 
 /**
- * Joins the axes from `first` to `last`: all but the batch unless told otherwise.
+ * Merges the axes from `first` to `last`. Default: all but the batch.
  *
  * @example
  * ```ts
@@ -24,7 +24,7 @@ export class Flatten extends Module {
     this.last = last;
   }
 
-  /** The same elements with the axes from `first` to `last` as one. */
+  /** The same elements with the axes from `first` to `last` merged. */
   forward(x: Tensor): Tensor {
     return x.flatten(this.first, this.last);
   }

@@ -1,4 +1,4 @@
-/** layers: the modules that models are put together from. */
+/** layers: the building blocks of models. */
 
 export {
   GELU,

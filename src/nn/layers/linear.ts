@@ -1,4 +1,4 @@
-/** Linear: a product with a weight, and a bias. */
+/** Linear: a GEMM with a weight, and a bias. */
 
 import type { Tensor } from "../../tensor/index.js";
 import { linear } from "../functional.js";
@@ -9,7 +9,7 @@ import { requireSizes } from "./checks.js";
 
 /** Options of a `Linear` layer. */
 export interface LinearOptions {
-  /** Add a bias; yes unless told otherwise. */
+  /** Add a bias. Default: true. */
   readonly bias?: boolean;
 }
 
@@ -29,7 +29,7 @@ export interface LinearOptions {
 export class Linear extends Module {
   readonly inFeatures: number;
   readonly outFeatures: number;
-  /** [out, in]. Another layer's may stand here: `head.weight = words.weight` ties the two. */
+  /** [out, in]. Assign another layer's weight to tie the two: `head.weight = words.weight`. */
   weight: Parameter;
   /** [out] */
   readonly bias: Parameter | null;

@@ -1,4 +1,4 @@
-/** Losses as modules: what `nn.functional` computes, with the options kept. */
+/** Losses as modules: `nn.functional` with stored options. */
 
 import type { Tensor } from "../../tensor/index.js";
 import {
@@ -16,7 +16,7 @@ import {
 } from "../functional.js";
 import { Module } from "../module.js";
 
-/** What all losses do: they keep their options, and hand them on with predictions and targets. */
+/** The base of losses: stores the options and passes them on. */
 abstract class Loss<Options extends LossOptions> extends Module {
   readonly options: Options;
 
@@ -52,7 +52,7 @@ export class CrossEntropyLoss extends Loss<CrossEntropyOptions> {
     super(options);
   }
 
-  /** Logits and labels, or shares for each class, to the loss. */
+  /** Logits and labels, or class probabilities, to the loss. */
   forward(input: Tensor, target: Tensor): Tensor {
     return crossEntropy(input, target, this.options);
   }
@@ -126,7 +126,7 @@ export class L1Loss extends Loss<LossOptions> {
 }
 
 /**
- * Half the squared difference up to `delta`, and a straight line behind; see `nn.functional.huberLoss`.
+ * Half the squared difference up to `delta`, and linear beyond; see `nn.functional.huberLoss`.
  *
  * @example
  * ```ts
@@ -148,7 +148,7 @@ export class HuberLoss extends Loss<LossOptions & { readonly delta?: number }> {
 }
 
 /**
- * `HuberLoss` over its delta, here `beta`; see `nn.functional.smoothL1Loss`.
+ * `HuberLoss` divided by its delta, here `beta`; see `nn.functional.smoothL1Loss`.
  *
  * @example
  * ```ts
@@ -170,7 +170,7 @@ export class SmoothL1Loss extends Loss<LossOptions & { readonly beta?: number }>
 }
 
 /**
- * The cross entropy of yes-or-no targets, from logits; see `nn.functional.bceWithLogits`.
+ * The binary cross entropy, from logits; see `nn.functional.bceWithLogits`.
  *
  * @example
  * ```ts

@@ -1,4 +1,4 @@
-/** LayerNorm and RMSNorm: rows brought to one scale, then times a learned one. */
+/** LayerNorm and RMSNorm: normalize rows, then apply a learned scale. */
 
 import { formatShape, type Shape } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
@@ -10,22 +10,22 @@ import { requireSizes } from "./checks.js";
 
 /** Options of a `LayerNorm` layer. */
 export interface LayerNormOptions {
-  /** Added to the variance; 1e-5 unless given. */
+  /** Added to the variance. Default: 1e-5. */
   readonly eps?: number;
-  /** Learn a weight, and a bias unless told otherwise; yes unless told otherwise. */
+  /** Learn a weight and, by default, a bias. Default: true. */
   readonly elementwiseAffine?: boolean;
   readonly bias?: boolean;
 }
 
 /** Options of an `RMSNorm` layer. */
 export interface RMSNormOptions {
-  /** Added to the mean square; the dtype's own smallest step from 1 unless given. */
+  /** Added to the mean square. Default: the dtype's machine epsilon. */
   readonly eps?: number;
   readonly elementwiseAffine?: boolean;
 }
 
 /**
- * Rows (the last axes, of this shape) less their mean and over their standard deviation, times a weight, plus a bias.
+ * Normalizes rows (the last axes, of this shape) to mean 0 and standard deviation 1, then applies weight and bias.
  *
  * @example
  * ```ts
@@ -53,7 +53,7 @@ export class LayerNorm extends Module {
     this.bias = elementwiseAffine && bias ? new Parameter(this.normalizedShape, zeros()) : null;
   }
 
-  /** Rows of mean 0 and deviation 1, scaled and shifted; in the input's shape. */
+  /** Normalized rows, scaled and shifted; in the input's shape. */
   forward(x: Tensor): Tensor {
     return layerNorm(x, this.normalizedShape, this.weight, this.bias, this.eps);
   }
@@ -64,7 +64,7 @@ export class LayerNorm extends Module {
 }
 
 /**
- * Rows (the last axes, of this shape) over their root mean square, times a weight.
+ * Divides rows (the last axes, of this shape) by their root mean square, then applies the weight.
  *
  * @example
  * ```ts

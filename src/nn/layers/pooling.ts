@@ -1,16 +1,16 @@
-/** Pools: the largest or the mean of every window. */
+/** Pooling: the maximum or mean of every window. */
 
 import type { PerAxis } from "../../ops/index.js";
 import type { PoolOptions, Tensor } from "../../tensor/index.js";
 import { avgPool1d, avgPool2d, maxPool1d, maxPool2d } from "../functional.js";
 import { Module } from "../module.js";
 
-/** Averages know no dilation. */
+/** Average pooling has no dilation. */
 export type AvgPoolOptions = Omit<PoolOptions, "dilation">;
 
 abstract class Pool<Options extends PoolOptions> extends Module {
   readonly kernelSize: PerAxis;
-  /** Stride (as large as the kernel unless given), padding and, for maxima, dilation. */
+  /** Stride (default: the kernel's size), padding and, for max pooling, dilation. */
   readonly options: Options;
 
   constructor(kernelSize: PerAxis, options: Options) {
@@ -28,7 +28,7 @@ abstract class Pool<Options extends PoolOptions> extends Module {
 }
 
 /**
- * The largest element of every window along [batch, channels, length].
+ * The maximum of every window along [batch, channels, length].
  *
  * @example
  * ```ts
@@ -50,7 +50,7 @@ export class MaxPool1d extends Pool<PoolOptions> {
 }
 
 /**
- * The largest element of every window over [batch, channels, height, width].
+ * The maximum of every window over [batch, channels, height, width].
  *
  * @example
  * ```ts

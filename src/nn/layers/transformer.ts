@@ -10,21 +10,21 @@ import { LayerNorm } from "./normalisation.js";
 
 /** Options of a `TransformerEncoderLayer`. */
 export interface TransformerEncoderLayerOptions {
-  /** The width between the two linear layers; 2048 unless given. */
+  /** The width between the two linear layers. Default: 2048. */
   readonly dimFeedforward?: number;
-  /** 0.1 unless given. */
+  /** Default: 0.1. */
   readonly dropout?: number;
   readonly activation?: "relu" | "gelu";
-  /** Norms stand before attention and feed-forward, not behind the residuals. */
+  /** Apply the norms before attention and feed-forward, not after the residuals. */
   readonly normFirst?: boolean;
   readonly layerNormEps?: number;
   readonly bias?: boolean;
-  /** Inputs are [batch, rows, width], unless this is false. PyTorch has false here. */
+  /** Inputs are [batch, rows, width]. Default: true; PyTorch's default is false. */
   readonly batchFirst?: boolean;
 }
 
 /**
- * One layer of a transformer's encoder.
+ * One encoder layer of a transformer.
  *
  * @example
  * ```ts
@@ -73,7 +73,7 @@ export class TransformerEncoderLayer extends Module {
     this.#activate = activation === "gelu" ? (x) => gelu(x) : relu;
   }
 
-  /** [batch, rows, width] to the same shape; the options are those of its attention. */
+  /** [batch, rows, width] to the same shape; the options are passed to its attention. */
   forward(x: Tensor, options: AttendOptions = {}): Tensor {
     if (this.normFirst) {
       const attended = x.add(this.#attend(this.norm1.forward(x), options));

@@ -1,4 +1,4 @@
-/** The cosine schedule: from the first learning rate down to the last along half a wave. */
+/** The cosine schedule: from the first learning rate to the last along half a cosine wave. */
 
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
@@ -6,9 +6,9 @@ import { Schedule } from "./schedule.js";
 
 /** Options of a `CosineSchedule`. */
 export interface CosineOptions {
-  /** The steps down; as many go up again behind them. */
+  /** Steps down; the same number of steps go up again afterwards. */
   readonly tMax: number;
-  /** The lowest learning rate; 0 unless given. */
+  /** The minimum learning rate. Default: 0. */
   readonly etaMin?: number;
 }
 

@@ -1,4 +1,4 @@
-/** Schedules: how the learning rate changes over the steps. */
+/** Learning rate schedules. */
 
 export { type CosineOptions, CosineSchedule } from "./cosine.js";
 export { type LambdaOptions, LambdaSchedule, type LrLambda } from "./lambda.js";

@@ -1,20 +1,20 @@
-/** The lambda schedule: the learning rate at the start times a factor that a function gives. */
+/** The lambda schedule: the initial learning rate times a factor that a function returns. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
 
-/** The factor after so many steps. */
+/** The factor after `steps` steps. */
 export type LrLambda = (steps: number) => number;
 
 /** Options of a `LambdaSchedule`. */
 export interface LambdaOptions {
-  /** One function for all groups, or a list with one for each. */
+  /** One function for all groups, or one per group. */
   readonly lrLambda: LrLambda | readonly LrLambda[];
 }
 
 /**
- * The learning rate at the start times what a function of the steps gives; PyTorch's LambdaLR.
+ * The initial learning rate times a function of the step count; PyTorch's LambdaLR.
  *
  * @example
  * ```ts
@@ -38,7 +38,7 @@ export class LambdaSchedule extends Schedule {
     if (this.#lambdas.length === length) return;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `LambdaSchedule was given ${this.#lambdas.length} functions for ${length} groups. Give one for all, or one for each.`,
+      `LambdaSchedule got ${this.#lambdas.length} functions for ${length} groups. Pass one function, or one per group.`,
       { numbers: { lambdas: this.#lambdas.length, groups: length } },
     );
   }

@@ -1,4 +1,4 @@
-/** The one-cycle schedule: up to a largest learning rate and down to almost none, over a known number of steps. */
+/** The one-cycle schedule: up to a maximum learning rate and down to almost zero, over a known number of steps. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
@@ -9,15 +9,15 @@ import { Schedule } from "./schedule.js";
 export interface OneCycleOptions {
   readonly maxLr: number;
   readonly totalSteps: number;
-  /** The share of steps that goes up; 0.3 unless given. */
+  /** The share of steps that increase the rate. Default: 0.3. */
   readonly pctStart?: number;
-  /** "cos" unless given. */
+  /** Default: "cos". */
   readonly annealStrategy?: "cos" | "linear";
-  /** The first learning rate is maxLr / divFactor; 25 unless given. */
+  /** The initial learning rate is maxLr / divFactor. Default: 25. */
   readonly divFactor?: number;
-  /** The last one is the first / finalDivFactor; 1e4 unless given. */
+  /** The final rate is the initial one / finalDivFactor. Default: 1e4. */
   readonly finalDivFactor?: number;
-  /** Down to the first learning rate as long as it went up, and only then to the last. */
+  /** Use three phases: up, down to the initial rate in as many steps, then down to the final rate. */
   readonly threePhase?: boolean;
 }
 
@@ -28,7 +28,7 @@ interface Phase {
 }
 
 /**
- * The learning rate of PyTorch's OneCycleLR; momentum stays as it is.
+ * PyTorch's OneCycleLR, without momentum cycling.
  *
  * @example
  * ```ts
@@ -74,14 +74,14 @@ export class OneCycleSchedule extends Schedule {
     if (steps > this.#totalSteps) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `OneCycleSchedule was made for ${this.#totalSteps} steps, and this is step ${steps + 1}. Raise totalSteps.`,
+        `OneCycleSchedule was created for ${this.#totalSteps} steps, but this is step ${steps + 1}. Raise totalSteps.`,
         { numbers: { steps, totalSteps: this.#totalSteps } },
       );
     }
-    const found = this.#phases.findIndex(({ end }) => steps <= end);
-    const place = found < 0 ? this.#phases.length - 1 : found;
-    const start = this.#phases[place - 1]?.end ?? 0;
-    const { end, from, to } = this.#phases[place] ?? { end: 1, from: 0, to: 0 };
+    const phase = this.#phases.findIndex(({ end }) => steps <= end);
+    const index = phase < 0 ? this.#phases.length - 1 : phase;
+    const start = this.#phases[index - 1]?.end ?? 0;
+    const { end, from, to } = this.#phases[index] ?? { end: 1, from: 0, to: 0 };
     return this.#anneal(from, to, (steps - start) / (end - start));
   }
 }

@@ -1,28 +1,28 @@
-/** Lowers the learning rate when a metric stops getting better. */
+/** Lowers the learning rate when a metric stops improving. */
 
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 
 /** Options of `ReduceOnPlateau`. */
 export interface PlateauOptions {
-  /** Is a smaller metric better, or a larger one? "min" unless given. */
+  /** "min" if a smaller metric is better, "max" if a larger one is. Default: "min". */
   readonly mode?: "min" | "max";
-  /** 0.1 unless given. */
+  /** Default: 0.1. */
   readonly factor?: number;
-  /** How many steps without improvement are let pass; 10 unless given. */
+  /** Number of steps without improvement to tolerate. Default: 10. */
   readonly patience?: number;
-  /** How much better counts as better; 1e-4 unless given. */
+  /** Minimum change that counts as an improvement. Default: 1e-4. */
   readonly threshold?: number;
-  /** Is the threshold a share of the best metric, or a difference? "rel" unless given. */
+  /** Whether the threshold is relative to the best metric or absolute. Default: "rel". */
   readonly thresholdMode?: "rel" | "abs";
-  /** For how many steps after a change nothing counts; 0 unless given. */
+  /** Number of steps to ignore after a change. Default: 0. */
   readonly cooldown?: number;
   readonly minLr?: number;
-  /** A change that is smaller is not made; 1e-8 unless given. */
+  /** Minimum change of the learning rate; smaller ones are skipped. Default: 1e-8. */
   readonly eps?: number;
 }
 
-/** All that it goes on from; plain numbers, for JSON. There is no best before the first metric. */
+/** The state for resuming; plain numbers, for JSON. `best` is absent before the first metric. */
 export interface PlateauState {
   readonly steps: number;
   readonly best?: number;
@@ -68,7 +68,7 @@ export class ReduceOnPlateau {
   }
 
   /**
-   * Takes the metric of an epoch, and lowers the learning rates where it is time. A NaN is no improvement.
+   * Takes an epoch's metric, and lowers the learning rates if it is time. A NaN is no improvement.
    *
    * @example
    * ```ts
@@ -100,7 +100,7 @@ export class ReduceOnPlateau {
   }
 
   /**
-   * All that it goes on from; plain numbers, for JSON.
+   * The state for resuming; plain numbers, for JSON.
    *
    * @example
    * ```ts
@@ -118,7 +118,7 @@ export class ReduceOnPlateau {
   }
 
   /**
-   * Goes on from a state. The optimizer's learning rates come with its own state.
+   * Continues from a state. The optimizer's state has its learning rates.
    *
    * @example
    * ```ts

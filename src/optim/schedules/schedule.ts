@@ -1,13 +1,13 @@
-/** What schedules have in common: the learning rate follows from the number of steps and from the rate at the start. */
+/** The base of schedules: the learning rate is a function of the step count and the initial rate. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Optimizer } from "../optimizer.js";
 
-/** All that a schedule goes on from; plain numbers, for JSON. */
+/** The state for resuming; plain numbers, for JSON. */
 export interface ScheduleState {
   readonly steps: number;
   readonly baseLrs: readonly number[];
-  /** Of the schedule that follows a warm-up. */
+  /** The state of the schedule after a warm-up. */
   readonly after?: ScheduleState;
 }
 
@@ -37,13 +37,13 @@ export abstract class Schedule {
   #baseLrs: readonly number[];
   /** The rates of step 0 are not set yet. */
   #isBeginning = true;
-  /** Why they could not be. */
+  /** The error of setting them. */
   #failure: unknown;
 
   constructor(optimizer: Optimizer) {
     this.#optimizer = optimizer;
     this.#baseLrs = optimizer.groups.map(({ lr }) => lr);
-    // The formula can't be asked here: the fields of a subclass come into being after this constructor.
+    // The formula cannot run here: a subclass's fields are initialized after this constructor.
     for (const group of optimizer.groups) group.beforeLrIsUsed(() => this.#begin());
   }
 
@@ -66,7 +66,7 @@ export abstract class Schedule {
   }
 
   /**
-   * The learning rate of a group after so many steps.
+   * The learning rate of a group after `steps` steps.
    *
    * @example
    * ```ts
@@ -83,7 +83,7 @@ export abstract class Schedule {
   }
 
   /**
-   * Goes on by one step and sets the learning rate of every group.
+   * Advances by one step and sets the learning rate of every group.
    *
    * @example
    * ```ts
@@ -104,7 +104,7 @@ export abstract class Schedule {
   }
 
   /**
-   * All that the schedule goes on from; plain numbers, for JSON.
+   * The state for resuming; plain numbers, for JSON.
    *
    * @example
    * ```ts
@@ -122,7 +122,7 @@ export abstract class Schedule {
   }
 
   /**
-   * Goes on from a state. The optimizer's learning rates come with its own state.
+   * Continues from a state. The optimizer's state has its learning rates.
    *
    * @example
    * ```ts
@@ -140,7 +140,7 @@ export abstract class Schedule {
     if (baseLrs.length !== this.#baseLrs.length) {
       throw new HoldfastError(
         "BAD_STATE",
-        `The state of a schedule has ${baseLrs.length} groups and the optimizer ${this.#baseLrs.length}.`,
+        `The state of a schedule has ${baseLrs.length} groups, but the optimizer has ${this.#baseLrs.length}.`,
         { numbers: { state: baseLrs.length, groups: this.#baseLrs.length } },
       );
     }
@@ -155,19 +155,19 @@ export abstract class Schedule {
     try {
       this.apply(0);
     } catch (error) {
-      // Whoever reads a rate has done nothing wrong, and a schedule whose constructor threw is nobody's. Its user is told.
+      // A reader of the rate is not at fault, and a schedule whose constructor threw has no user. `step()` throws it.
       this.#failure = error;
     }
   }
 
-  /** Sets the learning rates to those after so many steps. */
+  /** Sets the learning rates to those after `steps` steps. */
   protected apply(steps: number): void {
     this.#isBeginning = false;
     const lrs = this.#optimizer.groups.map((_, group) => this.lrAfter(steps, group));
-    for (const [place, group] of this.#optimizer.groups.entries()) group.lr = lrs[place] ?? group.lr;
+    for (const [index, group] of this.#optimizer.groups.entries()) group.lr = lrs[index] ?? group.lr;
     this.#steps = steps;
   }
 
-  /** The formula: from the rate at the start and the number of steps. */
+  /** The formula: from the initial rate and the step count. */
   protected abstract lrFrom(baseLr: number, steps: number, group: number): number;
 }

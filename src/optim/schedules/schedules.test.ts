@@ -150,7 +150,7 @@ test("a schedule rejects settings that make no sense, and one cycle rejects a st
   const cycle = new optim.OneCycleSchedule(optimizer, { maxLr: 1, totalSteps: 2 });
   cycle.step();
   cycle.step();
-  rejects("BAD_ARGUMENT", () => cycle.step(), /made for 2 steps/);
+  rejects("BAD_ARGUMENT", () => cycle.step(), /created for 2 steps/);
 });
 
 /** A schedule as a user writes it, whose formula needs a field. */

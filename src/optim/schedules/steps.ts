@@ -1,4 +1,4 @@
-/** Schedules in steps: a learning rate that is constant for a while, or falls at given times. */
+/** Schedules with a piecewise constant learning rate. */
 
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
@@ -6,9 +6,9 @@ import { Schedule } from "./schedule.js";
 
 /** Options of a `ConstantSchedule`. */
 export interface ConstantOptions {
-  /** 1 unless given. */
+  /** Default: 1. */
   readonly factor?: number;
-  /** After so many steps the factor is 1; never unless given. */
+  /** The factor becomes 1 after this many steps. Default: never. */
   readonly totalIters?: number;
 }
 
@@ -50,7 +50,7 @@ export class ConstantSchedule extends Schedule {
 /** Options of a `StepSchedule`. */
 export interface StepOptions {
   readonly stepSize: number;
-  /** 0.1 unless given. */
+  /** Default: 0.1. */
   readonly gamma?: number;
 }
 
@@ -91,7 +91,7 @@ export class StepSchedule extends Schedule {
 /** Options of a `MultiStepSchedule`. */
 export interface MultiStepOptions {
   readonly milestones: readonly number[];
-  /** 0.1 unless given. */
+  /** Default: 0.1. */
   readonly gamma?: number;
 }
 

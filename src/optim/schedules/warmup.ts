@@ -1,4 +1,4 @@
-/** A linear warm-up, and behind it any other schedule. */
+/** A linear warm-up, followed by any other schedule. */
 
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
@@ -6,16 +6,16 @@ import { Schedule, type ScheduleState } from "./schedule.js";
 
 /** Options of a `WarmupSchedule`. */
 export interface WarmupOptions {
-  /** The steps until the full learning rate. */
+  /** Steps to the full learning rate. */
   readonly steps: number;
-  /** What it starts from, as a share of the full one; a third unless given. */
+  /** The initial share of the full learning rate. Default: 1/3. */
   readonly startFactor?: number;
-  /** What follows, from its own beginning; the full learning rate unless given. */
+  /** The schedule after the warm-up, from its start. Default: the full learning rate. */
   readonly after?: Schedule;
 }
 
 /**
- * Raises the learning rate in a straight line; PyTorch's LinearLR, with another schedule behind it as by SequentialLR.
+ * Raises the learning rate linearly; PyTorch's LinearLR, followed by another schedule as in SequentialLR.
  *
  * @example
  * ```ts
@@ -48,7 +48,7 @@ export class WarmupSchedule extends Schedule {
   }
 
   /**
-   * All that the warm-up and the schedule behind it go on from; plain numbers, for JSON.
+   * The state of the warm-up and of the schedule after it; plain numbers, for JSON.
    *
    * @example
    * ```ts
@@ -66,7 +66,7 @@ export class WarmupSchedule extends Schedule {
   }
 
   /**
-   * Goes on from a state, with the schedule behind it.
+   * Continues from a state, including the schedule after it.
    *
    * @example
    * ```ts

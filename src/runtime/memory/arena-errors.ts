@@ -24,7 +24,7 @@ export function outOfMemory(request: {
   const resets = now.resetsByStep + now.resetsByCall;
   const lines = [
     `${label} asked the arena for ${formatBytes(size)}, but ${cause ? "the arena cannot grow" : "the arena is full"}. ` +
-      `Verdict: ${diagnosis.verdict}: ${diagnosis.why}.`,
+      `Diagnosis: ${diagnosis.cause}: ${diagnosis.why}.`,
     `  capacity ${formatBytes(now.capacity)}, committed ${formatBytes(now.committed)}, offset ${formatBytes(now.offset)}, ` +
       `pinned ${formatBytes(now.pinned)}`,
     `  this step: ${now.allocationsThisStep} allocations, ${formatBytes(now.bytesThisStep)}; ` +
@@ -34,7 +34,7 @@ export function outOfMemory(request: {
     ...(cause ? [cause.message] : []),
   ];
   return new HoldfastError(cause?.code ?? "ARENA_FULL", lines.join("\n"), {
-    numbers: { ...cause?.numbers, ...now, asked: size, verdict: diagnosis.verdict },
+    numbers: { ...cause?.numbers, ...now, asked: size, cause: diagnosis.cause },
     ...(cause && { cause }),
   });
 }

@@ -151,7 +151,7 @@ describe("misuse", () => {
   test("a reset inside a step, and a step inside a step, are rejected", () => {
     runtime.step(() => {
       rejects("STEP_NESTED", () => runtime.arena.reset());
-      rejects("STEP_NESTED", () => runtime.step(() => undefined), /Step 2 inside step 1/);
+      rejects("STEP_NESTED", () => runtime.step(() => undefined), /Cannot open step 2 inside step 1/);
     });
   });
 
@@ -164,13 +164,13 @@ describe("misuse", () => {
   });
 });
 
-test("a full arena says so with its figures, its holders by op and a verdict", () => {
+test("a full arena says so with its figures, its holders by op and a cause", () => {
   runtime.step(() => {
     for (let index = 0; index < 4; index++) runtime.arena.allocate(1.5 * mib, "attention");
     rejects(
       "ARENA_FULL",
       () => runtime.arena.allocate(3 * mib, "matmul"),
-      /^matmul asked the arena for 3 MiB and it has no room\. Verdict: mis-sized: .*\n {2}capacity 8 MiB, committed 6 MiB, offset 6 MiB, pinned 0 B\n {2}this step: 4 allocations, 6 MiB; 0 resets in all .*\n {2}· attention 6 MiB in 4\nRaise HOLDFAST_ARENA/,
+      /^matmul asked the arena for 3 MiB, but the arena is full\. Diagnosis: mis-sized: .*\n {2}capacity 8 MiB, committed 6 MiB, offset 6 MiB, pinned 0 B\n {2}this step: 4 allocations, 6 MiB; 0 resets in total .*\n {2}· attention 6 MiB in 4\nRaise HOLDFAST_ARENA/,
     );
   });
 });

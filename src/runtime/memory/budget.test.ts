@@ -45,7 +45,7 @@ test("a rejection says what was asked, what is left, who holds the rest, and wha
       assert.equal(error.code, "OUT_OF_BUDGET");
       assert.equal(error.numbers["left"], 10 * MiB);
       for (const part of [
-        "no room for 20 MiB (gradients: grads)",
+        "cannot provide 20 MiB (gradients: grads)",
         "10 MiB is left of 100 MiB",
         "limit                  100 MiB   HOLDFAST_MEMORY",
         "· weights               60 MiB",
@@ -65,7 +65,10 @@ test("what the machine no longer has is rejected even inside the limit", () => {
   const { budget } = open(GiB, () => available);
   budget.charge("weights", bytes(100 * MiB), "model");
   available = bytes(50 * MiB);
-  assert.throws(() => budget.charge("weights", bytes(60 * MiB), "more"), /only 50 MiB to give/);
+  assert.throws(
+    () => budget.charge("weights", bytes(60 * MiB), "more"),
+    /only 50 MiB is available on this machine/,
+  );
   assert.equal(budget.used, 100 * MiB);
 });
 
@@ -78,8 +81,8 @@ test("pressure is told from nine tenths on, and at a rejection with what was ask
   assert.throws(() => budget.charge("step arena", bytes(7 * MiB), "d"));
   assert.deepEqual(pressed, [
     95 * MiB,
-    { asked: 6 * MiB, obstacle: "budget" },
-    { asked: 7 * MiB, obstacle: "memory" },
+    { requested: 6 * MiB, obstacle: "budget" },
+    { requested: 7 * MiB, obstacle: "memory" },
   ]);
 });
 

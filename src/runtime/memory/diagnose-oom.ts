@@ -3,7 +3,7 @@
 import { formatBytes } from "../../units/index.js";
 
 /** Why an arena has no room for a request. */
-export type Verdict = "mis-sized" | "never reset" | "truly full";
+export type OomCause = "mis-sized" | "never reset" | "truly full";
 
 /** A request that does not fit, and the obstacle: the arena's capacity, the budget's limit, or memory to grow into. */
 export interface OutOfMemory {
@@ -24,7 +24,7 @@ export interface Pressure extends OutOfMemory {
 }
 
 export interface OomDiagnosis {
-  readonly verdict: Verdict;
+  readonly cause: OomCause;
   readonly why: string;
   readonly help: string;
 }
@@ -48,14 +48,14 @@ export function diagnoseOom(pressure: Pressure): OomDiagnosis {
   if (asked > whole) {
     const what = obstacle === "budget" ? "budget" : "arena";
     return {
-      verdict: "mis-sized",
+      cause: "mis-sized",
       why: `the request alone exceeds the whole ${what}: ${formatBytes(asked)} of ${formatBytes(whole)}`,
       help: raise,
     };
   }
   if (leftOver > 0 && leftOver >= allocatedThisStep && leftOver >= pinned) {
     return {
-      verdict: "never reset",
+      cause: "never reset",
       why:
         `${formatBytes(leftOver)} was allocated outside any step and never freed ` +
         `(${resets === 0 ? "the arena was never reset" : `${resets} resets so far`})`,
@@ -64,12 +64,12 @@ export function diagnoseOom(pressure: Pressure): OomDiagnosis {
   }
   if (obstacle === "arena" && budgetLeft >= asked) {
     return {
-      verdict: "mis-sized",
+      cause: "mis-sized",
       why: `more than ${formatBytes(capacity)} is needed at once, and the budget still has ${formatBytes(budgetLeft)}`,
       help: raise,
     };
   }
-  return { verdict: "truly full", ...whatFills(pressure) };
+  return { cause: "truly full", ...whatFills(pressure) };
 }
 
 function whatFills({
@@ -78,7 +78,7 @@ function whatFills({
   pinned,
   allocatedThisStep,
   budgetLeft,
-}: Pressure): Omit<OomDiagnosis, "verdict"> {
+}: Pressure): Omit<OomDiagnosis, "cause"> {
   if (budgetLeft >= asked) {
     return {
       why: `the device has no more memory, although the budget still has ${formatBytes(budgetLeft)}`,

@@ -56,7 +56,7 @@ test("in a container the margin is a share of the limit that binds, and not of t
   const host = { total: 24 * GiB, available: 1900 * MiB, binding: 2 * GiB };
   const free = freeOn("host", told, host);
   assert.equal(free.available, 1900 * MiB - 512 * MiB);
-  assert.match(free.reason, /^what remains of the cgroup limit of 2 GiB leaves, 1\.86 GiB, less 512 MiB$/);
+  assert.match(free.reason, /^what remains of the cgroup limit of 2 GiB, 1\.86 GiB, less 512 MiB$/);
   const small = freeOn("host", told, { ...host, available: 400 * MiB, binding: 512 * MiB });
   assert.equal(small.available, 400 * MiB - 128 * MiB);
 });

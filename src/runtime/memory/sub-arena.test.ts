@@ -156,7 +156,7 @@ describe("memory inside", () => {
         rejects(
           "ARENA_FULL",
           () => arena.allocate(kib(2), "matmul"),
-          /^matmul asked the arena for 2 KiB and it has no room.*\n {2}capacity 4 KiB, committed 4 KiB, offset 3 KiB.*\n.*\n {2}· attention 3 KiB in 1\n/,
+          /^matmul asked the arena for 2 KiB, but the arena is full.*\n {2}capacity 4 KiB, committed 4 KiB, offset 3 KiB.*\n.*\n {2}· attention 3 KiB in 1\n/,
         );
         rejects("ARENA_FULL", () => arena.allocate(kib(64), "far too much"), /capacity 4 KiB/);
         arena.allocate(kib(1), "fits");
@@ -173,7 +173,11 @@ describe("enclosing", () => {
       arena.withSubArena(enclosing, () => {
         const made = arena.allocate(256, "made");
         for (const storage of [other, enclosing])
-          rejects("BAD_ARGUMENT", () => arena.withSubArena(storage, () => undefined), /enclosed already/);
+          rejects(
+            "BAD_ARGUMENT",
+            () => arena.withSubArena(storage, () => undefined),
+            /another sub-arena is active/,
+          );
         assert.ok(arena.isLive(made) && contains(enclosing.span, arena.allocate(256, "next").span));
       });
       arena.withSubArena(other, () => assert.ok(contains(other.span, arena.allocate(256, "made").span)));
@@ -199,7 +203,7 @@ describe("enclosing", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       arena.withSubArena(enclosing, () => {
         arena.allocate(256, "made");
-        rejects("PINNED", () => arena.free(enclosing), /pinned by what it encloses/);
+        rejects("PINNED", () => arena.free(enclosing), /pinned by its sub-arena/);
       });
       arena.free(enclosing);
       rejects("DEAD_STORAGE", () => arena.withSubArena(enclosing, () => undefined), /enclosing/);

@@ -29,7 +29,7 @@ export interface Diagnostics {
   };
   readonly transfers: { readonly up: TransferCount; readonly down: TransferCount };
   /** Why the rejected request does not fit, or why the next one would not. */
-  readonly verdict: OomDiagnosis | "no pressure";
+  readonly diagnosis: OomDiagnosis | "no pressure";
 }
 
 /** From this share of the capacity or the limit on, there is pressure to diagnose. */
@@ -65,7 +65,7 @@ export function diagnose(sources: {
       holders: arena.holders(8),
     },
     transfers: { up: { ...up }, down: { ...down } },
-    verdict: oom ? arena.diagnoseOom(oom) : "no pressure",
+    diagnosis: oom ? arena.diagnoseOom(oom) : "no pressure",
   };
 }
 
@@ -79,7 +79,7 @@ function nextOutOfMemory(figures: Record<ArenaFigure, number>, budget: Budget): 
 
 /** The diagnostics as text. */
 export function diagnosticsText(state: Diagnostics, occasion: string): string {
-  const { device, budget, arena, transfers, verdict } = state;
+  const { device, budget, arena, transfers, diagnosis } = state;
   const size = formatBytes;
   const row = (name: string, text: string): string => `  ${name.padEnd(12)}${text}`;
   const list = (holders: readonly { name: string; size: number }[]): string =>
@@ -117,8 +117,8 @@ export function diagnosticsText(state: Diagnostics, occasion: string): string {
     ),
     row("transfers", `${transferText(transfers.up)} up, ${transferText(transfers.down)} down`),
     row(
-      "verdict",
-      typeof verdict === "string" ? verdict : `${verdict.verdict}: ${verdict.why}. ${verdict.help}`,
+      "diagnosis",
+      typeof diagnosis === "string" ? diagnosis : `${diagnosis.cause}: ${diagnosis.why}. ${diagnosis.help}`,
     ),
     "",
   ].join("\n");

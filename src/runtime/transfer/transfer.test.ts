@@ -100,7 +100,7 @@ test("every item is checked before the first byte moves", () => {
   assert.throws(() => runtime.upload(items), /The upload to "bad" has 15 bytes, but the storage has 16/);
   assert.ok(runtime.read(good).every((byte) => byte === 1));
   const list = [{ source: [1, 2] as never, target: good }];
-  assert.throws(() => runtime.upload(list), /no typed array/);
+  assert.throws(() => runtime.upload(list), /is not a typed array/);
 });
 
 test("a source may be a part of a larger buffer, of any element type", () => {

@@ -1,33 +1,36 @@
-/** Of several ways to run a step the quickest is kept: its first calls try them in turns, and then the others are given up. */
+/**
+ * Keeps the fastest of several candidates for running a step: the first calls time them in turn, then the others are
+ * closed.
+ */
 
 import type { Replayable, Runtime } from "../../runtime/index.js";
 
-/** How often each is tried; the first time of each does not count, because it may load and warm things up. */
+/** Trials per candidate; the first does not count, because it may load and warm up. */
 const tries = 4;
 
-/** A way to run a step, in memory that it may share with others. */
+/** A candidate for running a step, in memory that it may share with others. */
 export interface Candidate {
   readonly name: string;
   readonly replayable: Replayable;
   readonly memory: Closable;
 }
 
-/** Harmless when closed again. */
+/** Idempotent close. */
 export interface Closable {
   close(): void;
 }
 
 export interface Verdict {
-  /** The name of the way that is kept. */
+  /** The name of the kept candidate. */
   readonly kept: string;
-  /** By name, the best time in ms. */
+  /** The best time by name, in ms. */
   readonly times: Readonly<Record<string, number>>;
 }
 
 export interface Tuned<Own extends Candidate> extends Replayable {
-  /** Once all have been tried. */
+  /** Set once all candidates have been timed. */
   readonly verdict: Verdict | undefined;
-  /** The first of them until there is a verdict. */
+  /** The first candidate until all have been timed. */
   readonly kept: Own;
 }
 
@@ -62,7 +65,7 @@ export function autotuneSchedule<Own extends Candidate>(
       kept: kept.name,
       times: Object.fromEntries(ways.map(({ name }, index) => [name, best[index] ?? 0])),
     };
-    // Memory is given up when nobody is left who runs in it.
+    // Memory is freed when no candidate uses it any more.
     for (const way of ways) if (way !== kept) way.replayable.close();
     for (const { memory } of ways) if (memory !== kept.memory) memory.close();
   }

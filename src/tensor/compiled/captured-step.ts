@@ -20,11 +20,11 @@ export function captureStep(
   const memory = arena.allocate(memoryBytes, name);
   const run = (): void =>
     arena.withSubArena(memory, () => {
-      const mark = tape.mark();
+      const mark = tape.position();
       try {
         body();
       } finally {
-        // What was saved for backward lies in that memory too, and ends with it.
+        // Tensors saved for backward are in that memory too, and end with it.
         tape.release(mark);
       }
     });

@@ -1,4 +1,4 @@
-/** A plan in memory: captured, and where that is left open, run in whichever of several ways turns out to be the quickest. */
+/** A plan in memory: captured and, unless the schedule is fixed, run by the fastest of several candidates. */
 
 import {
   assignStreams,
@@ -16,11 +16,11 @@ import type { Replayable, Runtime } from "../../runtime/index.js";
 import { autotuneSchedule, type Candidate, type Tuned, type Verdict } from "./autotune-schedule.js";
 
 export interface RunningPlan {
-  /** With the schedule that it runs by: while several are tried, the one without branches. */
+  /** With its schedule: while several are timed, the one without side streams. */
   readonly planned: PlannedStep;
   readonly placed: PlacedStep;
   readonly replayable: Replayable;
-  /** How long each way took, once all have been tried; nothing where there was only one. */
+  /** The time of each candidate, once all have been timed; undefined if there was only one. */
   readonly verdict: Verdict | undefined;
   close(): void;
 }
@@ -31,13 +31,13 @@ export interface Runner {
   readonly passes: PassSettings;
 }
 
-/** Where nothing is left open and branches are wished for, they are what is planned for. */
+/** If the schedule is fixed and side streams are requested, the plan uses them. */
 export function chooseSchedule(runtime: Runtime, { passes }: Runner, planned: PlannedStep): PlannedStep {
   if (streamSetting(passes) !== true || runtime.settings.capture === "auto") return planned;
   return assignStreams(runtime, planned) ?? planned;
 }
 
-/** Takes a plan's memory and captures it. */
+/** Allocates a plan's memory and captures it. */
 export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep): RunningPlan {
   const plain = placePlan(runtime, runner, planned);
   const { placed, replayable } = plain;
@@ -61,7 +61,7 @@ export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep
   }
 }
 
-/** Ways that differ in nothing but how launches follow each other share their memory. */
+/** Candidates that differ only in how launches follow each other share their memory. */
 interface PlanWay extends Candidate {
   readonly planned: PlannedStep;
   readonly placed: PlacedStep;
@@ -78,7 +78,10 @@ function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep, sch
   }
 }
 
-/** Launches that begin early take room beside others, which may need it more: the same with each behind the end of the one before it. */
+/**
+ * Programmatic dependent launches occupy the device early, which may slow other kernels: the same schedule without
+ * them.
+ */
 function serializedCandidate(runtime: Runtime, { name }: Runner, way: PlanWay): PlanWay[] {
   const planned = serializedStep(way.planned);
   if (!planned) return [];
@@ -90,7 +93,7 @@ function serializedCandidate(runtime: Runtime, { name }: Runner, way: PlanWay): 
   return [];
 }
 
-/** Branches are tried on GPUs, where small kernels leave room beside them; and only while there is memory for all plans. */
+/** Side streams are tried on GPUs, where small kernels leave the device idle, and only if all plans fit in memory. */
 function* streamedCandidates(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<PlanWay> {
   const isAllowed = streamSetting(runner.passes) ?? capabilitiesOf(runtime).hasStreams;
   if (!isAllowed) return;
@@ -103,7 +106,7 @@ function* streamedCandidates(runtime: Runtime, runner: Runner, planned: PlannedS
       if (way.replayable.mode === "graph") yield way;
       else closeWay(way);
     } catch (error) {
-      // The room that there is may be in pieces; the plan without branches has its memory.
+      // The free memory may be fragmented; the plan without side streams has its memory.
       if (!(error instanceof HoldfastError && memoryRejections.has(error.code))) throw error;
       return;
     }

@@ -10,16 +10,16 @@ import type { DeviceArray } from "../../ops/index.js";
 import type { Mailbox, Region, Runtime, Storage } from "../../runtime/index.js";
 import { bufferSizes } from "../../units/index.js";
 
-/** How many numbers a ring holds; a power of two. */
+/** Capacity of a ring; a power of two. */
 const places = bufferSizes.ring;
-/** After so many calls the ring is sent for. */
+/** Calls between two transfers of the ring. */
 const readEvery = Math.ceil(places / 4);
-/** After so many calls it is asked whether it has arrived. */
+/** Calls between two polls for its arrival. */
 const askEvery = Math.ceil(places / 32);
 
 const putKernels = new Map<Dtype, RowKernel>();
 
-/** Inputs: the ring, the count of calls, the number. Output: the ring, with the number at the count's place. */
+/** Inputs: the ring, the call count, the number. Output: the ring, with the number at index count. */
 function putKernel(dtype: Dtype): RowKernel {
   const known = putKernels.get(dtype);
   if (known) return known;
@@ -56,12 +56,12 @@ export class ScalarRing {
   readonly #mailbox: Mailbox;
   readonly #onNumbers: (numbers: readonly number[]) => void;
   readonly #kept: number[] = [];
-  /** Calls so far, those whose numbers are on the host, and those whose numbers are on their way. */
+  /** Calls so far, calls whose numbers are on the host, and calls whose numbers are in flight. */
   #calls = 0;
   #read = 0;
   #posted = 0;
 
-  /** `onNumbers` is told all numbers, in order, as they come to the host. */
+  /** `onNumbers` gets all numbers, in order, as they arrive at the host. */
   constructor(runtime: Runtime, name: string, onNumbers: (numbers: readonly number[]) => void) {
     this.#runtime = runtime;
     this.#onNumbers = onNumbers;
@@ -77,12 +77,12 @@ export class ScalarRing {
     this.#mailbox = runtime.createMailbox(places * 8, `ring of ${name}`);
   }
 
-  /** The latest numbers that are on the host, oldest first. */
+  /** The latest numbers on the host, oldest first. */
   get known(): readonly number[] {
     return this.#kept;
   }
 
-  /** Puts a number into the ring: a part of the step. */
+  /** Puts a number into the ring, as part of the step. */
   put({ storage, dtype }: DeviceArray): void {
     if (!storage) return;
     const [ring, count] = [this.#ring, this.#count];
@@ -104,17 +104,17 @@ export class ScalarRing {
     );
   }
 
-  /** Called behind each call of the step: takes what has arrived, and sends for more when it is time. */
+  /** Called after each call of the step: takes what has arrived, and starts a transfer when it is time. */
   noteCall(): void {
     this.#calls += 1;
-    // What is not fetched in time would be written over.
+    // Numbers that are not fetched in time would be overwritten.
     const isFull = this.#calls - this.#read >= places;
     if (this.#mailbox.isBusy && (isFull || this.#calls % askEvery === 0)) this.#take(isFull);
     if (!this.#mailbox.isBusy && this.#calls - this.#read >= readEvery) this.#post();
     if (isFull && this.#mailbox.isBusy) this.#take(true);
   }
 
-  /** Sends for what is not on the host yet, and takes what has arrived. Waits for nothing. */
+  /** Starts a transfer of the missing numbers, and takes what has arrived. Does not wait. */
   refresh(): void {
     if (this.#mailbox.isBusy) this.#take(false);
     if (this.#mailbox.isBusy || this.#read === this.#calls) return;
@@ -122,7 +122,7 @@ export class ScalarRing {
     this.#take(false);
   }
 
-  /** Waits until the numbers of all calls so far are on the host. */
+  /** Waits until the numbers of all calls are on the host. */
   flush(): void {
     this.#take(true);
     if (this.#read === this.#calls) return;

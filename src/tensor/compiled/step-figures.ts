@@ -7,15 +7,15 @@ import type { BadIndex, StepRecord } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Runtime } from "../../runtime/index.js";
 
-/** Bad indices that a compiled step was given. */
+/** Bad indices passed to a compiled step. */
 export interface BadIndices {
-  /** Calls that were given one. */
+  /** Number of calls with a bad index. */
   readonly calls: number;
   /** The first of them. */
   readonly first?: BadIndex;
 }
 
-/** Switches between plans that are remembered before the device is read. */
+/** Maximum number of switches between plans before the device is read. */
 const maxTurns = 1024;
 
 /** The figures of one plan. */
@@ -24,14 +24,14 @@ export class PlanFigures {
   /** Maps a plan's call number to the step's: from call `own` of the plan on, the step's call is `call`. */
   readonly #turns: { readonly own: number; readonly call: number }[] = [];
   #calls = 0;
-  /** Has it been called since the device was last asked? */
+  /** True if it was called since the device was last read. */
   isDue = false;
 
   constructor(record: StepRecord) {
     this.record = record;
   }
 
-  /** Notes a call: the step's of this number, from 1. */
+  /** Records a call by the step's call number, from 1. */
   noteCall(call: number): void {
     this.#calls++;
     this.isDue = true;
@@ -57,7 +57,7 @@ export class PlanFigures {
   }
 }
 
-/** The figures of a compiled step: those of its plans together. */
+/** The figures of a compiled step: the sum over its plans. */
 export class StepCounters {
   readonly #runtime: Runtime;
   readonly #name: string;
@@ -72,7 +72,7 @@ export class StepCounters {
     this.#endListening = runtime.onReadBack(() => this.#look());
   }
 
-  /** Figures of a new plan that notes something. */
+  /** Adds the figures of a new plan that records any. */
   add(record: StepRecord | undefined): PlanFigures | undefined {
     if (!record) return undefined;
     const plan = new PlanFigures(record);
@@ -84,14 +84,14 @@ export class StepCounters {
     if (plan) this.#plans.delete(plan);
   }
 
-  /** Notes a call of the step, and of one of its plans. */
+  /** Records a call of the step and of one of its plans. */
   noteCall(plan: PlanFigures | undefined): void {
     this.#calls++;
     plan?.noteCall(this.#calls);
     if (plan?.hasManyTurns) this.#look();
   }
 
-  /** Hears of numbers that have come to the host: a NaN may be of a bad index. */
+  /** Called with numbers that have arrived: a NaN may come from a bad index. */
   noteNumbers(numbers: readonly number[]): void {
     if (!this.#isTold && numbers.some(Number.isNaN)) this.#look();
   }
@@ -118,7 +118,7 @@ export class StepCounters {
     this.#plans.clear();
   }
 
-  /** Asks the device, where a plan that looks at indices has been called since; the first bad index is told once. */
+  /** Reads the device if a plan with index checks was called since; reports the first bad index once. */
   #look(): void {
     if (this.#isTold) return;
     const called = [...this.#plans].filter(({ record, isDue }) => isDue && record.hasChecks);
@@ -139,7 +139,7 @@ function describeBadIndex(name: string, { index, op, line, call, size, range }: 
   );
 }
 
-/** The first bad index as an error, for those who end with it. */
+/** The first bad index as an error. */
 export function badIndexError(name: string, first: BadIndex): HoldfastError {
   const text = describeBadIndex(name, first);
   const { index, op, call, size } = first;

@@ -20,10 +20,10 @@ export class TracedInput extends Tensor {
   }
 }
 
-/** What a call does to one input. */
+/** The effects of a call on one input. */
 interface InputEffects {
   readonly isWritten: boolean;
-  /** Does it require a gradient after the call? */
+  /** Whether it requires a gradient after the call. */
   readonly requiresGrad: boolean;
   /** The gradient that the call leaves. */
   readonly gradient: DeviceArray | undefined;
@@ -35,9 +35,9 @@ export class StepInputs {
   readonly #onRegion: (region: Region) => void;
   readonly #names: readonly string[];
   readonly #requireGrad: readonly boolean[];
-  /** Where the inputs are copied to. */
+  /** The storages that the inputs are copied to. */
   readonly slots: readonly DeviceArray[];
-  /** Where their gradients arrive; placed when one first does. */
+  /** The storages of their gradients; placed when one first arrives. */
   readonly #gradients: (DeviceArray | undefined)[] = [];
   #effects: readonly InputEffects[] = [];
 
@@ -51,7 +51,7 @@ export class StepInputs {
     this.slots = placeSlots(device, `${name} inputs`, arrays, onRegion);
   }
 
-  /** Is the plan for such inputs? Asked at every call, so no text is made of them. */
+  /** True if the plan fits these inputs. Runs at every call, so it builds no text. */
   isFor(inputs: readonly Tensor[]): boolean {
     if (this.slots.length !== inputs.length) return false;
     for (let index = 0; index < inputs.length; index++) {
@@ -63,7 +63,7 @@ export class StepInputs {
     return true;
   }
 
-  /** Runs a trace with tensors of its own for the inputs, and notes what it does to them. */
+  /** Runs a trace with its own tensors for the inputs, and records the effects on them. */
   trace<T>(body: (inputs: readonly Tensor[]) => T): T {
     const inputs = this.slots.map((slot, index) => this.#wrap(slot, index));
     const versions = this.slots.map(({ storage }) => versionOf(storage));
@@ -76,7 +76,7 @@ export class StepInputs {
     return result;
   }
 
-  /** Copies the inputs of a call to the plan's memory. */
+  /** Copies a call's inputs to the plan's memory. */
   load(inputs: readonly Tensor[]): void {
     const copies: ArrayCopy[] = [];
     for (let index = 0; index < inputs.length; index++) {
@@ -137,7 +137,7 @@ export class StepInputs {
   }
 }
 
-/** The dtypes and shapes that a plan is made for. */
+/** The dtypes and shapes that a plan is for. */
 export function keyOf(inputs: readonly Tensor[]): string {
   return inputs
     .map(

@@ -30,15 +30,15 @@ export interface StepPlan {
   /** The host state that it is valid for. */
   readonly guards: Guards;
   readonly planned: PlannedStep;
-  /** Nothing before it has begun. */
+  /** Undefined before it starts. */
   readonly running: RunningPlan | undefined;
-  /** Takes its step memory and captures it, once. Its inputs have to be in their place: the first replay is compared. */
+  /** Allocates its step memory and captures it, once. Its inputs must be loaded: the first replay is compared. */
   begin(): RunningPlan;
-  /** Traces the function again where that is due, and rejects a plan that no longer does what the function does. */
+  /** Traces the function again if that is due, and rejects a plan that no longer matches the function. */
   audit(): void;
-  /** Replays it on inputs that are in their place. */
+  /** Replays it on loaded inputs. */
   replay(inputs: readonly Tensor[]): StepResult;
-  /** Does everything still hold that its function took for granted besides? */
+  /** True if all other guards of its function hold. */
   holds(): boolean;
   close(): void;
 }
@@ -48,7 +48,7 @@ export interface StepFunction extends StepBody {
   readonly isAudited: boolean;
 }
 
-/** Traces and plans. Inputs, results and constants get their places; step memory is not taken yet. */
+/** Traces and plans. Places inputs, results and constants; step memory is not allocated yet. */
 export function makeStepPlan(device: Device, step: StepFunction, inputs: readonly Tensor[]): StepPlan {
   const { runtime } = device;
   const undo: (() => void)[] = [];
@@ -101,7 +101,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
         times.noteCall();
         for (const storage of placed.written) noteWrite(storage);
         guards.leave();
-        // Ends the results of the call before: an input that was one of them must not be written to any more.
+        // Ends the results of the previous call: an input that was one of them must no longer be written.
         const result = results.next();
         slots.deliver(given);
         return result;

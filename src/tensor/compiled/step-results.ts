@@ -12,20 +12,20 @@ import { Tensor } from "../tensor.js";
 import { ScalarRing } from "./scalar-ring.js";
 import { placeSlots } from "./step-slots.js";
 
-/** What a step may give: nothing, a tensor, or several by their places or names. */
+/** What a step may return: nothing, a tensor, or several by index or name. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a function without a return is what most steps are
 export type StepResult = void | Tensor | readonly Tensor[] | Readonly<Record<string, Tensor>>;
 
-/** A compiled step as its results need it. */
+/** The parts of a compiled step that its results need. */
 export interface ResultOwner {
   readonly name: string;
-  /** The rings of single numbers that it gives, by their names; made when they are first met. */
+  /** The rings of its scalars, by name; created on first use. */
   readonly rings: Map<string, ScalarRing>;
-  /** Is told single numbers as they come to the host, with the name of the result. */
+  /** Called with scalars as they arrive at the host, with the name of the result. */
   onNumbers(result: string, numbers: readonly number[]): void;
 }
 
-/** Where a result lies; its storage is another one for every call. */
+/** The array of a result; its storage handle is new for every call. */
 type Slot = { -readonly [key in keyof DeviceArray]: DeviceArray[key] };
 
 export class StepResults {
@@ -33,10 +33,10 @@ export class StepResults {
   readonly #owner: ResultOwner;
   readonly #shape: ResultShape;
   readonly #slots: readonly Slot[];
-  /** Of the single numbers among them: other plans of the step may give others. */
+  /** The rings of this plan's scalars: other plans of the step may have others. */
   readonly #rings = new Set<ScalarRing>();
 
-  /** Part of a trace: copies what the function gives to memory that outlives the step. */
+  /** Part of a trace: copies the results to memory that outlives the step. */
   constructor(device: Device, owner: ResultOwner, result: StepResult, onRegion: (region: Region) => void) {
     this.#device = device;
     this.#owner = owner;
@@ -46,7 +46,7 @@ export class StepResults {
     this.#store(this.#shape);
   }
 
-  /** Part of an audit: the same copies to the same memory, of what the function gives now. */
+  /** Part of an audit: repeats the copies to the same memory. */
   storeAgain(result: StepResult): void {
     const shape = shapeOf(this.#owner.name, result);
     if (describe(shape) !== describe(this.#shape)) {
@@ -59,7 +59,7 @@ export class StepResults {
     this.#store(shape);
   }
 
-  /** The results of the call that has just run. Those of the call before are dead from here on. */
+  /** The results of the last call. Those of the call before are dead from here on. */
   next(): StepResult {
     const { names, hadGraph, rebuild } = this.#shape;
     const device = this.#device;
@@ -101,11 +101,11 @@ export class StepResults {
 }
 
 interface ResultShape {
-  /** Where each tensor stands in the result, and its own name. */
+  /** The key of each tensor in the result, and its name. */
   readonly keys: readonly string[];
   readonly names: readonly string[];
   readonly tensors: readonly Tensor[];
-  /** Which of them a gradient could have gone back through, inside the step. */
+  /** Which of them had a graph inside the step. */
   readonly hadGraph: readonly boolean[];
   /** The same structure with other tensors. */
   rebuild(tensors: readonly Tensor[]): StepResult;

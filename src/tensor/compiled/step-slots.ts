@@ -1,11 +1,11 @@
-/** Memory of a compiled step that outlives its calls: where its inputs are copied to, and where its results stay. */
+/** Memory of a compiled step that outlives its calls: inputs and results. */
 
 import { dtypes } from "../../ir/index.js";
 import { contiguousStrides, type DeviceArray, sizeOf } from "../../ops/index.js";
 import type { Region, Storage } from "../../runtime/index.js";
 import type { Device } from "../device.js";
 
-/** Persistent memory for arrays of these shapes. Its region is passed on, to be released with the plan. */
+/** Persistent memory for arrays of these shapes. The region is passed on, to be released with the plan. */
 export function placeSlots(
   { runtime }: Device,
   name: string,

@@ -19,10 +19,13 @@ export interface TracedStep {
   readonly guards: Guards;
 }
 
-/** How often a trace may change what it read itself. */
+/** How often a trace may change the state that it read. */
 const maxTraces = 4;
 
-/** A trace may change what it began with, as an optimizer does that divides its cohorts: then it is made again. */
+/**
+ * A trace may change its initial state, as an optimizer that splits its step-count groups does: then it is traced
+ * again.
+ */
 export function traceUntilStable(
   device: Device,
   step: StepBody,
@@ -78,7 +81,7 @@ function run<T>(
   const traced = (): T =>
     inputs.trace((tensors) => {
       const result = body(...tensors);
-      // A skipped step tells its results too: its loss is what it was skipped for.
+      // A skipped step still returns its results: its loss shows why it was skipped.
       if (result !== undefined) device.runtime.guard(undefined);
       return finish(result);
     });

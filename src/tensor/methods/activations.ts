@@ -5,7 +5,7 @@ import type { Tensor } from "../tensor.js";
 
 export const activationMethods = {
   /**
-   * What is positive, and 0 for the rest.
+   * max(x, 0).
    *
    * @example
    * ```ts
@@ -19,7 +19,7 @@ export const activationMethods = {
     return this.device.apply(activations.relu, [this]);
   },
   /**
-   * What is positive, and a small part of the rest: 0.01 of it unless given.
+   * x if positive, else x times a slope. Default slope: 0.01.
    *
    * @example
    * ```ts
@@ -89,7 +89,7 @@ export const activationMethods = {
     return this.device.apply(activations.softplus, [this]);
   },
   /**
-   * x·Φ(x), by the error function, or "tanh" for the approximation that GPT-2 has.
+   * x·Φ(x) by the error function, or by GPT-2's "tanh" approximation.
    *
    * @example
    * ```ts
@@ -105,7 +105,7 @@ export const activationMethods = {
     return this.device.apply(approximate === "tanh" ? activations.geluTanh : activations.gelu, [this]);
   },
   /**
-   * Along an axis, each element's exponential over their sum; large elements do not overflow.
+   * Exponentials along an axis, divided by their sum; large elements do not overflow.
    *
    * @example
    * ```ts
@@ -119,7 +119,7 @@ export const activationMethods = {
     return this.device.apply(softmax, [this], { axis });
   },
   /**
-   * The logarithm of `softmax`, exact also where that is 0.
+   * The logarithm of `softmax`, accurate even where that underflows to 0.
    *
    * @example
    * ```ts

@@ -8,7 +8,7 @@ export type Other = Tensor | number;
 
 export const arithmeticMethods = {
   /**
-   * The sum with a tensor or a number. Shapes broadcast: axes are aligned at the last, and those of size 1 stretch.
+   * The sum with a tensor or a number. Shapes broadcast: axes align from the last, and axes of size 1 repeat.
    *
    * @example
    * ```ts
@@ -23,7 +23,7 @@ export const arithmeticMethods = {
     return this.device.apply(add, [this, other]);
   },
   /**
-   * The difference: this less the other.
+   * The difference.
    *
    * @example
    * ```ts
@@ -38,7 +38,7 @@ export const arithmeticMethods = {
     return this.device.apply(sub, [this, other]);
   },
   /**
-   * The product, element by element; `matmul` is the product of matrices. A number in code does not widen a float.
+   * The elementwise product; `matmul` is the matrix product. A number does not widen a float.
    *
    * @example
    * ```ts
@@ -54,7 +54,7 @@ export const arithmeticMethods = {
     return this.device.apply(mul, [this, other]);
   },
   /**
-   * The quotient: this over the other. Integers give floats; over 0 comes an infinity, or NaN for 0 / 0.
+   * The quotient. Integers give floats; division by 0 gives an infinity, or NaN for 0 / 0.
    *
    * @example
    * ```ts
@@ -69,7 +69,7 @@ export const arithmeticMethods = {
     return this.device.apply(div, [this, other]);
   },
   /**
-   * This to the power of the other.
+   * The power.
    *
    * @example
    * ```ts
@@ -84,7 +84,7 @@ export const arithmeticMethods = {
     return this.device.apply(pow, [this, exponent]);
   },
   /**
-   * The larger of the two, element by element. NaN where either is NaN, so that none goes unseen.
+   * The elementwise maximum; NaN if either is NaN.
    *
    * @example
    * ```ts
@@ -98,7 +98,7 @@ export const arithmeticMethods = {
     return this.device.apply(maximum, [this, other]);
   },
   /**
-   * The smaller of the two, element by element. NaN where either is NaN.
+   * The elementwise minimum; NaN if either is NaN.
    *
    * @example
    * ```ts
@@ -112,7 +112,7 @@ export const arithmeticMethods = {
     return this.device.apply(minimum, [this, other]);
   },
   /**
-   * The product of matrices, vectors, or batches of matrices, whose outer axes broadcast.
+   * The matrix product of matrices, vectors, or batches of matrices, whose outer axes broadcast.
    *
    * @example
    * ```ts

@@ -1,14 +1,14 @@
-/** Comparisons and logic as methods of tensors; all give truth values but `where`, which chooses by them. */
+/** Comparisons and logic as methods of tensors; all return booleans except `where`. */
 
 import { comparisons, isSameShape } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 import type { Other } from "./arithmetic.js";
 
-/** How near is near, as PyTorch's `allclose` has it. */
+/** Tolerances, as in PyTorch's `allclose`. */
 export interface Closeness {
-  /** Relative; 1e-5 unless given. */
+  /** Relative. Default: 1e-5. */
   readonly rtol?: number;
-  /** Absolute; 1e-8 unless given. */
+  /** Absolute. Default: 1e-8. */
   readonly atol?: number;
 }
 

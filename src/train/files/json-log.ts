@@ -2,7 +2,7 @@
 
 import { constants } from "node:fs";
 import { basename } from "node:path";
-import { asFileError, codeOf, withFileError, writeAtomically } from "../../data/index.js";
+import { asFileError, errorCode, withFileError, writeAtomically } from "../../data/index.js";
 import { readTail } from "../../files/index.js";
 import type { JsonRecord } from "../../records/index.js";
 import { MiB } from "../../units/index.js";
@@ -139,7 +139,7 @@ function readEnd(path: string, maxBytes: number): ReturnType<typeof readTail> {
   try {
     return readTail(path, maxBytes);
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return { bytes: Buffer.alloc(0), before: 0 };
+    if (errorCode(error) === "ENOENT") return { bytes: Buffer.alloc(0), before: 0 };
     throw asFileError(`${path} can't be read`, path, error);
   }
 }

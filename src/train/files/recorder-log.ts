@@ -4,7 +4,7 @@
  */
 
 import { appendFileSync, renameSync, statSync } from "node:fs";
-import { codeOf, fileError } from "../../data/index.js";
+import { errorCode, fileError } from "../../data/index.js";
 import type { EventKind, RecordedEvent, Recorder } from "../../runtime/index.js";
 import { formatBytes, formatDuration, MiB, systemClock } from "../../units/index.js";
 
@@ -135,7 +135,7 @@ function sizeOf(path: string): number {
   try {
     return statSync(path).size;
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return 0;
+    if (errorCode(error) === "ENOENT") return 0;
     throw fileError(`${path} can't be opened`, path, error);
   }
 }

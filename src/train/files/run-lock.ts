@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import { linkSync, lstatSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { codeOf, fileError, withFileError } from "../../data/index.js";
+import { errorCode, fileError, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { formatDuration } from "../../units/index.js";
 import { type FolderLock, isOnLocalDisk, tryLockFolder } from "./folder-lock.js";
@@ -160,7 +160,7 @@ function tryLink(source: string, path: string): boolean {
     linkSync(source, path);
     return true;
   } catch (error) {
-    if (codeOf(error) === "EEXIST") return false;
+    if (errorCode(error) === "EEXIST") return false;
     throw error;
   }
 }
@@ -176,7 +176,7 @@ function removeStale(path: string, requireGone: (owner: Owner) => void): void {
   try {
     renameSync(path, taken);
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return;
+    if (errorCode(error) === "ENOENT") return;
     throw error;
   }
   // Another process may have taken over between the read and the move: then this is its lock, and it goes back.
@@ -257,7 +257,7 @@ function readText(path: string): string | undefined {
     if (!statSync(path).isFile()) throw new Error("It is not a plain file. Remove it");
     return readFileSync(path, "utf8");
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return undefined;
+    if (errorCode(error) === "ENOENT") return undefined;
     throw fileError(`${path} can't be read`, path, error);
   }
 }

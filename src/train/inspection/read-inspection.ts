@@ -5,7 +5,7 @@
 
 import { closeSync } from "node:fs";
 import { basename, join } from "node:path";
-import { codeOf } from "../../data/index.js";
+import { errorCode } from "../../data/index.js";
 import { openRegularFile, readSpan } from "../../files/index.js";
 import type { IncidentRecord, MemorySample, PlanRecord } from "../../records/index.js";
 import { formatBytes, MiB } from "../../units/index.js";
@@ -153,7 +153,7 @@ class RecordFile<Checked> {
       }
     } catch (error) {
       this.#restart();
-      if (codeOf(error) !== "ENOENT")
+      if (errorCode(error) !== "ENOENT")
         this.#noteDamage(error instanceof Error ? error.message : String(error));
       return false;
     }

@@ -2,7 +2,7 @@
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { codeOf, fileError } from "../../data/index.js";
+import { errorCode, fileError } from "../../data/index.js";
 import { readRegularFile } from "../../files/index.js";
 import type { IncidentRecord } from "../../records/index.js";
 import { type StallReport, stallReportName, stallReportText } from "../../runtime/index.js";
@@ -39,7 +39,7 @@ export class StallReports {
         .sort()
         .slice(-maxReports);
     } catch (error) {
-      if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") return [];
+      if (errorCode(error) === "ENOENT" || errorCode(error) === "ENOTDIR") return [];
       throw fileError(`${this.#folder} can't be read`, this.#folder, error);
     }
   }

@@ -4,7 +4,7 @@
  */
 
 import { closeSync, constants, fstatSync, ftruncateSync, readSync, writeSync } from "node:fs";
-import { codeOf, withFileError } from "../../data/index.js";
+import { errorCode, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { openRegularFile } from "../../files/index.js";
 import { type StepColumn, stepColumns } from "../../records/index.js";
@@ -178,7 +178,7 @@ export function requireStepLog(path: string): void {
       if (hasHeader(file)) requireHeader(path, file);
     });
   } catch (error) {
-    if (!(error instanceof HoldfastError && codeOf(error.cause) === "ENOENT")) throw error;
+    if (!(error instanceof HoldfastError && errorCode(error.cause) === "ENOENT")) throw error;
   }
 }
 

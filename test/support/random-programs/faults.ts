@@ -1,6 +1,6 @@
 /** Drivers with a fault that random programs must find: each spoils now and then what a compiled step has sent. */
 
-import type { Driver, Launch, Stream } from "holdfast";
+import type { Driver, Launch, Stream } from "holdfast/internals";
 import { around } from "../../../src/driver/index.js";
 
 /** Every so many graphs are not launched. A capture that is compared with its direct run launches one too. */

@@ -105,7 +105,7 @@ describe("a stall report", () => {
     );
     assert.match(
       firstLine(report("in no call", { kind: "silence", reading: undefined })) ?? "",
-      /last heard in no phase$/,
+      /the last one was in no phase$/,
     );
   });
 

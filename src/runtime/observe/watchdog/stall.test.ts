@@ -7,11 +7,11 @@ import {
   beat,
   duringFileWork,
   FakeClock,
-  fileWorkIn,
+  fileWorkReader,
   heartbeatMemory,
-  noteTurn,
-  transposesIn,
-  workerBeatIn,
+  makeWorkerBeat,
+  recordTurn,
+  turnCounter,
 } from "../../../units/index.js";
 import { Phases } from "../phases.js";
 import { Recorder } from "../recorder.js";
@@ -26,8 +26,8 @@ function engine(signs: ThreadSigns = {}) {
   const recorder = new Recorder({ clock });
   const phases = new Phases({ sharedStatus, recorder, clock, log: () => {} });
   const detector = new StallDetector(sharedStatus, limitMs, clock, {
-    turns: transposesIn(heartbeatMemory()),
-    fileWork: fileWorkIn(heartbeatMemory()),
+    turns: turnCounter(heartbeatMemory()),
+    fileWork: fileWorkReader(heartbeatMemory()),
     ...signs,
   });
   let found: Stall | undefined;
@@ -134,7 +134,7 @@ describe("the stall detector", () => {
 
   it("counts anew after every beat of a worker thread", () => {
     const { phases, pass, enterCall } = engine();
-    const beatOfWorker = workerBeatIn(heartbeatMemory());
+    const beatOfWorker = makeWorkerBeat(heartbeatMemory());
     phases.run("step", () => {
       enterCall("synchronize");
       for (let times = 0; times < 10; times++) {
@@ -155,7 +155,7 @@ describe("the stall detector", () => {
       stalls.map((stall) => stall?.phases.map(({ phase }) => phase)),
       [["disk-write"], ["step", "disk-read"]],
     );
-    noteTurn();
+    recordTurn();
     assert.equal(pass(limitMs - 250), undefined);
   });
 
@@ -163,7 +163,7 @@ describe("the stall detector", () => {
     const { pass } = engine();
     for (let times = 0; times < 10; times++) {
       assert.equal(pass(limitMs - 250), undefined);
-      noteTurn();
+      recordTurn();
     }
     const stall = pass(limitMs + 250);
     assert.ok(stall && isOutside(stall));
@@ -174,7 +174,7 @@ describe("the stall detector", () => {
     await phases.runAsync("step", async () => {
       let stall: Stall | undefined;
       for (let times = 0; times < 4; times++) {
-        noteTurn();
+        recordTurn();
         stall ??= pass(limitMs / 2);
       }
       assert.equal(innermost(stall), "step 0");

@@ -5,7 +5,7 @@
  * counts, less the time in which the watched thread waited for a processor.
  */
 
-import { type Clock, type FileWork, heartbeatIn } from "../../../units/index.js";
+import { beatCounter, type Clock, type FileWork } from "../../../units/index.js";
 import type { CallReading, PhaseReading, SharedStatus } from "../shared-status.js";
 import { checkIntervalMs } from "./messages.js";
 import { WatchedTime } from "./watched-time.js";
@@ -73,7 +73,7 @@ export class StallDetector {
     this.#sharedStatus = sharedStatus;
     this.#limitMs = limitMs;
     this.#clock = clock;
-    this.#signs = { beats: heartbeatIn(), fileWork: () => undefined, waitedMs: () => 0, ...signs };
+    this.#signs = { beats: beatCounter(), fileWork: () => undefined, waitedMs: () => 0, ...signs };
     this.#time = new WatchedTime(clock, 2 * checkIntervalMs(limitMs));
   }
 

@@ -8,12 +8,12 @@ import { setTimeout as passed } from "node:timers/promises";
 import { parentPort, workerData } from "node:worker_threads";
 import { exitCodes } from "../../../errors/index.js";
 import {
-  fileWorkIn,
+  beatCounter,
+  fileWorkReader,
   formatDuration,
-  heartbeatIn,
   systemClock,
   threadAdvice,
-  transposesIn,
+  turnCounter,
 } from "../../../units/index.js";
 import { LabelTable } from "../label-table.js";
 import { Recorder } from "../recorder.js";
@@ -53,9 +53,9 @@ const lookMs = checkIntervalMs(stallAfterMs);
 const shared = attach(settings);
 const wait = new ProcessorWait(pid, settings.mainThreadId);
 const detector = new StallDetector(shared.sharedStatus, stallAfterMs, systemClock, {
-  beats: heartbeatIn(settings.heartbeat),
-  turns: transposesIn(settings.heartbeat),
-  fileWork: fileWorkIn(settings.heartbeat),
+  beats: beatCounter(settings.heartbeat),
+  turns: turnCounter(settings.heartbeat),
+  fileWork: fileWorkReader(settings.heartbeat),
   waitedMs: () => wait.tick(),
 });
 const pace = new ReportPace(stallAfterMs);

@@ -4,7 +4,7 @@ import { HoldfastError } from "../../../errors/index.js";
 import {
   formatDuration,
   heartbeatMemory,
-  noteTurn,
+  recordTurn,
   startThread,
   threadAdvice,
 } from "../../../units/index.js";
@@ -61,7 +61,7 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     return { ready: Promise.resolve(), close: () => {} };
   }
   endWithProcess(startingOutside);
-  const turning = setInterval(noteTurn, Math.min(stallAfterMs / 8, maxTurnMs)).unref();
+  const turning = setInterval(recordTurn, Math.min(stallAfterMs / 8, maxTurnMs)).unref();
 
   let isSettled = false;
   const ready = new Promise<void>((resolve, reject) => {
