@@ -3,6 +3,7 @@
  * without a verified plan.
  */
 
+import { capabilitiesOf } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { beat } from "../units/index.js";
 import { algorithmsIn, autotuneGemms } from "./autotune/gemms.js";
@@ -54,7 +55,7 @@ export function planStep(
   const regions = [...placed.regions, ...recorded.regions];
   try {
     // Recomputing values costs time, keeping them costs memory: a GPU first tries to keep them.
-    const isShort = runtime.device.kind === "cpu";
+    const isShort = !capabilitiesOf(runtime).prefersMemoryOverRecompute;
     const program = { name, traced: placed.calls, deadOnExit: trace.deadOnExit };
     const first = planCalls(runtime, program, { rematerialize: isShort, ...settings });
     const fits =
@@ -81,7 +82,7 @@ function planCalls(
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
   const isTuned =
-    runtime.device.kind === "cuda" && (settings.autotune ?? runtime.settings.precision !== "f32");
+    capabilitiesOf(runtime).autotunesGemms && (settings.autotune ?? runtime.settings.precision !== "f32");
   for (const name of rewritePhases) {
     if (!isEnabled(settings, name)) continue;
     beat(name);

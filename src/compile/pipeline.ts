@@ -3,6 +3,7 @@
  * some passes have several phases, because a phase may need the result of another pass's phase.
  */
 
+import { capabilitiesOf } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { fuseAttentionCasts } from "./fusion/attention-cast.js";
 import { batchCopies } from "./fusion/batch-copies.js";
@@ -197,7 +198,7 @@ export function pdlSetting({ pdl, schedule }: PassSettings): boolean {
 }
 
 /** A CPU runs calls one after the other, so the memory of a second buffer would buy nothing. */
-export const canRenameBuffers = ({ device }: Runtime): boolean => device.kind === "cuda";
+export const canRenameBuffers = (runtime: Runtime): boolean => capabilitiesOf(runtime).hasStreams;
 
 /** The program after a phase, for explain(). */
 export interface Stage {

@@ -4,6 +4,7 @@
  */
 
 import { dtypes } from "../../ir/index.js";
+import { capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Cast, castOf } from "../program/casts.js";
 import { type AttentionCall, mapAttentionSlices, resultsOf } from "../program/kinds/attention.js";
@@ -11,7 +12,7 @@ import { type Buffer, type BufferSlice, type Call, latestPhase } from "../progra
 import { isMadeOnce, type Uses, usesOf } from "../program/uses.js";
 
 export function fuseAttentionCasts(calls: readonly Call[], runtime: Runtime): readonly Call[] {
-  if (runtime.device.kind !== "cuda") return calls;
+  if (!capabilitiesOf(runtime).storesHalfAttention) return calls;
   const uses = usesOf(calls);
   const changes = new Map<number, Call | undefined>();
   for (const [place, call] of calls.entries()) {

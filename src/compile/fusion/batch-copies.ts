@@ -4,6 +4,7 @@
  */
 
 import { dtypes, factsOf, iterateElements } from "../../ir/index.js";
+import { capabilitiesOf } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { alignUp, literalKey } from "../../units/index.js";
 import { maxBatchedCopyBytes } from "../cost-model.js";
@@ -27,7 +28,7 @@ interface StridedOperand {
 }
 
 export function batchCopies(calls: readonly Call[], runtime: Runtime): readonly Call[] {
-  if (runtime.device.kind !== "cuda") return calls;
+  if (!capabilitiesOf(runtime).combinesKernels) return calls;
   const kernels = new Map<object, number>();
   const kernelNumber = (kernel: object): number => {
     const number = kernels.get(kernel) ?? kernels.size;

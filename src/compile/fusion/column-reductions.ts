@@ -12,7 +12,13 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { canFuseEpilogue, canSumColumns, colsumRows, columnPartialCount } from "../../kernels/index.js";
+import {
+  canFuseEpilogue,
+  canSumColumns,
+  capabilitiesOf,
+  colsumRows,
+  columnPartialCount,
+} from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
@@ -35,7 +41,7 @@ import { Interner } from "./vertical/interner.js";
 import { joinNames } from "./vertical/kernel-memo.js";
 
 export function fuseColumnReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
-  if (runtime.device.kind !== "cuda") return calls;
+  if (!capabilitiesOf(runtime).sumsColumnsInRowKernels) return calls;
   const makeBuffer = bufferMaker(calls);
   const readers = new Readers(calls);
   const made = [...calls];

@@ -4,7 +4,7 @@
  */
 
 import { factsOf } from "../../ir/index.js";
-import { canComboRows } from "../../kernels/index.js";
+import { canComboRows, capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { comboLimits, maxComboKernels, maxHeldBytes } from "../cost-model.js";
 import { accessesOf, type Call, type RowCall } from "../program/program.js";
@@ -23,7 +23,7 @@ interface ComboItem {
 
 export function fuseHorizontally(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   const { device } = runtime;
-  if (device.kind !== "cuda") return calls;
+  if (!capabilitiesOf(runtime).combinesKernels) return calls;
   const { largeBytes, maxReducedElements, maxHeldRow } = comboLimits(device);
 
   const itemOf = (call: Call): ComboItem | undefined => {

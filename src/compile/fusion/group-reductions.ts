@@ -1,7 +1,7 @@
 /** Grouped column reductions, such as the gradients of biases and of norms' weights. Each keeps the bits that it has alone. */
 
 import { dtypes } from "../../ir/index.js";
-import { canGroupColumns, columnScratchBytes } from "../../kernels/index.js";
+import { canGroupColumns, capabilitiesOf, columnScratchBytes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { busyReductionBytes, maxGroupedReductions } from "../cost-model.js";
 import type { BufferSlice, Call, ColumnCall } from "../program/program.js";
@@ -9,7 +9,7 @@ import { bufferMaker } from "../program/uses.js";
 import { groupCalls } from "./group-calls.js";
 
 export function groupReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
-  if (runtime.device.kind !== "cuda") return calls;
+  if (!capabilitiesOf(runtime).combinesKernels) return calls;
   const scratchFor = scratchMaker(calls);
   const isBusy = (columns: readonly ColumnCall[]): boolean =>
     columns.reduce((sum, column) => sum + bytesRead(column), 0) >= busyReductionBytes(runtime.device);

@@ -3,14 +3,14 @@
  * stream; the short combine phase stays at the end of the group. Each reduction keeps the bits that it has alone.
  */
 
-import { isSplitReduction } from "../../kernels/index.js";
+import { capabilitiesOf, isSplitReduction } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { Call, ColumnCall, GroupedReduceCall, PartialReduceCall } from "../program/program.js";
 import { accesses, isWriting } from "../program/uses.js";
 import { scratchMaker } from "./group-reductions.js";
 
 export function splitReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
-  if (runtime.device.kind !== "cuda") return calls;
+  if (!capabilitiesOf(runtime).combinesKernels) return calls;
   const scratchFor = scratchMaker(calls);
   const made: Call[] = [];
   for (const call of calls) {

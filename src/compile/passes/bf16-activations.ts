@@ -4,7 +4,7 @@
  */
 
 import { type Dtype, factsOf, type RowKernel } from "../../ir/index.js";
-import { canFuseEpilogue, hasNativeGemm } from "../../kernels/index.js";
+import { canFuseEpilogue, capabilitiesOf, hasNativeGemm } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
@@ -30,7 +30,7 @@ export function storeActivationsAsBf16(
   calls: readonly Call[],
   only?: ReadonlySet<number>,
 ): readonly Call[] {
-  if (runtime.device.kind !== "cuda" || runtime.settings.precision !== narrow) return calls;
+  if (!capabilitiesOf(runtime).multipliesHalfFloats || runtime.settings.precision !== narrow) return calls;
   const uses = usesOf(calls);
   const makeBuffer = bufferMaker(calls);
   const halves = new Map<Buffer, Buffer>();

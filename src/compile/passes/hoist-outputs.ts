@@ -3,6 +3,7 @@
  * For example, a mean's divisor is counted while the model still runs, so that backward starts in the kernel that makes the loss.
  */
 
+import { capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
 import { maxHoistedBytes, minHoistedCalls } from "../cost-model.js";
@@ -12,8 +13,8 @@ import { DependencyGraph, type Node } from "../program/dependency-graph.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, isSameSlice } from "../program/program.js";
 import { bytesOf } from "../program/traffic.js";
 
-export function hoistOutputs({ device }: Runtime, calls: readonly Call[]): readonly Call[] {
-  if (device.kind !== "cuda") return calls;
+export function hoistOutputs(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+  if (!capabilitiesOf(runtime).hasStreams) return calls;
   const writers = new Writers();
   const hoisted = new Set<Call>();
   for (const call of calls) {

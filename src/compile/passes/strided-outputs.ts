@@ -5,7 +5,7 @@
  */
 
 import { type ColumnKernel, dtypes } from "../../ir/index.js";
-import { canGroupGemms, gemmScratchBytes, hasNativeGemm } from "../../kernels/index.js";
+import { canGroupGemms, capabilitiesOf, gemmScratchBytes, hasNativeGemm } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
@@ -145,7 +145,9 @@ function stridedWork(
     const product = stridedGemm(work, spread);
     return product && mayMove(runtime, product.problem, isTuned) ? product : undefined;
   }
-  return work.kind === "column" && runtime.device.kind === "cuda" ? stridedColumns(work, spread) : undefined;
+  return work.kind === "column" && capabilitiesOf(runtime).storesStridedColumns
+    ? stridedColumns(work, spread)
+    : undefined;
 }
 
 interface Spread {
@@ -196,7 +198,7 @@ function batchedGemm(
 
 /** A library may select another algorithm for another layout of C, so this is only for steps whose algorithms are tuned. */
 function mayMove(runtime: Runtime, problem: GemmCall["problem"], isTuned: boolean): boolean {
-  if (runtime.device.kind !== "cuda") return true;
+  if (!capabilitiesOf(runtime).autotunesGemms) return true;
   const outline = describeGemm(problem);
   if (hasNativeGemm(runtime, outline)) return true;
   // It may also need more scratch memory, and the present buffer was sized for the old layout.
