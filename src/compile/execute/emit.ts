@@ -81,9 +81,9 @@ function lowerWork(
   resolve: (slice: BufferSlice) => Storage,
   early: readonly BufferSlice[] | undefined,
 ): readonly Command[] {
-  const isEarly = (slice: BufferSlice): boolean => early?.includes(slice) === true;
+  const isPrefetched = (slice: BufferSlice): boolean => early?.includes(slice) === true;
   const prefetchesOf = (slices: readonly BufferSlice[]): readonly boolean[] | undefined =>
-    early && slices.map(isEarly);
+    early && slices.map(isPrefetched);
   switch (work.kind) {
     case "row":
       return lowerCalls(backend, rowCalls({ ...rowsOn(work, resolve), early: prefetchesOf(work.operands) }));
@@ -107,7 +107,7 @@ function lowerWork(
     case "gemm":
       return lowerCalls(
         backend,
-        gemmCalls({ ...gemmOn(work.problem, resolve), prefetchesB: isEarly(work.problem.b.slice) }, op),
+        gemmCalls({ ...gemmOn(work.problem, resolve), prefetchesB: isPrefetched(work.problem.b.slice) }, op),
       );
     case "grouped-gemm": {
       const problems = work.problems.map((problem) => gemmOn(problem, resolve));
@@ -119,7 +119,7 @@ function lowerWork(
       const on = {
         ...operandsOn(rest, resolve),
         ...(finish.storesC && { c: matrixOn(c, resolve) }),
-        prefetchesB: isEarly(problem.b.slice),
+        prefetchesB: isPrefetched(problem.b.slice),
       };
       // A C that is not stored has no memory to resolve.
       const storages = operands.map((slice, index) =>
