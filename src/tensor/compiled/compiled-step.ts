@@ -87,7 +87,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    * const step = cpu.compile((x) => x.exp().add(1).log());
    * step(tensor([1, 2, 3]));
    * const text = step.explain({ calls: false });
-   * console.log(text.match(/^fuse .*:/m)?.[0]); // → fuse        3 → 1  calls that can share a kernel are fused:
+   * console.log(text.match(/^verticalFusion +3 → 1/m)?.[0]); // → verticalFusion    3 → 1
    * cpu.close();
    * ```
    */
