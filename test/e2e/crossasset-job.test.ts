@@ -37,7 +37,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
   const start = (run: string): ChildProcess =>
     spawn(process.execPath, [...command, ...small, "--out", run], { cwd: folder, stdio: "ignore" });
 
-  test("goes on with the same command to the same bits as one that was not, whatever ended it and when", async (t) => {
+  test("resumes with the same command to the same bits as an uninterrupted run, whatever ended it and when", async (t) => {
     const startedAt = performance.now();
     assert.equal(holdfast(...small, "--out", "whole").status, 0);
     const wholeMs = performance.now() - startedAt;
@@ -131,7 +131,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
     assert.match(stderr, /^holdfast: BAD_FILE: missing\.csv: it does not exist/);
   });
 
-  test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {
+  test("resumes from an earlier checkpoint if the latest is damaged and the option is set", () => {
     assert.equal(holdfast(...small, "--out", "damaged").status, 0);
     const checkpoints = join(folder, "damaged", "checkpoints");
     const last = join(checkpoints, readdirSync(checkpoints).sort().at(-1)!);
