@@ -91,14 +91,7 @@ test("every tab shows its figures", needsBrowser, async (t) => {
       "Accuracy by scale",
       "Confusion matrix",
     ],
-    speed: [
-      "Samples per second",
-      "Step time",
-      "Kernels",
-      "Calls",
-      "Compiler passes",
-      "explain()",
-    ],
+    speed: ["Samples per second", "Step time", "Kernels", "Calls", "Compiler passes", "explain()"],
     memory: [
       "Budget by holder",
       "Step memory",
@@ -274,7 +267,7 @@ test(
   },
 );
 
-test("a run that goes on is followed", needsBrowser, async (t) => {
+test("a running run is followed", needsBrowser, async (t) => {
   const folder = folders.going;
   const run = writeSampleRun(folder, "going", { steps: 40, state: "running", startMs: Date.now() });
   t.after(() => run.close());
@@ -330,7 +323,7 @@ test(
   },
 );
 
-test("a server that is gone is told, and found again when it is back", needsBrowser, async (t) => {
+test("a lost server is reported, and found again when it is back", needsBrowser, async (t) => {
   const folder = folders.runs;
   const { url, close } = await serve(t, folder);
   const page = await openPage(t, `${url}#/first`, { mayFail: true });
@@ -417,7 +410,7 @@ test("the keyboard reaches tabs, help, charts, tables and the picture", needsBro
   await table.locator("tr.active").waitFor();
 });
 
-test("a pass is told by the calls that it took out", needsBrowser, async (t) => {
+test("a pass is shown by the calls that it removed", needsBrowser, async (t) => {
   const { url } = await serve(t, folders.runs);
   const page = await openPage(t, `${url}#/first/speed`);
   const passes = figure(page, "Compiler passes");

@@ -41,7 +41,10 @@ describe("holdfast tour", () => {
   test("ends with one message and exit code 4 for a bad setting", () => {
     const { status, stderr } = holdfast(["tour"], { HOLDFAST_POISON: "yes" });
     assert.equal(status, 4);
-    assert.equal(stderr, 'holdfast: BAD_SETTING: HOLDFAST_POISON: "yes" is none of on, off. Example: on.\n');
+    assert.equal(
+      stderr,
+      'holdfast: BAD_SETTING: HOLDFAST_POISON: "yes" is not one of on, off. Example: on.\n',
+    );
   });
 });
 

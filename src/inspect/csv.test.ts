@@ -25,7 +25,7 @@ test("every step is a line, its numbers come back to the bit, and a loss that is
   }
 });
 
-test("records of different kinds share the columns, and what lies deeper is named with a dot", () => {
+test("records of different kinds share the columns, and nested fields have names with dots", () => {
   const text = metricsCsv([
     { step: 1, loss: 0.5 },
     { step: 2, test: { accuracy: 0.25, confusion: [[1, 2]] }, note: 'a "word", and\nmore' },

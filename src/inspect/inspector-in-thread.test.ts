@@ -28,7 +28,7 @@ test("it answers while this thread is blocked", async () => {
   assert.equal(Atomics.load(answered, 0), 200);
 });
 
-test("what keeps it from opening is told as it would be here", async () => {
+test("an error at opening is the same as without the thread", async () => {
   await assert.rejects(openInspectorInThread({ root: "/no/such/folder" }), {
     code: "BAD_FILE",
     message: /is not a folder/,

@@ -20,7 +20,7 @@ test("folders that hold something of a run are runs, others and files are not", 
   assert.deepEqual(names.sort(), ["begun", "whole"]);
 });
 
-test("a run's folder is told from a folder of runs, and neither from what is not a folder", () => {
+test("a run's folder is distinguished from a folder of runs, and anything else is rejected", () => {
   const root = makeFolder();
   const { path } = writeSampleRun(root, "one", { steps: 1 });
   assert.deepEqual(findShown(root), { root });
@@ -39,7 +39,7 @@ test("only a name in the list finds a run: no path does", () => {
     assert.equal(findRun({ root }, name), undefined, name);
 });
 
-test("a link to a folder outside is no run; one within is", () => {
+test("a link to an outside folder is not a run; a link inside is", () => {
   const outer = makeFolder();
   const { path } = writeSampleRun(outer, "secret", { steps: 1 });
   const root = join(outer, "runs");

@@ -167,7 +167,7 @@ test("only reading is answered, and no request may have a body", async () => {
   assert.match(await exchange(port, both), /^HTTP\/1\.1 4\d\d /);
 });
 
-test("long addresses, large heads and what is no HTTP are rejected in one line of JSON", async () => {
+test("long addresses, large headers and invalid HTTP are rejected in one line of JSON", async () => {
   const long = await ask(`/api/runs?${"x".repeat(5000)}`);
   assert.equal(long.status, 414);
   const requestWith = (line: string, header: string): string =>
@@ -185,7 +185,7 @@ test("long addresses, large heads and what is no HTTP are rejected in one line o
   }
 });
 
-test("an address that others can reach needs a token, made at random and told in the address", async () => {
+test("an address that others can reach needs a token, which is random and part of the printed address", async () => {
   const open = await openTestInspector({ root, host: "0.0.0.0" });
   const token = new URL(open.url).searchParams.get("token") ?? "";
   assert.match(token, /^[\w-]{32}$/);
@@ -225,7 +225,7 @@ test("a server at every address may be named by this machine's name and addresse
   );
 });
 
-test("any text but the token is no token", () => {
+test("any other text is rejected as a token", () => {
   const gate = makeAccessPolicy("127.0.0.1", 80, "the-right-token");
   fc.assert(
     fc.property(fc.string(), (text) => {
@@ -267,7 +267,7 @@ test("so many may listen and no more; when one leaves, another may", async () =>
   for (let status = 0; status !== 200; ) ({ status } = await listenTo(busy, path));
 });
 
-test("closing ends who listens and who waits", async () => {
+test("closing ends listeners and pending requests", async () => {
   const { port: closing, close } = await openTestInspector({ root });
   const slow = await openSlowClient(closing);
   const listener = await listenTo(closing, "/api/runs/one/live");

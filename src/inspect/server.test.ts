@@ -46,7 +46,7 @@ test("the list has every run, the newest first, and a broken one with its note",
   assert.equal(lines[1]?.device, "CPU (a sample)");
 });
 
-test("a run is told with its settings, status, results, metrics, plans and incidents", async () => {
+test("a run has its settings, status, results, metrics, plans and incidents", async () => {
   const detail = await inspector.json<RunDetail>("/api/runs/older");
   assert.equal(detail.run?.settings["batch"], 32);
   assert.equal(detail.status?.state, "finished");
@@ -61,7 +61,7 @@ test("a run is told with its settings, status, results, metrics, plans and incid
   assert.equal((await inspector.json<RunDetail>("/api/runs/newer%20%26%20odd")).name, "newer & odd");
 });
 
-test("steps come as points, of a range too, and a request that makes no sense is told so", async () => {
+test("steps come as points, of a range too, and an invalid request is rejected", async () => {
   const whole = await inspector.json<StepsAnswer>("/api/runs/older/steps");
   assert.deepEqual([whole.rows, whole.from, whole.to, whole.columns["step"]?.length], [300, 0, 300, 300]);
   const part = await inspector.json<StepsAnswer>("/api/runs/older/steps?from=100&to=200&points=10");
@@ -95,7 +95,7 @@ test("a plan, the memory and the phases come as they were written", async () => 
   assert.deepEqual([phases.length, phases.at(-1)], [2000, "line 2999"]);
 });
 
-test("of many samples of memory the peaks and the last are told", async () => {
+test("of many memory samples the peaks and the last are sent", async () => {
   const folder = makeFolder();
   const { path } = writeSampleRun(folder, "a", { steps: 1 });
   const { json } = await openTestInspector({ root: folder });
@@ -129,7 +129,7 @@ test("the trace is JSON and the snapshot a pickle; a plan that is not there has 
   assert.equal((await inspector.ask("/api/runs/older/export/memory-7.pickle")).status, 404);
 });
 
-test("what is not there is 404, in one line of JSON", async () => {
+test("a missing resource is 404, in one line of JSON", async () => {
   for (const path of [
     "/nothing",
     "/api",
@@ -199,7 +199,7 @@ test("every answer says that it is not for other sites, not to be guessed at and
   }
 });
 
-test("who listens is told of the status, of rows as they come, and of each file that changes", async () => {
+test("a listener receives the status, new rows, and each changed file", async () => {
   const folder = makeFolder();
   const live = writeSampleRun(folder, "live", { steps: 5, state: "running", incidents: [] });
   const { port, json } = await openTestInspector({ root: folder, pollMs: 5 });
@@ -233,7 +233,7 @@ test("HEAD of the live events has their type and no end to wait for", async () =
   assert.deepEqual([status, headers["content-type"], text], [200, "text/event-stream; charset=utf-8", ""]);
 });
 
-test("a second listener is told at once where the run stands", async () => {
+test("a second listener receives the current state at once", async () => {
   const folder = makeFolder();
   writeSampleRun(folder, "a", { steps: 4 });
   const { port } = await openTestInspector({ root: folder, pollMs: 600_000 });
@@ -280,7 +280,7 @@ test("a folder with any file cut, emptied or filled with something else is answe
   );
 });
 
-test("a damaged line is a message of the run, and its state is still told", async () => {
+test("a damaged line is a message, and the run's state is still sent", async () => {
   const folder = makeFolder();
   const { path } = writeSampleRun(folder, "a", { steps: 3 });
   appendFileSync(join(path, "plans.jsonl"), "{broken\n");
@@ -297,7 +297,7 @@ test("a damaged line is a message of the run, and its state is still told", asyn
     assert.match(messages.join("\n"), part);
 });
 
-test("a port that is taken, a token that is none and an address that is none are rejected in one line", async () => {
+test("an occupied port, an invalid token and an invalid address are rejected in one line", async () => {
   const other = createServer().listen(0, "127.0.0.1");
   after(() => other.close());
   await new Promise((resolve) => other.once("listening", resolve));

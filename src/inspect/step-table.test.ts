@@ -91,7 +91,7 @@ test("the rate of a range does not depend on where the range begins", () => {
   assert.deepEqual([...part], [...whole.subarray(600, 700)]);
 });
 
-test("rows that come are read, and what was given out before stays as it was", () => {
+test("new rows are read, and columns returned earlier stay unchanged", () => {
   const { run, table } = tableOf({ steps: 10 });
   const before = table.series();
   run.appendSteps(700);
@@ -100,7 +100,7 @@ test("rows that come are read, and what was given out before stays as it was", (
   assert.equal(table.series().step.at(-1), 710);
 });
 
-test("a log that a resume has cut is read anew, also where it is longer again by then", () => {
+test("a log that a resume has cut is read again, even if it is longer by then", () => {
   const losses = { value: 1 };
   const { run, table } = tableOf({ steps: 100, lossAt: () => losses.value });
   const before = table.series();
@@ -118,7 +118,7 @@ test("a log that a resume has cut is read anew, also where it is longer again by
   assert.deepEqual([before.loss.length, before.loss[60]], [100, 1]);
 });
 
-test("a log that is not there has no rows, and a file that is none is rejected with its name", () => {
+test("a missing log has no rows, and an invalid file is rejected with its name", () => {
   const table = new StepTable(makeFolder());
   table.refresh();
   assert.equal(table.points({ points: 5 }).columns.step.length, 0);

@@ -14,7 +14,7 @@ function proveFits(text: string, columns: number): void {
   for (const line of text.split("\n")) assert.ok(line.length <= columns, `${line.length}: ${line}`);
 }
 
-test("a run's state, settings, loss, epochs, tests, memory, plans and incidents are told in 80 columns", () => {
+test("a run's state, settings, loss, epochs, tests, memory, plans and incidents are shown in 80 columns", () => {
   const run = writeSampleRun(makeFolder(), "first", { incidents: sampleIncidents() });
   const text = viewAsText(run.path).print();
   proveFits(text, 80);
@@ -23,7 +23,7 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
     /^settings +folds 2, epochs 3, batch 32, seed 42, lr 0\.001$/m,
     /^loss +█[▁-█]{69}$/m,
     /now 0\.\d+, first 1\.\d+, min 0\.\d+, max 1\.\d+/,
-    /^speed +1,602 samples\/s, host 2\.\d+ms a step/m,
+    /^speed +1,602 samples\/s, host 2\.\d+ms per step/m,
     /^ +2 +3 +0\.3333 +0\.000\d+ +1,602 +1\.5s$/m,
     /^tests +fold 1: loss 0\.98, accuracy 55\.0 %/m,
     /^memory +96 MiB of 512 MiB, 18\.8 %, at step 200; by holder:\n +█{40}▓{10}▒{5}░{5}$/m,
@@ -53,7 +53,7 @@ test("a running run shows its last heartbeat, and a run whose process is gone sa
   assert.equal(view.isLive, false);
 });
 
-test("a folder of several runs is a list with what is wrong, and of one run it is that run", () => {
+test("a folder of several runs is a list with their problems, and a folder of one run is that run", () => {
   const root = makeFolder();
   writeSampleRun(root, "one", { steps: 10 });
   assert.match(viewAsText(root).print(), /^run +one: finished/);
@@ -94,7 +94,7 @@ test("whatever stands in its files, a run is described, in its columns and witho
   );
 });
 
-test("damage is told: a cut step log is read up to its last whole row, a wrong one has its message", () => {
+test("damage is reported: a cut step log is read up to its last complete row, and an invalid one has a message", () => {
   const { path } = writeSampleRun(makeFolder(), "a", { steps: 20 });
   truncateSync(join(path, "steps.bin"), 512 + 10 * 64 + 7);
   appendFileSync(join(path, "incidents.jsonl"), "{\n");
@@ -105,13 +105,13 @@ test("damage is told: a cut step log is read up to its last whole row, a wrong o
   assert.match(viewAsText(path).print({ columns: 200 }), /^ +.*steps\.bin is not a step log/m);
 });
 
-test("a curve goes from its least to its greatest value, with a dot for what is not known", () => {
+test("a sparkline spans min. to max., with a dot for an unknown value", () => {
   assert.equal(sparkline([0, 1, Number.NaN, 7]), "▁▂·█");
   assert.equal(sparkline([5, 5]), "▁▁");
   assert.equal(sparkline([]), "");
 });
 
-test("a bar of parts is as wide as asked, and what is free is left free", () => {
+test("a stacked bar has the requested width, and its rest is empty", () => {
   assert.equal(phasesBar([50, 25], 100, 8), "████▓▓··");
   assert.equal(phasesBar([300], 100, 4), "████");
   assert.equal(phasesBar([], 0, 3), "···");

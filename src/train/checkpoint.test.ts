@@ -78,7 +78,7 @@ test("all parts come back, in the middle of an epoch, and go on to the same bits
   assert.deepEqual(readdirSync(join(path, "..")), ["latest.safetensors"]);
 });
 
-test("what does not fit is named, and nothing is changed", () => {
+test("a misfit is named, and nothing changes", () => {
   const saved = makeTraining();
   saved.train();
   saveCheckpoint(path, saved.parts);
@@ -112,7 +112,7 @@ test("what does not fit is named, and nothing is changed", () => {
   }
 });
 
-test("kinds that are not given are left alone, and random numbers only come back with an optimizer or on request", () => {
+test("kinds that are not passed are ignored, and random state is restored only with an optimizer or on request", () => {
   manualSeed(5);
   const saved = makeTraining();
   saved.train();
@@ -166,7 +166,7 @@ test("a damaged file, another file and wrong arguments are rejected", () => {
   rejects("BAD_ARGUMENT", () => saveCheckpoint(path, { model, schedule: {} as never }), /stateDict\(\)/);
 });
 
-test("a random state goes back and forth, and one that is none is rejected", () => {
+test("a random state survives a round trip, and an invalid one is rejected", () => {
   manualSeed(8);
   const draw = (): string =>
     String([

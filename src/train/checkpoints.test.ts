@@ -52,7 +52,7 @@ test("numbers that JSON has no word for come back in the state", () => {
   assert.deepEqual(decodeCheckpoint(bytes).state, written);
 });
 
-test("what would not come back from the state is rejected when it is saved", () => {
+test("a state that JSON can't store is rejected when it is saved", () => {
   for (const value of [1n, new Float32Array(2), new Map(), () => 1]) {
     const save = () => encodeCheckpoint({ step: 0, tensors: new Map(), state: { deep: [{ value }] } });
     rejects("BAD_ARGUMENT", save, /^state\.deep\[0\]\.value is a .* JSON can.t store/);
@@ -70,7 +70,7 @@ test("the last k are kept, and one of the same step is replaced", () => {
   assert.deepEqual(readdirSync(store.folder).sort(), [nameOf(3), nameOf(10)]);
 });
 
-test("a folder that is not there has no checkpoint, and other files in one are left alone", () => {
+test("a missing folder has no checkpoint, and other files in a folder are ignored", () => {
   const folder = makeFolder();
   assert.deepEqual(new CheckpointStore(join(folder, "none")).list(), []);
   rejects("BAD_FILE", () => new CheckpointStore(join(folder, "none")).load("latest"), /no checkpoint.*none/);
@@ -144,7 +144,7 @@ test("white space in the header counts too", () => {
   rejects("BAD_FILE", () => decodeCheckpoint(text), /It was altered: its header has the checksum/);
 });
 
-test("weights, another version and a renamed file are rejected by what they are", () => {
+test("weights, another version and a renamed file are rejected with the reason", () => {
   const store = storeOf([7]);
   const path = join(store.folder, nameOf(7));
   const tensors = patternedCheckpoint(7, 4).tensors.values();
@@ -164,10 +164,10 @@ test("weights, another version and a renamed file are rejected by what they are"
   rejects("BAD_FILE", () => store.load("latest"), /It was altered/);
   store.save(patternedCheckpoint(7, 4));
   renameSync(path, join(store.folder, nameOf(8)));
-  rejects("BAD_FILE", () => store.load("latest"), /It is of step 7: the file was renamed/);
+  rejects("BAD_FILE", () => store.load("latest"), /It contains step 7: the file was renamed/);
 });
 
-test("a state that holds what looks like a checksum does not mislead", () => {
+test("a state that contains a checksum pattern does not mislead", () => {
   const state = { text: `"sha256":"${"0".repeat(64)}"`, sha256: "0".repeat(64) };
   const bytes = Buffer.concat(encodeCheckpoint({ step: 5, tensors: new Map(), state }));
   assert.deepEqual(decodeCheckpoint(bytes).state, state);
@@ -202,7 +202,7 @@ test("a folder that can't be written is an error with the way out", () => {
   rejects("BAD_FILE", () => store.list(), /can't be listed: ENOTDIR.*a component of it is a file/);
 });
 
-test("a read-only folder is an error that says who may not", (t) => {
+test("a read-only folder is an error that names the user", (t) => {
   if (process.getuid?.() === 0 || process.platform === "win32")
     return t.skip("this user may write everywhere");
   const folder = join(makeFolder(), "read-only");
@@ -214,7 +214,7 @@ test("a read-only folder is an error that says who may not", (t) => {
   );
 });
 
-test("a run that goes on from an earlier checkpoint sets the later ones aside, and removes none", () => {
+test("a run that resumes from an earlier checkpoint renames the later ones, and removes none", () => {
   const store = storeOf([1, 2, 3]);
   rejects("BAD_STATE", () => store.save(patternedCheckpoint(2, 64)), /has step-000000003.*later than step 2/);
   assert.deepEqual(
@@ -226,7 +226,7 @@ test("a run that goes on from an earlier checkpoint sets the later ones aside, a
   assert.equal(store.load("latest").step, 2);
 });
 
-test("a number to keep that is none is rejected", () => {
+test("an invalid number to keep is rejected", () => {
   for (const keep of [0, -1, 1.5, Number.NaN])
     rejects("BAD_ARGUMENT", () => new CheckpointStore("anywhere", { keep }), /keep is/);
 });

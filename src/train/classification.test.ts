@@ -36,7 +36,7 @@ test("figures of parts join to those of the whole", () => {
   assert.deepEqual([first!.confusion, first!.loss], [whole!.confusion, whole!.loss]);
 });
 
-test("a label that is no class, and logits that don't fit, are rejected", () => {
+test("a label outside the classes, and logits that don't fit, are rejected", () => {
   const figures = new ClassificationFigures(3);
   assert.throws(() => figures.add([0, 0, 0], [3]), {
     code: "BAD_INDEX",
@@ -45,7 +45,7 @@ test("a label that is no class, and logits that don't fit, are rejected", () => 
   assert.throws(() => figures.add([0, 0], [0]), { code: "BAD_SHAPE" });
 });
 
-test("a predictor gives what the model says of each row, dropout off, and again after the weights have changed", () => {
+test("a predictor gives the model's outputs without dropout, and again after the weights have changed", () => {
   const device = openStrictDevice();
 
   manualSeed(2);

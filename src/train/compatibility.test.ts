@@ -10,7 +10,7 @@ const own: [string, { dtype: string; shape: readonly number[] }][] = [...found.t
   ([name]) => !name.startsWith("extra."),
 );
 
-test("the same model with the same settings is taken, whatever else the checkpoint holds", () => {
+test("the same model with the same settings is accepted, whatever else the checkpoint holds", () => {
   requireCompatible(found, { model: "Patterned" });
   requireCompatible(found, { model: "Patterned", tensors: new Map(own), settings: { lr: 0.001 } });
 });
@@ -57,7 +57,7 @@ test("many misfits are counted, not all listed", () => {
   rejects("BAD_STATE", fit, /model\.3 is not in the checkpoint; and 46 more/);
 });
 
-test("other settings are rejected with what they were and are", () => {
+test("other settings are rejected with their old and new values", () => {
   const fit = (settings: Record<string, unknown>) => () =>
     requireCompatible(found, { model: "Patterned", settings });
   rejects(

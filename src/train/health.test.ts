@@ -106,7 +106,7 @@ test("a probe that is more patient than a phase's limit stays so, and a phase of
   isTold(health(path, 30_001), "stalled", /the limit is 30s/);
 });
 
-test("a failure is told with the phase that it happened in, a good end with none", () => {
+test("a failure is reported with its phase, a normal end without one", () => {
   const endedAs = (state: "finished" | "failed") => {
     const { folder, path } = begin();
     folder.enterPhase("testing");
@@ -129,7 +129,7 @@ test("a run whose process is gone without a word has failed", () => {
   isTold(health(path, 1), "alive", /at step 0/);
 });
 
-test("an end is told as it was, however long ago", () => {
+test("an end is reported unchanged, however long ago", () => {
   const yearMs = 365 * 24 * 3_600_000;
   const endedAs = (state: "finished" | "stopped" | "failed", exitCode: number, reason?: string) => {
     const { folder, path } = begin();
@@ -159,7 +159,7 @@ test("a folder without a status, or with a damaged one, is not healthy", () => {
   isTold(healthOf(path), "failed", /is not a run's status/);
 });
 
-test("a pipe in the status's place, and a status of megabytes, are told at once", () => {
+test("a pipe instead of a status, and a status of megabytes, are reported at once", () => {
   const { folder, path } = begin();
   folder.close();
   const status = join(path, "status.json");
@@ -171,7 +171,7 @@ test("a pipe in the status's place, and a status of megabytes, are told at once"
   isTold(health(path, 0), "failed", /status\.json has 17 MiB; at most 16 MiB are read/);
 });
 
-test("a run that has diverged is not well, and its reason is told", () => {
+test("a diverged run is unhealthy, and its reason is reported", () => {
   const { folder, path } = begin();
   folder.noteProgress({ step: 4, of: 9 });
   folder.end({ state: "diverged", reason: "Fold 1, epoch 2: 3 of 4 steps were skipped.", exitCode: 5 });

@@ -48,7 +48,7 @@ test("every figure of the status is on the page, with its unit in its name, and 
   folder.close();
 });
 
-test("what the run is stands in labels, whatever its device is called", () => {
+test("the run's description is in labels, whatever its device's name", () => {
   const device = 'a "card" \\ of\ntwo lines';
   const { folder, path } = begin(device);
   folder.enterPhase("compiling");
@@ -59,7 +59,7 @@ test("what the run is stands in labels, whatever its device is called", () => {
   assert.equal(labels()?.["state"], "failed");
 });
 
-test("losses that are no numbers are told as they are", () => {
+test("losses that are not finite are exported unchanged", () => {
   const { folder, path } = begin();
   for (const loss of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 1e-30, 2 ** 80]) {
     folder.noteProgress({ step: 1, figures: { loss } });
@@ -68,7 +68,7 @@ test("losses that are no numbers are told as they are", () => {
   folder.close();
 });
 
-test("the latest checkpoint's time is told, once there is one", () => {
+test("the latest checkpoint's time is exported if there is one", () => {
   const { folder, path } = begin();
   assert.equal(read(path).has("holdfast_checkpoint_timestamp_seconds"), false);
   mkdirSync(join(path, "checkpoints"));
@@ -81,7 +81,7 @@ test("the latest checkpoint's time is told, once there is one", () => {
   folder.close();
 });
 
-test("a run that was not begun has no page", () => {
+test("a run that was not started has no page", () => {
   assert.equal(readMetricsPage(makeFolder()), undefined);
 });
 

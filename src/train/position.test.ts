@@ -7,7 +7,7 @@ import { requirePosition, type TrainerPosition } from "./position.js";
 const layout = { batches: 5, accumulate: 2 };
 const position: TrainerPosition = { epoch: 1, batch: 4, step: 5, losses: [1, Number.NaN] };
 
-test("positions between two steps are taken, up to the last batch", () => {
+test("positions between two steps are accepted, up to the last batch", () => {
   requirePosition(position, layout);
   requirePosition({ ...position, batch: 5, losses: [1, 2, 3], step: 6 }, layout);
   requirePosition({ ...position, skipped: 3, skippedInEpoch: 2 }, layout);

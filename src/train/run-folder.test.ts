@@ -34,7 +34,7 @@ function abandon(folder: RunFolder): void {
   writeFileSync(folder.pathOf(lockName), JSON.stringify({ pid: dead, host: hostname() }));
 }
 
-test("a new run says what it is, with what and where", () => {
+test("a new run records its settings, versions and machine", () => {
   const folder = create({ now: () => Date.UTC(2026, 0, 2) });
   const { run, status, metrics, results, checkpoints, messages } = readRun(folder.path);
   assert.deepEqual(run, folder.run);
@@ -46,7 +46,7 @@ test("a new run says what it is, with what and where", () => {
   folder.close();
 });
 
-test("a folder that holds a run is not begun again, and one that holds none is not gone on with", () => {
+test("a folder with a run is not started again, and one without a run is not resumed", () => {
   const folder = create();
   folder.close();
   rejects(
@@ -58,7 +58,7 @@ test("a folder that holds a run is not begun again, and one that holds none is n
   RunFolder.open(folder.path).close();
 });
 
-test("two processes can't write one run, and a killed one's place is taken", () => {
+test("two processes can't write one run, and a killed process is replaced", () => {
   const folder = create();
   rejects("RUN_LOCKED", () => RunFolder.open(folder.path), /is held by process/);
   abandon(folder);
@@ -81,7 +81,7 @@ test("progress is written once a second, however often it is noted", () => {
   folder.close();
 });
 
-test("the heartbeat goes on where the step does not, and each has its time", () => {
+test("the heartbeat continues without steps, and each has its time", () => {
   let nowMs = Date.UTC(2026, 0, 1);
   const folder = create({ now: () => nowMs, heartbeatMs: 0 });
   folder.noteProgress({ step: 1 });
@@ -105,7 +105,7 @@ test("a phase is written at once, however lately the file was", () => {
   folder.close();
 });
 
-test("the place of a run on another machine is taken when it has been silent for longer than its phase may be", () => {
+test("a run on another machine is taken over after its phase's limit without a heartbeat", () => {
   for (const [phase, limitMs] of [
     [undefined, 120_000],
     ["compiling", 600_000],
@@ -124,7 +124,7 @@ test("the place of a run on another machine is taken when it has been silent for
   }
 });
 
-test("the end is told with its state, reason and exit code, and gives the folder free", () => {
+test("the end has a state, a reason and an exit code, and releases the folder", () => {
   const folder = create();
   folder.noteProgress({ step: 4 });
   folder.writeResults({ wf_mean: 0.7, worst: Number.NaN });
@@ -148,7 +148,7 @@ test("the end is told with its state, reason and exit code, and gives the folder
   resumed.close();
 });
 
-test("metrics come back in order, and what a crash cut off is cut off when the run goes on", () => {
+test("metrics are read in order, and a resume removes a line that a crash cut off", () => {
   const folder = create();
   for (const step of [1, 2]) folder.appendMetrics({ step, loss: 1 / step });
   folder.syncMetrics();
@@ -173,7 +173,7 @@ test("metrics come back in order, and what a crash cut off is cut off when the r
   resumed.close();
 });
 
-test("metrics behind the checkpoint that a run goes on from are taken out", () => {
+test("metrics after the checkpoint are removed by a resume", () => {
   const folder = create();
   for (const record of [{ note: "begun" }, { step: 1 }, { step: 2 }, { step: 3 }])
     folder.appendMetrics(record);

@@ -61,7 +61,7 @@ test("/metrics is the run's page, in the format's own type", async () => {
   }
 });
 
-test("/healthz says what the health command says: 200 where all is well, 503 where not", async () => {
+test("/healthz agrees with the health command: 200 for a healthy run, else 503", async () => {
   const { path, folder, server } = await serve();
   assert.deepEqual((await ask(`${server.url}/healthz`)).status, 200);
   folder.end({ state: "failed", exitCode: 1, reason: "NOT_FINITE" });
@@ -70,7 +70,7 @@ test("/healthz says what the health command says: 200 where all is well, 503 whe
   assert.deepEqual([status, text], [503, `${state}: ${reason}\n`]);
 });
 
-test("before a run is shown, and where there is none, both pages say so", async () => {
+test("without a run, both pages say so", async () => {
   const server = await listen();
   for (const page of ["/metrics", "/healthz"]) assert.equal((await ask(server.url + page)).status, 503);
   server.show(makeFolder());
@@ -122,7 +122,7 @@ test("each answer ends its connection", async () => {
   assert.equal((await exchange(server, two)).match(/HTTP\/1\.1 200/g)?.length, 1);
 });
 
-test("a port that is taken, and an address that is not ours, are bad settings, told in a line", async () => {
+test("an occupied port and a foreign address are bad settings, reported in one line", async () => {
   const holder = createServer().listen(0, "127.0.0.1");
   await once(holder, "listening");
   const { port } = holder.address() as AddressInfo;
@@ -142,7 +142,7 @@ test("a port that is taken, and an address that is not ours, are bad settings, t
   holder.close();
 });
 
-test("a host that is no address is rejected: an empty one would listen everywhere", async () => {
+test("a host that is not an address is rejected: an empty one would listen everywhere", async () => {
   for (const host of ["", " ", "*", "-x", "127.0.0.1 ", "a/b"]) {
     await assert.rejects(RunServer.listen({ port: 0, host }), {
       code: "BAD_SETTING",
@@ -188,7 +188,7 @@ test("three hundred connections that ask nothing keep no probe from its answer",
   assert.equal((await ask(`${server.url}/healthz`)).status, 200);
 });
 
-test("it listens for this machine alone unless it is told otherwise", async () => {
+test("it listens on the loopback address by default", async () => {
   assert.match((await listen()).url, /^http:\/\/127\.0\.0\.1:\d+$/);
   assert.match((await listen({ host: "0.0.0.0" })).url, /^http:\/\/0\.0\.0\.0:\d+$/);
 });

@@ -117,7 +117,7 @@ test("a checkpoint of other shapes, of another dtype or with less is rejected, a
   }
 });
 
-test("what a run adds comes back under its own names, with the step and the kind of model", () => {
+test("a run's additions are restored under their names, with the step and the model's name", () => {
   const { model, optimizer } = makeSmall();
   const mean = { name: "mean", dtype: "f64" as const, shape: [1], bytes: new Uint8Array(8).fill(7) };
   const state = { epoch: 2, cursor: 31, fold: 1, settings: { lr: 0.1 } };
@@ -141,7 +141,7 @@ test("weights alone come back into a model without an optimizer, and draws go on
   assert.deepEqual(fresh.model.parameters()[0]!.tolist(), trained.model.parameters()[0]!.tolist());
 });
 
-test("what is captured is described by the same names, dtypes and shapes", () => {
+test("captured tensors are described by the same names, dtypes and shapes", () => {
   const { model, optimizer } = makeSmall();
   const described = describeState(model, optimizer);
   const captured = captureState(model, optimizer, { step: 0 }).tensors;

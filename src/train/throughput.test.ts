@@ -28,7 +28,7 @@ test("an epoch in which every step made a plan has no figure, and is not slow", 
   assert.equal(meter.rate(4800), undefined);
 });
 
-test("an epoch that has just begun tells the last one's figure, and after a second its own", () => {
+test("a new epoch shows the last one's figure, and its own after a second", () => {
   const meter = new Throughput();
   meter.beginEpoch(0);
   meter.add(1000);

@@ -176,7 +176,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("stopped at any step and gone on with has the weights and losses of one that never stopped", async () => {
+  test("stopped at any step and resumed has the weights and losses of one that never stopped", async () => {
     const whole = make(device);
     const expected = await whole.trainer.run();
     for (const stopAt of [1, 5, 6, 7, 13]) {
@@ -221,7 +221,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("evaluates the model as it is after each epoch, not training, and goes on training", async () => {
+  test("evaluates the model after each epoch in evaluation mode, and continues training", async () => {
     const seen: boolean[] = [];
     const { trainer, model } = make(device, {
       evaluate: (epoch) => {
@@ -276,7 +276,7 @@ describe("a training", () => {
     }
   });
 
-  test("gives back what it took of the device", async () => {
+  test("releases its device memory", async () => {
     const { trainer } = make(device);
     trainer.close();
     data.release(device);
@@ -304,7 +304,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("rejects a label that is no class, compiled and eager, by batch and row", async () => {
+  test("rejects a label outside the classes, compiled and eager, by batch and row", async () => {
     const bad = Int32Array.from({ length: rows }, (_, row) => (row === 17 ? 3 : row % 3));
     const wrong = new TensorDataset(
       Array.from({ length: rows }, (_, row) => [row, 1]),
@@ -320,7 +320,7 @@ describe("a training", () => {
     }
   });
 
-  test("goes on where a loss is NaN for another reason: the device skips such steps", async () => {
+  test("continues if a loss is NaN for another reason: the device skips such steps", async () => {
     const { trainer, model, weights } = make(device, {
       epochs: 1,
       loss: (x) => model.forward(x).mean().sub(1e30).sqrt(),
@@ -387,7 +387,7 @@ describe("accumulated gradients", () => {
     assert.deepEqual(ends[0], ends[1]);
   });
 
-  test("stopped at any step and gone on with have the weights and losses of a training that never stopped", async () => {
+  test("stopped at any step and resumed have the weights and losses of a training that never stopped", async () => {
     const whole = make(device, { accumulate: 4 });
     const expected = await whole.trainer.run();
     assert.equal(expected.steps, 6);
@@ -467,7 +467,7 @@ describe("accumulated gradients", () => {
 });
 
 describe("early stopping", () => {
-  test("goes on from a state as if it had seen all epochs itself", () => {
+  test("continues from a state as if it had seen all epochs", () => {
     const options = { figure: "loss", patience: 2 } as const;
     const [whole, first] = [new EarlyStopping(options), new EarlyStopping(options)];
     for (const [epoch, loss] of [3, 2, 2.5].entries()) {
@@ -479,7 +479,7 @@ describe("early stopping", () => {
     assert.deepEqual([whole.note(3, { loss: 2 }), second.note(3, { loss: 2 })], [true, true]);
   });
 
-  test("takes a figure that is no number for no better one, and names the figures where there is none of the name", () => {
+  test("never treats NaN as better, and lists the figures if the name is unknown", () => {
     const stopping = new EarlyStopping({ figure: "loss", patience: 1 });
     assert.equal(stopping.note(0, { loss: 1 }), false);
     assert.equal(stopping.note(1, { loss: Number.NaN }), true);

@@ -224,7 +224,7 @@ const ofWhatIsGiven: readonly Fault[] = [
   },
 ];
 
-describe("what is wrong is said in a line, with the right exit code, and no step is made:", () => {
+describe("an error is one line with the right exit code, before the first step:", () => {
   // The program takes a second to load. One process runs the commands; the first of each list is run by the program itself.
   let host: CommandHost;
   before(() => {
@@ -277,7 +277,7 @@ const canMount =
   spawnSync("unshare", ["-rm", "mount", "-t", "tmpfs", "-o", "size=1m", "none", folder]).status === 0;
 const noMount = !canMount && "this user can't mount a disk";
 
-describe("a run that was stopped goes on to the same bits after", { concurrency: 2 }, () => {
+describe("a stopped run resumes to the same bits after", { concurrency: 2 }, () => {
   before(async () => {
     const whole = await train([...small, "--quiet", "--out", "whole", "--cache", "cache"]);
     assert.equal(whole.status, 0, whole.stderr);
@@ -382,7 +382,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     assertWhole(at(run));
   });
 
-  test("features in the cache that were altered: they are made anew, or rejected by the label that is none", async () => {
+  test("features in the cache that were altered: they are computed again, or rejected by the invalid label", async () => {
     const run = copy("cached");
     const [name = ""] = readdirSync(at("cache"));
     const path = at("cache", name);

@@ -38,7 +38,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
   const start = (run: string): ChildProcess =>
     spawn(process.execPath, [...command, ...small, "--out", run], { cwd: folder, stdio: "ignore" });
 
-  test("goes on with the same command to the same bits as one that was not, whatever ended it and when", async (t) => {
+  test("resumes with the same command to the same bits as an uninterrupted run, whatever ended it and when", async (t) => {
     const startedAt = performance.now();
     assert.equal(holdfast(...small, "--out", "whole").status, 0);
     const wholeMs = performance.now() - startedAt;
@@ -132,7 +132,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
     assert.match(stderr, /^holdfast: BAD_FILE: missing\.csv: it does not exist/);
   });
 
-  test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {
+  test("resumes from an earlier checkpoint if the latest is damaged and the option is set", () => {
     cpSync(join(folder, "whole"), join(folder, "damaged"), { recursive: true });
     const checkpoints = join(folder, "damaged", "checkpoints");
     const name = readdirSync(checkpoints).sort().at(-1)!;

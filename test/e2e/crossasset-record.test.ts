@@ -19,7 +19,7 @@ const skip = testDevice === "emulator" && "minutes of training on an emulator";
 const job = ["train", "crossasset", "--generate", "32000", "--batch", "32", "--epochs", "2"];
 
 describe("a run's record", { skip }, () => {
-  test("is served while the run goes on, and at its end agrees with its metrics, its plans and its curves", async () => {
+  test("is served during the run, and at its end agrees with its metrics, its plans and its curves", async () => {
     const folder = makeFolder();
     const [out, boards] = [join(folder, "first"), join(folder, "boards")];
     const child = spawn(process.execPath, [
@@ -99,7 +99,7 @@ describe("a run's record", { skip }, () => {
     assert.ok(points.some(({ tag }) => tag === "test/accuracy"));
   });
 
-  test("tells of a run that was rejected for its memory, with the table of who has it", async () => {
+  test("has an incident for a run that exceeded its memory, with the table of holders", async () => {
     const out = join(makeFolder(), "short");
     const child = spawn(process.execPath, [holdfastProgram, ...job, "--out", out, "--memory", "60MiB"]);
     const [code] = (await once(child, "close")) as [number];

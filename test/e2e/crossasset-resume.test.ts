@@ -84,7 +84,7 @@ describe("a run that is killed", onDevice, () => {
     assert.deepEqual([state, step, of, epoch, fold], ["finished", 4, 4, 1, 1]);
   }
 
-  test("after a fold's test leaves the same files: the test is made again and told once, at its step", async () => {
+  test("after a fold's test leaves the same files: the test is repeated and recorded once, at its step", async () => {
     await runIn(killedAfterTest);
     requireSame(killedAfterTest);
   });

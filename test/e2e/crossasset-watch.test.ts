@@ -156,7 +156,7 @@ test("a run that is asked to serves its metrics while it trains, and says where"
   assert.equal(code, 3, "the server is no reason to go on");
 });
 
-test("a port that is taken ends the command with a line before anything is begun", async () => {
+test("an occupied port ends the command with one line before anything starts", async () => {
   const holder = createServer().listen(0, "127.0.0.1");
   await once(holder, "listening");
   const { port } = holder.address() as AddressInfo;
@@ -171,7 +171,7 @@ test("a port that is taken ends the command with a line before anything is begun
   assert.equal(existsSync(join(folder, "run")), false);
 });
 
-test("a port that is none, and a host without a port, are rejected", () => {
+test("an invalid port, and a host without a port, are rejected", () => {
   const rejection = (...args: readonly string[]) =>
     spawnSync(process.execPath, [main, "train", "crossasset", ...args], { encoding: "utf8" });
   for (const port of ["0", "65536"]) {

@@ -21,7 +21,7 @@ test("a number's text gives the very double that Number() gives", () => {
   );
 });
 
-test("what is no finite decimal number is none", () => {
+test("only finite decimal numbers are numbers", () => {
   const others = [
     "",
     " ",
@@ -104,7 +104,7 @@ test("microseconds and nanoseconds don't pass for a far future", () => {
   assert.equal(parseTime(BigInt(noon) * 1_000_000n), Number.NaN);
 });
 
-test("a time that no calendar or clock has is none", () => {
+test("an impossible date or time is not a time", () => {
   for (const text of [
     "2023-02-29",
     "2024-13-01",

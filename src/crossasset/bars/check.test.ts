@@ -34,7 +34,7 @@ test("a summary has the count, the times, the gaps, the prices and the bars with
   });
 });
 
-test("bars without a gap have none, and bars less than a minute apart are no gap", () => {
+test("bars without a gap have none, and bars less than a minute apart have none either", () => {
   const none = { count: 0, longestMinutes: 0, longestAfter: undefined };
   assert.deepEqual(checkBars(barsAt(7)).gaps, none);
   assert.deepEqual(checkBars(barsAt(1, 1.5, 2, 3)).gaps, none);

@@ -22,7 +22,7 @@ test("columns grow past any capacity and keep every row", () => {
   assert.deepEqual([bars.time[4999], bars.open[4999], bars.high[0], bars.volume[6]], [5_000_000, 5000, 2, 0]);
 });
 
-test("a row that is no bar is rejected with the file, its number and what is wrong", () => {
+test("an invalid row is rejected with the file, its number and the problem", () => {
   const day = "2024-01-02";
   rejects(
     "BAD_FILE",

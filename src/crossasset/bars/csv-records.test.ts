@@ -37,7 +37,7 @@ test("quoted fields may hold commas, line ends and doubled quotes", () => {
   ]);
 });
 
-test("a field beside its quotes and a quote that is not closed are rejected", () => {
+test("text next to a quoted field and an unclosed quote are rejected", () => {
   for (const text of ['a,"b"c\n', 'a,b"c"\n', 'a,"b', 'a,5"\n1,2\n']) {
     assert.throws(() => split(text), /an unclosed quote, or text next to/, text);
   }

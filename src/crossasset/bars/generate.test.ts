@@ -79,7 +79,7 @@ test("more is traded while there is a trend", () => {
   assert.ok(mean(true) > 1.5 * mean(false));
 });
 
-test("a count of bars that is none is rejected, and so is a wrong seed", () => {
+test("an invalid number of bars is rejected, and so is a wrong seed", () => {
   for (const bars of [0, -1, 1.5, Number.NaN]) {
     rejects("BAD_ARGUMENT", () => generateBars({ bars, seed: 1 }), /number of bars is/);
   }

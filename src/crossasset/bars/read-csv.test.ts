@@ -45,7 +45,7 @@ test("an empty file, one of blank lines and a header alone are rejected", async 
   await isRejected(`${header}\n`, /it has no rows/);
 });
 
-test("a missing column is rejected with what the header has", async () => {
+test("a missing column is rejected with the header's columns", async () => {
   await isRejected(
     "time,open,high,low,volume\n1,2,3,1,4\n",
     /column "close" is missing in "time, open, high, low, volume"/,

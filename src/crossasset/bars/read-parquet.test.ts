@@ -51,7 +51,7 @@ test("times are read as timestamps, whole numbers, doubles and text, in seconds 
   }
 });
 
-test("a timestamp before 1973 is not taken for seconds", async () => {
+test("a timestamp before 1973 is not read as seconds", async () => {
   const bars = await read(fileWith({ data: [new Date(0), new Date(60_000)], type: "TIMESTAMP" }));
   assert.deepEqual([...bars.time], [0, 60_000]);
 });

@@ -53,7 +53,7 @@ test("a CSV file has a header and a line a bar, with times that a person can rea
   });
 });
 
-test("a write replaces the file that was there and leaves nothing beside it", async () => {
+test("a write replaces an existing file and leaves no other file", async () => {
   await inFolder(async (folder) => {
     const path = join(folder, "made.parquet");
     await writeBars(path, generateBars({ bars: 20, seed: 1 }));
@@ -63,7 +63,7 @@ test("a write replaces the file that was there and leaves nothing beside it", as
   });
 });
 
-test("a path that can't be written is rejected, and nothing is left beside it", async () => {
+test("a path that can't be written is rejected, and no file is left", async () => {
   const bars = generateBars({ bars: 10, seed: 1 });
   await inFolder(async (folder) => {
     await mkdir(join(folder, "folder.csv"));

@@ -60,7 +60,7 @@ describe("a checkpoint's state", () => {
       rejects("BAD_STATE", () => requireLayout({ ...place, ...change }, layout), message);
   });
 
-  test("that does not fit is passed over where an older checkpoint will do", () => {
+  test("that does not fit is skipped if older checkpoints are allowed", () => {
     const path = unpackRun("0.1.0", "stopped");
     const own = new CheckpointStore(join(path, "checkpoints"));
     own.save({ ...checkpoint, step: 9, state: { ...saved, fold: 7 } });

@@ -72,7 +72,7 @@ test("the first call makes the samples, the second reads them, with the same bit
   });
 });
 
-test("a file that others may write, that is a link or another user's is passed over and written anew", () => {
+test("a file that others may write, that is a link or another user's is ignored and written again", () => {
   passesOver((path) => chmodSync(path, 0o664), /is writable by other users.*chmod go-w.*written again/);
   passesOver((path) => chmodSync(path, 0o646), /is writable by other users/);
   passesOver((path) => {
@@ -107,7 +107,7 @@ test("a folder that others may write to is not used, and nothing is written ther
   });
 });
 
-test("with a loose umask, what is made is still this user's alone to write", () => {
+test("with a loose umask, only this user can write the new files", () => {
   inFolder((folder) => {
     const inner = join(folder, "cache");
     const before = process.umask(0);
@@ -152,7 +152,7 @@ test("with the cache off nothing is read and nothing written", () => {
   assert.deepEqual(readdirSync("."), here);
 });
 
-test("a file that is cut off anywhere is passed over and written anew", () => {
+test("a file that is cut off anywhere is ignored and written again", () => {
   for (const part of [0, 0.001, 0.01, 0.5, 0.99]) {
     const cut = (path: string) => {
       const whole = readFileSync(path);
@@ -162,7 +162,7 @@ test("a file that is cut off anywhere is passed over and written anew", () => {
   }
 });
 
-test("a file with any one bit changed is passed over and written anew", () => {
+test("a file with any one bit changed is ignored and written again", () => {
   fc.assert(
     fc.property(fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), fc.nat(7), (place, bit) => {
       passesOver((path) => flipBit(path, (length) => Math.floor(place * length), bit), /./);
@@ -183,14 +183,14 @@ test("a changed feature is found by the checksum", () => {
   passesOver((path) => flipBit(path, (length) => length >> 1, 3), /a wrong checksum/);
 });
 
-test("a file of something else is passed over and written anew", () => {
+test("a file of something else is ignored and written again", () => {
   passesOver((path) => writeFileSync(path, ""), /can't be read/);
   passesOver((path) => writeFileSync(path, "time,open,high,low,close,volume\n".repeat(100)), /can't be read/);
   const weights = [{ name: "weight", dtype: "u8", shape: [1], bytes: new Uint8Array(1) }] as const;
   passesOver((path) => saveSafetensors(path, weights), /made from other bars/);
 });
 
-test("a whole and sound file of other bars is passed over, though it has the right name", () => {
+test("a valid file of other bars is ignored, although it has the right name", () => {
   inFolder((other) => {
     cachedSamples(randomBars(8000, { seed: 2 }), settings, other);
     const [name] = readdirSync(other);
@@ -198,7 +198,7 @@ test("a whole and sound file of other bars is passed over, though it has the rig
   });
 });
 
-test("a file of the right key that lacks a tensor, or has it in another dtype, is passed over", () => {
+test("a file of the right key that lacks a tensor, or has it in another dtype, is ignored", () => {
   passesOver((path) => {
     const { tensors, metadata } = loadSafetensors(path);
     const kept = [...tensors.values()].filter(({ name }) => name !== "labels");

@@ -51,14 +51,14 @@ function compareAll(bars: Bars, stride: number): Record<"still" | "flat" | "untr
   return met;
 }
 
-test("samples are what a plain reference makes of the same bars, with gaps, halts and untraded minutes", () => {
+test("samples equal those of a plain reference on the same bars, with gaps, halts and untraded minutes", () => {
   const met = compareAll(randomBars(minBars + 1600), 31);
   assert.ok(met.still > 0, "no sample saw a market that stood still");
   assert.ok(met.flat > 0, "no group was flat");
   assert.ok(met.untraded > 0, "no group was untraded");
 });
 
-test("samples are what the reference makes for any seed, stride and number of bars", () => {
+test("samples equal the reference for any seed, stride and number of bars", () => {
   const draws = [fc.integer({ min: 1, max: 1e9 }), fc.integer({ min: 1, max: 90 }), fc.nat(200)] as const;
   fc.assert(
     fc.property(...draws, (seed, stride, more) => {
@@ -87,7 +87,7 @@ test("the fewest bars give one sample, which stands where its history just suffi
   assert.deepEqual([x.length, labels.length], [2316, 12]);
 });
 
-test("samples follow every 60 bars unless told otherwise, the last with its future just sufficing", () => {
+test("samples follow every 60 bars by default, and the last one has just enough future bars", () => {
   const { bar, time } = makeSamples(randomBars(minBars + 120, { isRough: false }));
   assert.deepEqual([...bar], [7688, 7748, 7808]);
   assert.deepEqual(
@@ -159,7 +159,7 @@ function changeBars(bars: Bars, start: number, end: number): Bars {
   return changed;
 }
 
-test("no sample looks ahead: other bars behind a sample's own move no feature of it or of those before it", () => {
+test("no sample looks ahead: later bars change no feature of it or of earlier samples", () => {
   const bars = randomBars(minBars + 400, { seed: 5 });
   const before = makeSamples(bars, { stride: 50 });
   for (const [sample, bar] of before.bar.entries()) {
@@ -188,7 +188,7 @@ test("a sample depends on nothing before its history: the same bits come from a 
   sameBytes(later.labels, whole.labels.subarray(4 * scales.length), "the labels");
 });
 
-test("too few bars, and a stride that is none, are rejected", () => {
+test("too few bars and an invalid stride are rejected", () => {
   rejects("BAD_ARGUMENT", () => makeSamples(randomBars(7921)), /^7921 bars are too few: a sample needs 7922/);
   for (const stride of [0, -1, 1.5, Number.NaN]) {
     rejects("BAD_ARGUMENT", () => makeSamples(randomBars(10), { stride }), /^The stride is/);

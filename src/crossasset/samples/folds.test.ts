@@ -72,7 +72,7 @@ test("the gap goes by bars, not by samples, where these lie unevenly", () => {
   assert.deepEqual(walkForward(samples, 1)[0]?.test, { start: 4, end: 6 });
 });
 
-test("folds that are none, a gap that is none and too few samples are rejected", () => {
+test("invalid folds, an invalid gap and too few samples are rejected", () => {
   const samples = everyBars(60, 100);
   for (const folds of [0, -1, 1.5, Number.NaN]) {
     rejects("BAD_ARGUMENT", () => walkForward(samples, folds), /^The number of folds is/);

@@ -65,14 +65,14 @@ test("only training rows count: other test rows move nothing, another training r
   assert.notEqual(fitNormaliser(otherTrain, train).mean[0], fitted.mean[0]);
 });
 
-test("rows that begin behind the first are fitted without the rows before them", () => {
+test("a fit of later rows ignores the earlier ones", () => {
   const x = randomRows();
   const late = { start: 10, end: rows };
   const alone = fitNormaliser(x.slice(10 * sampleWidth), { start: 0, end: rows - 10 });
   sameNamedBytes(normaliserRecord(fitNormaliser(x, late)), normaliserRecord(alone), "the late rows");
 });
 
-test("what lies further out than 5 deviations is clipped", () => {
+test("values beyond 5 deviations are clipped", () => {
   const x = randomRows();
   const normaliser = fitNormaliser(x, train);
   x.fill(1e9, 35 * sampleWidth, 36 * sampleWidth).fill(-1e9, 36 * sampleWidth, 37 * sampleWidth);
@@ -103,7 +103,7 @@ test("a normaliser from a checkpoint's record gives the same bits, and shares no
   sameBytes(b!, a!, "the loaded one's output");
 });
 
-test("a record that is no normaliser is rejected", () => {
+test("an invalid normaliser record is rejected", () => {
   const good = normaliserRecord(fitNormaliser(randomRows(), train));
   rejects("BAD_STATE", () => normaliserFrom({ mean: good.mean }), /deviation has no numbers/);
   rejects("BAD_STATE", () => normaliserFrom({ ...good, mean: good.mean.slice(1) }), /mean has 2315 numbers/);

@@ -22,7 +22,7 @@ test("good bars pass, also where nothing moves and nothing is traded", () => {
   requireUsableBars(still);
 });
 
-test("a price that is no positive number is rejected with its bar and its column", () => {
+test("a price that is not a positive number is rejected with its bar and its column", () => {
   for (const column of ["open", "high", "low", "close"] as const) {
     for (const value of [Number.NaN, Number.POSITIVE_INFINITY, 0, -1]) {
       rejectsValue(column, value, new RegExp(`^Bar 7 has ${column} ${value}. It must be a positive number`));

@@ -228,7 +228,7 @@ test("a block says the op, the type, whether it is saved, and the calls from whi
   ]);
 });
 
-test("a run's plan is exported by its number, and one that is not there is rejected with what there is", () => {
+test("a run's plan is exported by its number, and an unknown one is rejected with the available ones", () => {
   const run = writeSampleRun(makeFolder(), "first", {
     plans: [samplePlan(), samplePlan({ name: "test step", layers: 2 })],
   });

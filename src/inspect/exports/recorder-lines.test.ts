@@ -48,7 +48,7 @@ test("a phase ends with its exit, what came meanwhile lies inside it, and a fold
   );
 });
 
-test("what a killed process had open ends there when the next one opens its device", () => {
+test("open phases of a killed process end when the next process opens its device", () => {
   const { phases } = read([
     at(0, "phase-enter  step  step 8"),
     at(5, "phase        upload  1ms"),
@@ -63,7 +63,7 @@ test("what a killed process had open ends there when the next one opens its devi
   );
 });
 
-test("an exit without its begin, and lines that are none, are passed over", () => {
+test("an exit without its start, and invalid lines, are ignored", () => {
   const { phases } = read([
     "3 events came too fast and were lost",
     at(1, "phase-exit   compile"),
@@ -73,7 +73,7 @@ test("an exit without its begin, and lines that are none, are passed over", () =
   assert.equal(draw(phases), "plan 2+0");
 });
 
-test("the older log comes first, the last lines are taken, and a line that is being written is not", () => {
+test("the older log comes first, the last lines are read, and an incomplete line is not", () => {
   const folder = makeFolder();
   writeFileSync(join(folder, "recorder.old.log"), `${at(0, "phase  a  1ms")}\n${at(1, "phase  b  1ms")}\n`);
   writeFileSync(join(folder, "recorder.log"), `${at(2, "phase  c  1ms")}\n${at(3, "phase  d")}`);

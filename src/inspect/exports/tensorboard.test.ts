@@ -43,7 +43,7 @@ test("a file begins with its version, and every point comes back with its tag, s
   );
 });
 
-test("what was flushed can be read while the file is written, and a file that is closed takes no more", () => {
+test("flushed records can be read during writing, and a closed file accepts no more", () => {
   const writer = new EventFileWriter(join(makeFolder(), "new", "folder"));
   writer.scalar("loss", 1, 0.5, 0);
   assert.equal(read(writer.path).length, 1);
@@ -71,7 +71,7 @@ test("many points are written without being asked for", () => {
   assert.equal(read(writer.path).length, 10_001);
 });
 
-test("a step that is no count is rejected", () => {
+test("a step that is not a whole number is rejected", () => {
   const writer = new EventFileWriter(makeFolder());
   for (const step of [-1, 0.5, Number.NaN])
     assert.throws(() => writer.scalar("loss", step, 1, 0), /whole number/);
@@ -148,7 +148,7 @@ test("written again, it replaces itself", () => {
   assert.equal(readdirSync(join(out, "first")).length, 1);
 });
 
-test("a long run is ten thousand points a curve at most, with the extremes of what was taken together", () => {
+test("a long run has at most ten thousand points per curve, with the extremes of each group", () => {
   const run = writeSampleRun(makeFolder(), "long", {
     ...{ steps: 25_000, stepMs: 1, folds: 1, epochs: 1 },
     lossAt: (step) => (step === 12_346 ? 99 : undefined),
@@ -178,7 +178,7 @@ test("a row that says nothing has no point, and one without a time stands at the
   assert.equal(loss?.at(-1)?.wallTime, Date.UTC(2026, 0, 5, 12) / 1000);
 });
 
-test("a run that is damaged gives what can be read, and says what can't", () => {
+test("a damaged run is exported as far as it can be read, with messages", () => {
   const run = writeSampleRun(makeFolder(), "torn", { steps: 12 });
   run.close();
   appendFileSync(

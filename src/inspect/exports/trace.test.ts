@@ -102,7 +102,7 @@ test("kernels that were not measured are not shown, and the file says so", () =>
   assert.match(file.otherData["notes"]!, /has no measured times: its \d+ calls are not shown/);
 });
 
-test("steps of one millisecond stand one behind the other, each as long as the host took", () => {
+test("steps of one millisecond follow each other, each with its host time", () => {
   const path = makeFolder();
   const log = new StepLog(join(path, "steps.bin"));
   for (let step = 1; step <= 10; step++) {
@@ -181,7 +181,7 @@ const randomStep = fc.record({
   hostMs: fc.oneof(fc.double({ min: 0, max: 1000 }), fc.constantFrom(0.02, -1, Infinity)),
 });
 
-test("whatever lines and rows a run holds, the trace is valid: clocks that go back, phases without end, losses that are none", () => {
+test("whatever lines and rows a run holds, the trace is valid: clocks that go back, phases without end, losses that are not finite", () => {
   const folder = makeFolder();
   let count = 0;
   fc.assert(

@@ -5,7 +5,7 @@ import test from "node:test";
 import * as fc from "fast-check";
 import { formatRoute, parseRoute, tabs } from "./route.js";
 
-test("every place has an address that leads back to it, whatever the runs are called", () => {
+test("every route survives a round trip through its address, whatever the runs' names", () => {
   const name = fc.string({ minLength: 1 });
   fc.assert(
     fc.property(name, fc.constantFrom(...tabs), fc.uniqueArray(name), (run, tab, names) => {

@@ -15,7 +15,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 
 const wallMs = (atMs: number): number => Date.UTC(2026, 0, 1) + atMs;
 
-test("has a line for each phase, charge, capture and rejection, and none for what comes by the thousand", () => {
+test("has a line for each phase, charge, capture and rejection, and none for frequent events", () => {
   const clock = new FakeClock();
   const recorder = new Recorder({ clock });
   const path = join(folder, "kinds.log");
@@ -66,7 +66,7 @@ test("a row of short phases is one line, and one that was not over says so", () 
   );
 });
 
-test("of a run that goes on is gone on with", () => {
+test("of a resumed run is continued", () => {
   const path = join(folder, "again.log");
   for (const label of ["first", "second"]) {
     const recorder = new Recorder({ clock: new FakeClock() });

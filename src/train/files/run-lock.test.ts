@@ -65,12 +65,12 @@ test("an owner on another machine keeps the lock until its run has been silent f
   take(120_000).release();
 });
 
-test("a lock that says nothing is nobody's", () => {
+test("a lock without an owner is free", () => {
   for (const text of ["", "{", "[]", '{"pid":"x"}', "\0\0\0"])
     RunLock.take(lockedBy(text).folder, justNow).release();
 });
 
-test("a symbolic link to nowhere in the lock's place is nobody's lock", () => {
+test("a dangling symbolic link instead of a lock is free", () => {
   const folder = makeFolder();
   symlinkSync("nowhere", join(folder, lockName));
   RunLock.requireFree(folder, justNow);
@@ -86,7 +86,7 @@ test("a pipe or a folder in the lock's place is rejected, with the way out", () 
     rejects("BAD_FILE", () => RunLock.take(folder, justNow), /not a plain file\. Remove it/);
 });
 
-test("a lock that another has taken over is not released", () => {
+test("a lock that another process has taken over is not released", () => {
   const folder = makeFolder();
   const lock = RunLock.take(folder, justNow);
   const path = join(folder, lockName);

@@ -18,16 +18,27 @@ const callKinds: ReadonlyMap<unknown, string> = new Map([
   ["finished", "gemm-epilogue"],
 ]);
 
-/** Passes in 0.1.0 that have a successor of another name. The other names are shown as they were recorded. */
-const passNames: ReadonlyMap<unknown, string> = new Map([
+/** Passes of 0.1.0, and the current names of the stages. */
+const stageNames: ReadonlyMap<unknown, string> = new Map([
   ["common", "cse"],
-  ["dead", "dce"],
   ["copies", "copyPropagation"],
+  ["dead", "dce"],
+  ["casts", "coalesceCasts"],
+  ["attention", "attentionCasts"],
   ["recompute", "rematerialize"],
+  ["afresh", "renameBuffers"],
+  ["apart", "hoistOutputs"],
   ["fuse", "verticalFusion"],
-  ["finish", "epilogueFusion"],
-  ["beside", "horizontalFusion"],
-  ["products", "autotune"],
+  ["turned", "pretransposeWeights"],
+  ["finish", "gemmEpilogues"],
+  ["narrow", "bf16Activations"],
+  ["sums", "columnReductions"],
+  ["alike", "batchCopies"],
+  ["together", "groupGemms"],
+  ["reductions", "groupReductions"],
+  ["early", "splitReductions"],
+  ["beside", "comboKernels"],
+  ["products", "gemmAlgorithms"],
 ]);
 
 /** A plan of 0.1.0 has `isRefused`, and its calls have `part` and `branch`. */
@@ -45,7 +56,7 @@ export function toCurrentPlan(record: JsonRecord): JsonRecord {
 function toCurrentStage(stage: unknown): unknown {
   if (!isRecord(stage)) return stage;
   const { name } = stage;
-  return { ...stage, name: passNames.get(name) ?? name };
+  return { ...stage, name: stageNames.get(name) ?? name };
 }
 
 function toCurrentCall(call: unknown): unknown {

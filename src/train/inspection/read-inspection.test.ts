@@ -86,7 +86,7 @@ test("hundreds of damaged lines are three messages and a count", () => {
   assert.equal(messages[3], "897 more lines of incidents.jsonl can't be read and are ignored.");
 });
 
-test("after a thousand damaged lines a file is given up, until it is another", () => {
+test("after a thousand damaged lines a file is abandoned, until it is replaced", () => {
   const path = makeFolder();
   const incidents = JSON.stringify(sampleIncidents()[0]);
   const names = ["incidents.jsonl", "plans.jsonl", "memory.jsonl"];
@@ -115,7 +115,7 @@ test("a long file is read in pieces, between which other work can be done", () =
   assert.equal(reader.read().incidents.length, 5000);
 });
 
-test("a pipe in a file's place is a message, and nobody waits for its writer", () => {
+test("a pipe instead of a file is a message, and no read blocks", () => {
   const run = writeSampleRun(makeFolder(), "a");
   const names = ["memory.jsonl", "holdfast-stall-1-20260101T000000Z.json"];
   for (const name of names) {
@@ -144,7 +144,7 @@ test("a last line that is being written is not read before its end", () => {
   assert.equal(reader.read().plans.length, 1);
 });
 
-test("a reader goes on where it stopped, and begins anew where the file was cut, replaced or written over", () => {
+test("a reader continues where it stopped, and starts again if the file was cut, replaced or overwritten", () => {
   const run = writeSampleRun(makeFolder(), "a", { plans: [] });
   const path = join(run.path, "plans.jsonl");
   const lineOf = (name: string): string => `${JSON.stringify(samplePlan({ name, layers: 1 }))}\n`;
@@ -161,7 +161,7 @@ test("a reader goes on where it stopped, and begins anew where the file was cut,
   assert.deepEqual(names(), ["one", "zwei", "drei"]);
 });
 
-test("lines longer than what is read at a time are read, and those around them", () => {
+test("lines longer than a chunk are read, and so are their neighbours", () => {
   const path = makeFolder();
   const plan = samplePlan({ layers: 1 });
   const long = { ...plan, name: "long", text: "x".repeat(20 * 2 ** 20) };

@@ -32,7 +32,7 @@ function proveRows(path: string, from: number, to: number): void {
   }
 }
 
-test("what was appended is read back to the bit, and a second process goes on behind it", () => {
+test("appended rows are read back bit for bit, and a second process continues the log", () => {
   const path = newPath();
   write(path, 1, 700);
   write(path, 701, 1300);
@@ -89,7 +89,7 @@ test("rows that wait while no write succeeds are written once one does", async (
   proveRows(path, 1, rows);
 });
 
-test("what a power cut has left in the place of rows, or of the header, is taken out", () => {
+test("rows or a header that a power cut damaged are removed", () => {
   const path = newPath();
   write(path, 1, 5);
   appendFileSync(path, new Uint8Array(3 * 64));
@@ -103,14 +103,14 @@ test("what a power cut has left in the place of rows, or of the header, is taken
   proveRows(path, 1, 3);
 });
 
-test("a header that was cut off is written anew", () => {
+test("a truncated header is written again", () => {
   const path = newPath();
   writeFileSync(path, '{"format"');
   write(path, 1, 3);
   proveRows(path, 1, 3);
 });
 
-test("rows behind a step are dropped, and written again they are as they were", () => {
+test("rows after a step are dropped, and writing them again gives the same file", () => {
   const path = newPath();
   write(path, 1, 1000);
   const log = new StepLog(path);

@@ -81,7 +81,7 @@ test("every colour stands out from both grounds by 3 to 1 or more", () => {
       assert.ok(contrast(colour, ground) >= 3, `${colour} on ${ground}: ${contrast(colour, ground)}`);
 });
 
-test("any two colours can be told apart, with any kind of cones missing", () => {
+test("any two colours are distinct, for every kind of colour blindness", () => {
   for (const [sight, matrix] of Object.entries(sights))
     for (const [place, one] of seriesColours.entries())
       for (const other of seriesColours.slice(place + 1)) {
@@ -96,12 +96,12 @@ test("red and green of equal lightness would be found too alike", () => {
   assert.ok(Math.hypot(a![0] - b![0], a![1] - b![1], a![2] - b![2]) < 0.07);
 });
 
-test("behind the last colour the first one comes again with a broken line", () => {
+test("after the last colour, the first one is used again with a dashed line", () => {
   assert.deepEqual(lookOf(0), { colour: seriesColours[0], dash: [] });
   assert.deepEqual(lookOf(seriesColours.length), { colour: seriesColours[0], dash: [6, 4] });
 });
 
-test("a run keeps its look when others are added behind it", () => {
+test("a run keeps its style when others are added", () => {
   assert.deepEqual(assignLooks(["a", "b"]).get("b"), assignLooks(["a", "b", "c"]).get("b"));
   assert.equal(assignLooks(["a", "a"]).size, 1);
 });

@@ -13,7 +13,7 @@ test("a constant stays that constant from the first value on", () => {
   for (const value of smooth([5, 5, 5, 5], 0.9)) assert.ok(Math.abs((value ?? 0) - 5) < 1e-12);
 });
 
-test("a hole stays a hole, and what follows is as if it were not there", () => {
+test("a gap stays a gap, and does not affect later values", () => {
   const [first, hole, second] = smooth([1, null, 3], 0.5);
   assert.equal(hole, null);
   assert.deepEqual([first, second], smooth([1, 3], 0.5));

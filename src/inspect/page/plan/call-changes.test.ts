@@ -11,7 +11,7 @@ const told = (before: string, after: string): string =>
     .map(({ op, mark }) => ({ kept: "", gone: "-", new: "+" })[mark] + op)
     .join(" ");
 
-test("calls that a pass leaves are kept, those that it fuses are gone, what they became is new", () => {
+test("calls that a pass keeps are kept, fused calls are removed, and the fused call is added", () => {
   assert.equal(told("abcd", "aXd"), "a -b -c +X d");
   assert.equal(told("abc", "abc"), "a b c");
   assert.equal(told("", "ab"), "+a +b");
@@ -43,7 +43,7 @@ test("kept and gone make the list before, kept and new the list after, and no li
   );
 });
 
-test("thousands of changed calls are told at once, as all gone and all new", () => {
+test("thousands of changed calls are shown as all removed and all added", () => {
   const many = (kernel: string) => Array.from({ length: 5000 }, (_, at) => ({ op: `op${at}`, kernel }));
   const marked = changesOf(many("one"), many("two"));
   assert.equal(marked.filter(({ mark }) => mark === "gone").length, 5000);

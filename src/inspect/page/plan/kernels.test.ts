@@ -39,7 +39,7 @@ test("without measured times the rows come by the bytes that they move", () => {
   );
 });
 
-test("what calls take together is told with the part of it that moves bytes, once something was measured", () => {
+test("the total time of calls has its share of copies, if times were measured", () => {
   assert.equal(timeOfPhases([call("add", undefined, 4)]), undefined);
   const calls = [call("add", 10, 4), call("copy", 3, 4), call("indexed copy", 2, 4), call("copyist", 5, 4)];
   assert.deepEqual(timeOfPhases(calls), { us: 20, copiesUs: 5 });

@@ -39,7 +39,7 @@ test("a tensor's rectangle reaches from the call that makes it over the last tha
   assert.deepEqual(picture.bytes, { min: 0, max: 1024 });
 });
 
-test("the box under a point is found, and none beside them", () => {
+test("the box at a point is found, and none elsewhere", () => {
   const index = new BoxIndex(picture);
   assert.equal(index.at(0.5, 10), 0);
   assert.equal(index.at(1.99, 256), 1);
@@ -48,7 +48,7 @@ test("the box under a point is found, and none beside them", () => {
   assert.equal(index.at(99, 1e9), -1);
 });
 
-test("the index finds what a look at every box finds", () => {
+test("the index finds the same box as a linear search", () => {
   const box = fc.record({
     birth: fc.integer({ min: 0, max: 300 }),
     calls: fc.integer({ min: 0, max: 30 }),
@@ -99,7 +99,7 @@ test("a tensor belongs to the phase of the call that makes it; scratch to none",
   assert.equal(phaseOf(tensors[0]!, []), "forward");
 });
 
-test("a search finds names, types and what is saved, in any case; an empty one looks for nothing", () => {
+test("a search finds names, types and saved tensors, ignoring case; an empty search finds nothing", () => {
   assert.deepEqual([...(matching(tensors, "RELU") ?? [])], [1]);
   assert.deepEqual([...(matching(tensors, "saved") ?? [])], [2]);
   assert.equal(matching(tensors, "f32")?.size, 3);

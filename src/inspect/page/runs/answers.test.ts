@@ -30,7 +30,7 @@ const results = {
   ],
 };
 
-test("epochs are told with their loss, and with their accuracy where it was measured", () => {
+test("epochs have their loss, and their accuracy if it was measured", () => {
   assert.deepEqual(epochsOf(metrics), [
     { fold: 0, epoch: 0, step: 5, loss: 1.8, accuracy: undefined, samplesPerSecond: 640, seconds: undefined },
     {

@@ -60,7 +60,7 @@ test("a narrow stretch has few rows", () => {
   assert.ok(to - from <= 60, `${to - from}`);
 });
 
-test("a table covers what lies inside of it, and the run's ends", () => {
+test("a table covers ranges inside it, and the run's ends", () => {
   const part: StepTable = { ...table(), rows: 100, from: 0, to: 10 };
   assert.ok(covers(part, { min: -5, max: 8 }));
   assert.ok(!covers(part, { min: 1, max: 60 }));
@@ -134,7 +134,7 @@ test("a step's time is the epoch's without the making of plans, and unknown wher
   assert.deepEqual(epochStepMs([]), []);
 });
 
-test("the host's time of an epoch is its middle one, whatever the first took", () => {
+test("the host time of an epoch is its median, whatever the first step took", () => {
   const some = table(6);
   const host = hostByEpoch({ ...some, columns: { ...some.columns, hostMs: [900, 2, 3, null, 5, 5] } });
   assert.deepEqual(host, [3, 3, 3, 5, 5, 5]);

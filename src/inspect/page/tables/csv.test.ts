@@ -15,6 +15,6 @@ test("any text in a cell is read back as it was", () => {
   );
 });
 
-test("what isn't known is an empty cell", () => {
+test("an unknown value is an empty cell", () => {
   assert.equal(toCsv(["x", "y", "z"], [[null, undefined, Number.NaN]]), "x,y,z\r\n,,\r\n");
 });

@@ -14,7 +14,7 @@ import {
   formatTime,
 } from "./format.js";
 
-test("what isn't known is a dash, whatever its unit", () => {
+test("an unknown value is a dash, whatever its unit", () => {
   for (const format of [
     formatCount,
     formatNumber,
