@@ -1,4 +1,4 @@
-/** A step as one launch, as users have it: called with tensors, it replays what it has traced for such tensors before. */
+/** A compiled step: called with tensors, it replays the plan traced for such tensors. */
 
 import {
   type ExplainedPlan,
@@ -24,11 +24,11 @@ import type { StepResult } from "./step-results.js";
 
 /** Options of `device.compile()`. */
 export interface CompileOptions {
-  /** For messages and reports; default: "step". */
+  /** For messages and reports. Default: "step". */
   readonly name?: string;
-  /** Passes that are to be left out, by their names. */
+  /** Passes to disable, by name. */
   readonly passes?: PassSettings;
-  /** How many plans are kept, each for other shapes or another state of modules; default: 8. */
+  /** Maximum number of plans, one per combination of shapes and module state. Default: 8. */
   readonly maxPlans?: number;
   /**
    * Trace the function again at calls 2 to 8 of a plan and now and then later, and reject the step if its work differs. The
@@ -38,7 +38,7 @@ export interface CompileOptions {
 }
 
 export interface ReportOptions {
-  /** Measure what each call takes; default: false. */
+  /** Measure each call. Default: false. */
   readonly times?: boolean;
 }
 
@@ -46,14 +46,17 @@ export interface ReportOptions {
 export interface CompiledStep<I extends readonly Tensor[], R extends StepResult> {
   /** Runs the step. Its results are valid until its next call; `keep()` copies one. */
   (...inputs: I): R;
-  /** How many plans there are. */
+  /** Number of plans. */
   readonly plans: number;
   /**
    * The single numbers that it gave, by their names, oldest first: the last 65,536 that are on the host. They come there now
    * and then while the device goes on; nothing waits for them.
    */
   readonly history: Readonly<Record<string, readonly number[]>>;
-  /** How many calls changed nothing because a gradient's norm was not finite, or an index was bad. Waits for the device. */
+  /**
+   * Number of calls that changed nothing because a gradient norm was not finite or an index was bad. Waits for the
+   * device.
+   */
   readonly skipped: number;
   /**
    * How many calls were given an index outside its axis, and the first of them. Eager code rejects such an index. A compiled step
@@ -73,7 +76,9 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    * ```
    */
   readonly badIndices: BadIndices;
-  /** Asks for the latest numbers and adds those that have arrived to the history: for programs that read it more often. */
+  /**
+   * Requests the latest numbers and adds those that have arrived to the history: for programs that read it more often.
+   */
   refresh(): void;
   /** Waits until the history is complete. */
   flush(): void;
@@ -126,7 +131,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    * ```
    */
   report(options?: ReportOptions): readonly StepPlanReport[];
-  /** Ends its plans and gives their memory back. */
+  /** Ends its plans and frees their memory. */
   close(): void;
 }
 
@@ -162,9 +167,9 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   function planFor(inputs: I): StepPlan {
     device.requireOpen();
     for (const input of inputs) device.requireLive(requireInput(name, device, input), `compiled ${name}`);
-    // What a plan took for granted may have changed for good.
+    // The state that a plan depends on may have changed for good.
     if (!plans.every(holds)) plans.filter((plan) => !holds(plan)).forEach(drop);
-    for (const plan of plans) if (plan.inputs.isFor(inputs) && plan.guards.areMet) return plan;
+    for (const plan of plans) if (plan.inputs.isFor(inputs) && plan.guards.hold) return plan;
     if (plans.length >= maxPlans) throw tooManyPlans(name, maxPlans, plans, inputs);
     const made = runtime.phases.run("compile", () => makeStepPlan(device, step, inputs), { label: name });
     plans.push(made);
@@ -173,7 +178,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     return made;
   }
 
-  /** Takes memory for a plan, or rejects and forgets it. */
+  /** Allocates memory for a plan, or rejects and removes it. */
   function begin(plan: StepPlan): void {
     const begun = plans.filter(({ running }) => running);
     try {
@@ -207,7 +212,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
 
   const explain = (options?: ExplainOptions): string => explainStep(name, plans.map(explained), options);
 
-  /** What was measured, by the memory that it was measured in: a plan may change to another schedule yet. */
+  /** Measured times by memory: a plan may still change to another schedule. */
   const measured = new WeakMap<PlacedStep, readonly number[]>();
 
   function report({ times = false }: ReportOptions = {}): readonly StepPlanReport[] {
@@ -275,7 +280,7 @@ export function listenToNumbers(step: object, result: string, listener: NumbersL
 
 const latestPlans = new WeakMap<object, () => StepPlan | undefined>();
 
-/** The plan that a compiled step has begun last: for benchmarks and tests, which look closer than users do. */
+/** The plan that a compiled step used last: for benchmarks and tests. */
 export function latestPlanOf(step: object): (StepPlan & RunningPlan) | undefined {
   const plan = latestPlans.get(step)?.();
   return plan?.running && { ...plan, ...plan.running };
