@@ -123,8 +123,8 @@ function measure(
   return measured;
 }
 
-/** Notes of when our own kernels were fewer, or did not begin early, have other names. */
-const noteOf = (key: string): string => `choice with PDL for ${key}`;
+/** The text changes when native kernels change, so that old results are measured again. */
+const noteOf = (key: string): string => `GEMM algorithm with PDL for ${key}`;
 
 /** The result of an earlier process, so that this one has the same bits. */
 function recallAlgorithm(runtime: Runtime, key: string): Choice | undefined {

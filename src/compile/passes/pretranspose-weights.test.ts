@@ -59,7 +59,7 @@ test("a weight that many rows are multiplied by is turned before, and read along
   // Not just before: what stands between may run beside it.
   assert.deepEqual(
     calls.map(({ op }) => op),
-    ["write", "write", "turned weights", "write", "write", "write", "linear"],
+    ["write", "write", "transposed weights", "write", "write", "write", "linear"],
   );
   const [{ b }] = problemsIn(calls) as [GemmCall["problem"]];
   assert.deepEqual([b.isTransposed, b.rowStride, b.slice.size], [true, k, 4 * n * k]);
