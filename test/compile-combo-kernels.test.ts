@@ -72,8 +72,11 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     assert.ok(apart.calls.every(({ work }) => work.kind !== "combo"));
     const saved = groups.reduce((sum, rows) => sum + rows.length - 1, 0);
     assert.equal(apart.calls.length, beside.calls.length + saved);
-    assert.match(beside.text, /^beside +\d+ → +\d+ +on a GPU, small row kernels share a launch with others/m);
-    assert.match(apart.text, /^beside +left out, as the settings say/m);
+    assert.match(
+      beside.text,
+      / \d+ → +\d+ +comboKernels, on a GPU, small row kernels share a launch with independent/m,
+    );
+    assert.match(apart.text, / comboKernels: left out, as the settings say/m);
   });
 
   test("sends one piece of work for each such call, on one branch and on several, where the late passes run once more", () => {

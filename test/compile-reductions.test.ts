@@ -83,10 +83,10 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
       apart.calls.every(({ work }) => work.kind !== "grouped-reduce" && work.kind !== "partial-reduce"),
     );
     assert.equal(apart.calls.length, together.calls.length + 3);
-    assert.match(together.text, /^early +\d+ → +\d+ +on a GPU, grouped reductions start before/m);
+    assert.match(together.text, / \d+ → +\d+ +splitReductions, on a GPU, grouped reductions start before/m);
     assert.match(
       together.text,
-      /^reductions +\d+ → +\d+ +on a GPU, column reductions are grouped[^→]* gone;/m,
+      / \d+ → +\d+ +groupReductions, on a GPU, column reductions are one launch:[^→]* gone;/m,
     );
     assert.match(together.text, /2 × sum|2 × layerNormAffineGra/);
   });
@@ -108,7 +108,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     assert.deepEqual([sumsOf(within), sumsOf(apart)], [[3], []]);
     assert.match(
       within.text,
-      /^sums +\d+ → +\d+ +on a GPU, column sums start in kernels that already hold the rows/m,
+      / \d+ → +\d+ +columnReductions, on a GPU, column sums start in kernels that already hold the/m,
     );
     const readBy = ({ calls }: typeof within): number =>
       calls

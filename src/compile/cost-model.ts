@@ -93,9 +93,9 @@ export const pdlCreditUs = 1.2;
 export const timingTolerance = 1.02;
 
 /**
- * Side streams. Three fit beside the main stream before kernels only queue for the same multiprocessors. A call needs a slack of two
+ * Side streams. Three overlap with the main stream before kernels only queue for the same multiprocessors. A call needs a slack of two
  * launches, one to fork and one to join. `lag` bounds how long a side call may hold its operands: as many launches as a grouped launch
- * has members, so that a whole group of side work can run beside the main stream.
+ * has members, so that a whole group of side work can overlap with the main stream.
  */
 const sideStreams = { streams: 3, slack: 2, lag: maxGroupedGemms } as const;
 

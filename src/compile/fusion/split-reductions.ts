@@ -45,8 +45,8 @@ function partialsIn(
   const begun = early.map(({ column }) => column);
   const scratch = scratchFor(begun);
   if (!scratch) return undefined;
-  const beside = calls.findLastIndex(({ work }) => work.kind === "grouped-gemm");
-  const place = Math.max(beside + 1, ...early.map(({ readyAt }) => readyAt));
+  const lastGemms = calls.findLastIndex(({ work }) => work.kind === "grouped-gemm");
+  const place = Math.max(lastGemms + 1, ...early.map(({ readyAt }) => readyAt));
   return { kind: "partial-reduce", columns: begun, scratch, place };
 }
 

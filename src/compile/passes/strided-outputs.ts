@@ -73,7 +73,7 @@ function columnsCopyOf(work: Work): StridedCopy | undefined {
   return { source, pieces, areColumns: true };
 }
 
-/** The one call that makes a value which nobody but its copy reads. */
+/** The index of the only writer of a value that only its copy reads. */
 function makerOf(uses: ReadonlyMap<BufferSlice["buffer"], Uses>, { source }: StridedCopy, place: number) {
   const { writers = [], readers = [] } = uses.get(source.buffer) ?? {};
   const [maker] = writers;

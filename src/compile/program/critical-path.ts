@@ -10,8 +10,8 @@ export class CriticalPath {
 
   /** `nodes`: all root nodes, in order. */
   constructor(nodes: readonly Node[]) {
-    this.#ending = lengthsOf(nodes, ({ predecessors: before }) => before);
-    this.#starting = lengthsOf(nodes.toReversed(), ({ successors: behind }) => behind);
+    this.#ending = lengthsOf(nodes, ({ predecessors }) => predecessors);
+    this.#starting = lengthsOf(nodes.toReversed(), ({ successors }) => successors);
     this.#longest = [...this.#ending.values()].reduce((max, length) => Math.max(max, length), 0);
   }
 
@@ -24,8 +24,8 @@ export class CriticalPath {
 
   /** Records that `b` was fused into `a`. The two must be independent. Only nodes whose chains grow are visited. */
   fuse(a: Node, b: Node): void {
-    raise(this.#ending, a, this.#ending.get(b) ?? 1, ({ successors: behind }) => behind);
-    raise(this.#starting, a, this.#starting.get(b) ?? 1, ({ predecessors: before }) => before);
+    raise(this.#ending, a, this.#ending.get(b) ?? 1, ({ successors }) => successors);
+    raise(this.#starting, a, this.#starting.get(b) ?? 1, ({ predecessors }) => predecessors);
   }
 }
 

@@ -25,32 +25,32 @@ export function scheduleCalls(calls: readonly Call[], options: ScheduleOptions):
   const waits = new Waits(streams);
   const mains: number[] = [];
   /** Side calls that the main stream may have to wait for, and how many main calls came before them. */
-  const sideCalls: { readonly place: number; readonly before: number }[] = [];
+  const sideCalls: { readonly index: number; readonly before: number }[] = [];
   let awaited = 0;
 
-  const scheduled = calls.map((call, place): ScheduledCall => {
-    const needed = links[place]?.before ?? [];
-    if (isOnSideStream[place]) {
-      sideCalls.push({ place, before: mains.length });
+  const scheduled = calls.map((call, index): ScheduledCall => {
+    const needed = links[index]?.predecessors ?? [];
+    if (isOnSideStream[index]) {
+      sideCalls.push({ index, before: mains.length });
       const earliest = mains[mains.length - 1 - lag];
       const awaits = earliest === undefined ? needed : [...needed, earliest];
-      return { call, ...waits.moveToSideStream(place, awaits) };
+      return { call, ...waits.moveToSideStream(index, awaits) };
     }
     const due: number[] = [];
     for (let next = sideCalls[awaited]; next !== undefined; next = sideCalls[++awaited]) {
-      if (next.before + lag > mains.length && place < calls.length - 1) break;
-      due.push(next.place);
+      if (next.before + lag > mains.length && index < calls.length - 1) break;
+      due.push(next.index);
     }
-    mains.push(place);
-    return { call, stream: 0, after: waits.follow(place, 0, [...needed, ...due]) };
+    mains.push(index);
+    return { call, stream: 0, after: waits.follow(index, 0, [...needed, ...due]) };
   });
   return { calls: scheduled, isMainFirst };
 }
 
 /** The indices of the calls that a call depends on, and of those that depend on it. */
 interface Links {
-  readonly before: readonly number[];
-  readonly behind: readonly number[];
+  readonly predecessors: readonly number[];
+  readonly successors: readonly number[];
 }
 
 /** Calls that access the same bytes keep the program's order, unless both only read. */
@@ -58,11 +58,11 @@ function linksBetween(calls: readonly Call[]): readonly Links[] {
   const order = new DependencyGraph();
   const nodes = calls.map((call) => order.add(call).node);
   // Nothing is fused or moved here, so a node's position is its call's index.
-  const placesOf = (linked: (typeof nodes)[number]["predecessors"]): number[] =>
+  const indicesOf = (linked: (typeof nodes)[number]["predecessors"]): number[] =>
     Array.from(linked, ({ position }) => position);
-  return nodes.map(({ predecessors: before, successors: behind }) => ({
-    before: placesOf(before),
-    behind: placesOf(behind),
+  return nodes.map(({ predecessors, successors }) => ({
+    predecessors: indicesOf(predecessors),
+    successors: indicesOf(successors),
   }));
 }
 
@@ -80,31 +80,31 @@ function chooseSideStream(
   // The first main call, counted from the end, that needs a call or a side call that depends on it; for a main call, the call itself.
   const neededAt = new Int32Array(calls.length);
   let mains = 0;
-  for (const [place, call] of [...calls.entries()].reverse()) {
-    const soonest = maxOf(links[place]?.behind ?? [], (later) => neededAt[later] ?? 0);
+  for (const [index, call] of [...calls.entries()].reverse()) {
+    const soonest = maxOf(links[index]?.successors ?? [], (later) => neededAt[later] ?? 0);
     // The last call stays: there the main stream has joined all others.
     // Fills and copies run on the runtime's own stream only.
-    const canGo = place < calls.length - 1 && isLaunched(call) && (slackOf[place] ?? 0) >= Math.max(1, slack);
-    isOnSideStream[place] = canGo && mains - soonest >= slack;
-    neededAt[place] = isOnSideStream[place] ? soonest : ++mains;
+    const canGo = index < calls.length - 1 && isLaunched(call) && (slackOf[index] ?? 0) >= Math.max(1, slack);
+    isOnSideStream[index] = canGo && mains - soonest >= slack;
+    neededAt[index] = isOnSideStream[index] ? soonest : ++mains;
   }
   return isOnSideStream;
 }
 
 /** The slack of each call: how much shorter the longest chain through it is than the critical path. */
 function slacksOf(links: readonly Links[]): readonly number[] {
-  const [before, behind] = [new Int32Array(links.length), new Int32Array(links.length)];
-  for (const [place, link] of links.entries())
-    before[place] = maxOf(link.before, (one) => 1 + (before[one] ?? 0));
-  for (const [place, link] of [...links.entries()].reverse())
-    behind[place] = maxOf(link.behind, (one) => 1 + (behind[one] ?? 0));
-  const lengths = links.map((_, place) => (before[place] ?? 0) + (behind[place] ?? 0));
+  const [depth, height] = [new Int32Array(links.length), new Int32Array(links.length)];
+  for (const [index, link] of links.entries())
+    depth[index] = maxOf(link.predecessors, (other) => 1 + (depth[other] ?? 0));
+  for (const [index, link] of [...links.entries()].reverse())
+    height[index] = maxOf(link.successors, (other) => 1 + (height[other] ?? 0));
+  const lengths = links.map((_, index) => (depth[index] ?? 0) + (height[index] ?? 0));
   const longest = maxOf(lengths, (length) => length);
   return lengths.map((length) => longest - length);
 }
 
-function maxOf(places: readonly number[], measure: (place: number) => number): number {
-  return places.reduce((max, place) => Math.max(max, measure(place)), 0);
+function maxOf(indices: readonly number[], measure: (index: number) => number): number {
+  return indices.reduce((max, index) => Math.max(max, measure(index)), 0);
 }
 
 const none = -1;
@@ -121,16 +121,16 @@ class Waits {
   }
 
   /** On the stream whose last call it depends on, or else on the stream that has been idle longest. */
-  moveToSideStream(place: number, needed: readonly number[]): Pick<ScheduledCall, "stream" | "after"> {
+  moveToSideStream(index: number, needed: readonly number[]): Pick<ScheduledCall, "stream" | "after"> {
     const followed = needed
       .map((earlier) => this.#streamOf[earlier] ?? 0)
-      .find((stream, index) => stream !== 0 && this.#latest[stream] === needed[index]);
+      .find((stream, nth) => stream !== 0 && this.#latest[stream] === needed[nth]);
     const sides = Array.from(this.#latest.subarray(1));
     const stream = followed ?? 1 + sides.indexOf(Math.min(...sides));
-    return { stream, after: this.follow(place, stream, needed) };
+    return { stream, after: this.follow(index, stream, needed) };
   }
 
-  follow(place: number, stream: number, needed: readonly number[]): readonly number[] {
+  follow(index: number, stream: number, needed: readonly number[]): readonly number[] {
     const previous = this.#clocks[this.#latest[stream] ?? none];
     const clock = previous?.slice() ?? new Int32Array(this.#latest.length).fill(none);
     const after: number[] = [];
@@ -142,10 +142,10 @@ class Waits {
         clock[other] = Math.max(clock[other] ?? none, ended);
       });
     }
-    clock[stream] = place;
+    clock[stream] = index;
     this.#clocks.push(clock);
     this.#streamOf.push(stream);
-    this.#latest[stream] = place;
+    this.#latest[stream] = index;
     return after.reverse();
   }
 }

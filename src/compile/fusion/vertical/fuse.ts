@@ -139,9 +139,9 @@ class Fusion {
     if (place === undefined) return;
     if (Math.max(Math.abs(a.position - place), Math.abs(b.position - place)) > maxFusionDistance) return;
     const [first, second] = a.position < b.position ? [a, b] : [b, a];
-    const [before, behind] = [this.#membersOf(first, second), this.#membersOf(second, first)];
-    if (!before || !behind || areHoisted(before) !== areHoisted(behind)) return;
-    const members = [...before, ...behind];
+    const [earlier, later] = [this.#membersOf(first, second), this.#membersOf(second, first)];
+    if (!earlier || !later || areHoisted(earlier) !== areHoisted(later)) return;
+    const members = [...earlier, ...later];
     if (members.length > maxMembers) return;
     const draft = combine(members, this.#neededByOthers(members), this.#device);
     if (!draft) return;

@@ -16,13 +16,13 @@ export function sweepFromPeak({ boxes, peak }: Boxes): Layout {
     offsets[rank] = stackBytes;
     stackBytes += boxes[rank]?.size ?? 0;
   }
-  const behind = sweep(boxes, peak.place, stackBytes, offsets);
+  const after = sweep(boxes, peak.place, stackBytes, offsets);
   const mirrored = boxes.map(({ first, last, size }) => ({ first: -last, last: -first, size }));
   const before = sweep(mirrored, -peak.place, stackBytes, offsets);
   return {
     offsets,
-    bytes: Math.max(behind.bytes, before.bytes),
-    steps: boxes.length + behind.steps + before.steps,
+    bytes: Math.max(after.bytes, before.bytes),
+    steps: boxes.length + after.steps + before.steps,
   };
 }
 
