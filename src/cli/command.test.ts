@@ -2,9 +2,10 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { describe, test } from "node:test";
+import { after, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
+import { startCommandHost } from "../../test/support/command-host.js";
 import { errorCodes, exitCodes } from "../errors/index.js";
 import { settingsTable } from "../runtime/index.js";
 import { buildProgram } from "./command.js";
@@ -56,40 +57,44 @@ test("holdfast settings names every variable with its default", () => {
   }
 });
 
-test("holdfast explain explains a code, in either case, and rejects an unknown one", () => {
+/** For commands that only print: the program takes most of a second to load. */
+const host = startCommandHost(process.cwd(), { PATH: process.env["PATH"] ?? "" });
+after(() => host.close());
+
+test("holdfast explain explains a code, in either case, and rejects an unknown one", async () => {
   const { meaning, help } = errorCodes.OUT_OF_BUDGET;
   for (const code of ["OUT_OF_BUDGET", "out_of_budget"]) {
     assert.equal(
-      holdfast(["explain", code]).stdout,
+      (await host.run(["explain", code])).stdout,
       `OUT_OF_BUDGET: ${meaning}\n  ${help}\n  Exit code: 1.\n`,
     );
   }
   assert.equal(
-    holdfast(["explain", "4"]).stdout,
+    (await host.run(["explain", "4"])).stdout,
     `4: ${exitCodes.rejected.meaning}\n  Retry: fails again.\n`,
   );
-  const { status, stderr } = holdfast(["explain", "nonsense"]);
+  const { status, stderr } = await host.run(["explain", "nonsense"]);
   assert.equal(status, 2);
   assert.match(stderr, /^error: .*'nonsense'.*The error codes are BAD_SETTING, .*The exit codes are 0, 1, /);
 });
 
-test("an unknown command, a missing argument and no command at all are usage errors", () => {
+test("an unknown command, a missing argument and no command at all are usage errors", async () => {
   for (const [args, help] of [
     [["trian"], "holdfast"],
     [["train", "crosasset"], "holdfast train"],
     [["explain"], "holdfast explain"],
     [["tour", "--fast"], "holdfast tour"],
   ] as const) {
-    const { status, stderr } = holdfast(args);
+    const { status, stderr } = await host.run(args);
     assert.equal(status, 2, args.join(" "));
     assert.match(stderr, new RegExp(`Run ${help} --help to see its `));
   }
-  assert.equal(holdfast([]).status, 2);
+  assert.equal((await host.run([])).status, 2);
 });
 
-test("--version and --help print and exit with 0", () => {
-  assert.match(holdfast(["--version"]).stdout, /^\d+\.\d+\.\d+\n$/);
-  const { status, stdout } = holdfast(["--help"]);
+test("--version and --help print and exit with 0", async () => {
+  assert.match((await host.run(["--version"])).stdout, /^\d+\.\d+\.\d+\n$/);
+  const { status, stdout } = await host.run(["--help"]);
   assert.equal(status, 0);
   assert.match(stdout, /tour +demonstrate the memory runtime/);
   for (const { code, meaning } of Object.values(exitCodes))

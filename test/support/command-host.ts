@@ -20,14 +20,15 @@ export interface CommandHost {
 
 export function startCommandHost(cwd: string, env: NodeJS.ProcessEnv): CommandHost {
   const child: ChildProcess = fork(fixture, { cwd, env, stdio: ["ignore", "inherit", "inherit", "ipc"] });
+  const ended = once(child, "exit").then(([code]) => {
+    throw new Error(`The process of the commands ended with ${code}.`);
+  });
+  // A command that waits for it is told; without one, its end is what was wanted.
+  ended.catch(() => undefined);
   return {
     async run(args) {
       child.send({ args });
-      const ended = once(child, "exit").then(([code]) => {
-        throw new Error(`The process of the commands ended with ${code} during: ${args.join(" ")}`);
-      });
       const [result] = await Promise.race([once(child, "message"), ended]);
-      ended.catch(() => undefined);
       return result as CommandResult;
     },
     close: () => child.disconnect(),
