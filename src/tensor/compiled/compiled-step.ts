@@ -83,7 +83,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   /** Waits until the history is complete. */
   flush(): void;
   /**
-   * What became of the step, for people: of each plan every stage from the trace to the capture, and the calls one by one.
+   * Explains each plan of the step: every stage from the trace to the capture, and the calls one by one.
    *
    * @example
    * ```ts
@@ -92,7 +92,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    * const step = cpu.compile((x) => x.exp().add(1).log());
    * step(tensor([1, 2, 3]));
    * const text = step.explain({ calls: false });
-   * console.log(text.match(/^fuse .*:/m)?.[0]); // → fuse        3 → 1  calls that can share a kernel are fused:
+   * console.log(text.match(/^verticalFusion +3 → 1/m)?.[0]); // → verticalFusion    3 → 1
    * cpu.close();
    * ```
    */
