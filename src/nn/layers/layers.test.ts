@@ -200,7 +200,11 @@ test("sizes that no layer can have are rejected when it is made", () => {
     () => new nn.MultiheadAttention(6, 4),
     /embedDim is 6, which is not divisible by 4 heads/,
   );
-  rejects("BAD_ARGUMENT", () => new nn.Conv2d(3, 4, 1, { groups: 2 }), /inChannels is 3, which 2 groups/);
+  rejects(
+    "BAD_ARGUMENT",
+    () => new nn.Conv2d(3, 4, 1, { groups: 2 }),
+    /inChannels is 3, which is not divisible by 2 groups/,
+  );
   rejects("BAD_ARGUMENT", () => new nn.Embedding(3, 2, { paddingIdx: 3 }), /paddingIdx is 3/);
   rejects("BAD_INDEX", () => new nn.ModuleList([]).at(0), /0 modules has no index 0/);
 });

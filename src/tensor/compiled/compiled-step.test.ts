@@ -94,7 +94,7 @@ test("explain() has a plan for each shape, and why work runs directly where capt
     for (const size of [3, 5]) step(zeros([size], { device: direct }));
     const text = step.explain({ calls: false });
     assert.match(text, /^plan 1 +for inputs f32 \[3\]$[\s\S]*^plan 2 +for inputs f32 \[5\]$/m);
-    assert.match(text, /^fuse +3 → 1 /m);
+    assert.match(text, /^verticalFusion +3 → 1 /m);
     assert.match(text, /^capture +none, it runs call by call: HOLDFAST_CAPTURE is off$/m);
     assert.ok(step.explain().length > text.length);
   });
