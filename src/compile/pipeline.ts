@@ -47,7 +47,7 @@ export const passNames = [
   "autotune",
 ] as const;
 
-/** The name of a pass. */
+/** The name of a compiler pass, as `passes` takes it. */
 export type PassName = (typeof passNames)[number];
 
 interface Phase {

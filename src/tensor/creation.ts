@@ -59,7 +59,7 @@ export function fromTyped(values: TypedNumbers, shape: Shape, options: TensorOpt
   if (values.length !== sizeOf(shape)) {
     throw new HoldfastError(
       "BAD_SHAPE",
-      `fromTyped was given ${values.length} elements for shape ${formatShape(shape)}, which has ${sizeOf(shape)}.`,
+      `fromTyped got ${values.length} elements for shape ${formatShape(shape)}, which has ${sizeOf(shape)}.`,
     );
   }
   const own = dtypeOfArray(values);
@@ -75,7 +75,7 @@ function requireTyped(values: unknown): asserts values is TypedNumbers {
   if (ArrayBuffer.isView(values) && !(values instanceof DataView)) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `fromTyped was given ${Array.isArray(values) ? "a plain array" : `a value of type ${typeof values}`}. Give a typed array, or use tensor() for nested arrays.`,
+    `fromTyped got ${Array.isArray(values) ? "a plain array" : `a value of type ${typeof values}`}. Pass a typed array, or use tensor() for nested arrays.`,
   );
 }
 
@@ -269,7 +269,7 @@ export function randint(low: number, high: number, shape: Shape, options: Tensor
   if (![low, high].every(Number.isSafeInteger) || count < 1 || count > 2 ** 20) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `randint from ${low} to ${high}: give two whole numbers, the second above the first by at most 2²⁰.`,
+      `randint from ${low} to ${high}: pass two whole numbers, the second above the first by at most 2²⁰.`,
     );
   }
   // A word of 32 bits times at most 20: exact in a double, and every number gets its share to one in 2¹².

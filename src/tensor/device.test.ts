@@ -195,7 +195,7 @@ test("what is no tensor, no shape and no dtype is rejected by name", () => {
   rejects(
     "BAD_ARGUMENT",
     () => x.add([1, 2] as unknown as Tensor),
-    /add takes tensors and numbers, and was given an array/,
+    /add takes tensors and numbers, but got an array/,
   );
   rejects(
     "BAD_SHAPE",

@@ -438,7 +438,7 @@ export class Device {
       if (device !== this) {
         throw new HoldfastError(
           "OTHER_DEVICE",
-          `${op}: "${operand.name}" lives on another device than the first operand. Make both on one.`,
+          `${op}: "${operand.name}" is on another device than the first operand. Create both on one device.`,
           { numbers: { op } },
         );
       }
@@ -473,7 +473,7 @@ function notAnOperand(op: string, given: unknown): HoldfastError {
   const what = Array.isArray(given) ? "an array" : given === null ? "null" : typeof given;
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `${op} takes tensors and numbers, and was given ${what}. Make a tensor of arrays: tensor([1, 2]).`,
+    `${op} takes tensors and numbers, but got ${what}. Create a tensor from arrays: tensor([1, 2]).`,
     { numbers: { op } },
   );
 }

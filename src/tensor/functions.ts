@@ -69,5 +69,5 @@ export function oneHot(labels: Tensor, classes: number): Tensor {
 function deviceOf(op: string, tensors: readonly Tensor[]): Device {
   const [first] = tensors;
   if (first) return first.device;
-  throw new HoldfastError("BAD_ARGUMENT", `${op} takes one tensor or more, and was given none.`);
+  throw new HoldfastError("BAD_ARGUMENT", `${op} takes one tensor or more, but got none.`);
 }

@@ -18,7 +18,7 @@ export function rejectNaN(runtime: Runtime): (op: string, array: DeviceArray) =>
   };
 }
 
-/** Gives back what it made: the check must not change how much memory a step takes. */
+/** Frees its arrays: the check must not change a step's memory use. */
 function countNaN(runtime: Runtime, array: DeviceArray): number {
   const apply = applyTo(runtime);
   const found = apply(comparisons.isnan, [array]);

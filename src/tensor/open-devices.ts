@@ -1,4 +1,4 @@
-/** Which devices are open. A tensor that names none is made on the first of them. */
+/** The open devices. The first one is the default for new tensors. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { Device } from "./device.js";

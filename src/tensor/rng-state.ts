@@ -5,7 +5,7 @@ import type { Device } from "./device.js";
 import { defaultDevice } from "./open-devices.js";
 import { type DrawPosition, drawPosition, restoreDrawPosition } from "./seed.js";
 
-/** What random numbers go on from; plain data, for JSON. */
+/** The state of the random numbers; plain data, for JSON. */
 export interface RngState {
   /** The seed of everything, in decimal digits. */
   readonly seed: string;
@@ -60,10 +60,10 @@ export function setRngState(state: RngState, device: Device = defaultDevice()): 
   if (words.length !== deviceWords || !words.every((word) => Number.isInteger(word))) {
     throw new HoldfastError(
       "BAD_STATE",
-      `A device's random state has ${deviceWords} whole numbers; this one has ${words.length} values. Give what getRngState() gave.`,
+      `A device's random state has ${deviceWords} whole numbers; this one has ${words.length} values. Pass the value that getRngState() returned.`,
     );
   }
-  const position = drawPositionOf("The random state", state, "Give what getRngState() returned.");
+  const position = drawPositionOf("The random state", state, "Pass the value that getRngState() returned.");
   restoreDrawPosition(position);
   // After the seed, which starts the device's own numbers anew.
   device.write(device.randomState, state.device);

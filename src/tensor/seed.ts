@@ -73,7 +73,10 @@ export function drawPosition(): DrawPosition {
 /** Goes on drawing from a position. Every open device is seeded anew: write its own `randomState` after this. */
 export function restoreDrawPosition(position: DrawPosition): void {
   if (!Number.isSafeInteger(position.draws) || position.draws < 0) {
-    throw new HoldfastError("BAD_ARGUMENT", `There can't have been ${position.draws} draws.`);
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `The number of draws is ${position.draws}; it must be a whole number, 0 or more.`,
+    );
   }
   manualSeed(position.seed);
   draws = position.draws;

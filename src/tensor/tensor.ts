@@ -111,7 +111,7 @@ export class Tensor {
   }
 
   /**
-   * What an element is: f32, f64, bf16, f16, i32, u8 or bool.
+   * The element type: f32, f64, bf16, f16, i32, u8 or bool.
    *
    * @example
    * ```ts
@@ -193,7 +193,7 @@ export class Tensor {
   }
 
   /**
-   * Does a gradient flow to or through this tensor? Set it on leaves: tensors that no op with a gradient has made.
+   * True if a gradient flows to or through this tensor. Set it on leaves: tensors that are not the result of a differentiable op.
    *
    * @example
    * ```ts
@@ -209,14 +209,14 @@ export class Tensor {
     return this.value.requiresGrad;
   }
 
-  /** Ask for a gradient, or no longer; only for tensors that no op with a gradient has made. */
+  /** Enables or disables the gradient; only for leaves. */
   set requiresGrad(wanted: boolean) {
     const { value, device } = this.requirePlace();
     if (value.source) {
       if (wanted) return;
       throw new HoldfastError(
         "NO_GRADIENT",
-        `"${this.name}" was made by an op, so its gradient can't be switched off. Use detach().`,
+        `"${this.name}" was made by an op, so its gradient cannot be disabled. Use detach().`,
       );
     }
     if (!wanted) {
@@ -228,7 +228,7 @@ export class Tensor {
   }
 
   /**
-   * Was it made by the user and not by a recorded op?
+   * True if the user created it, not a recorded op.
    *
    * @example
    * ```ts
@@ -244,7 +244,7 @@ export class Tensor {
   }
 
   /**
-   * What backward() has added up here so far; null before anything has arrived, and after zeroGrad().
+   * The gradient accumulated by backward(); null before the first one, and after zeroGrad().
    *
    * @example
    * ```ts
@@ -340,7 +340,7 @@ export class Tensor {
   }
 }
 
-// The families' methods stand on the prototype; the interface tells the compiler so.
+// The families' methods are on the prototype; this interface declares them.
 export interface Tensor extends Families {}
 
 for (const family of families) {

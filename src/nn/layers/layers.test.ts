@@ -195,8 +195,16 @@ test("sizes that no layer can have are rejected when it is made", () => {
     rejects("BAD_ARGUMENT", () => new nn.LayerNorm(size), /LayerNorm: axis 0 of normalizedShape is/);
   }
   rejects("BAD_ARGUMENT", () => new nn.Dropout(1.5), /Dropout: p is 1.5/);
-  rejects("BAD_ARGUMENT", () => new nn.MultiheadAttention(6, 4), /embedDim is 6, which 4 heads/);
-  rejects("BAD_ARGUMENT", () => new nn.Conv2d(3, 4, 1, { groups: 2 }), /inChannels is 3, which 2 groups/);
+  rejects(
+    "BAD_ARGUMENT",
+    () => new nn.MultiheadAttention(6, 4),
+    /embedDim is 6, which is not divisible by 4 heads/,
+  );
+  rejects(
+    "BAD_ARGUMENT",
+    () => new nn.Conv2d(3, 4, 1, { groups: 2 }),
+    /inChannels is 3, which is not divisible by 2 groups/,
+  );
   rejects("BAD_ARGUMENT", () => new nn.Embedding(3, 2, { paddingIdx: 3 }), /paddingIdx is 3/);
   rejects("BAD_INDEX", () => new nn.ModuleList([]).at(0), /0 modules has no index 0/);
 });

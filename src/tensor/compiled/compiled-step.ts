@@ -83,7 +83,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   /** Waits until the history is complete. */
   flush(): void;
   /**
-   * What became of the step, for people: of each plan every stage from the trace to the capture, and the calls one by one.
+   * Explains each plan of the step: every stage from the trace to the capture, and the calls one by one.
    *
    * @example
    * ```ts
@@ -290,7 +290,7 @@ function requireInput(name: string, device: Device, input: unknown): Tensor {
   if (!(input instanceof Tensor)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `Compiled ${name} takes tensors, and was given ${input === null ? "null" : `a ${typeof input}`}. Make a tensor of what changes from ` +
+      `Compiled ${name} takes tensors, but got ${input === null ? "null" : `a ${typeof input}`}. Make a tensor of what changes from ` +
         "call to call; what does not change needs no argument.",
     );
   }
@@ -304,7 +304,7 @@ function requireInput(name: string, device: Device, input: unknown): Tensor {
   }
   throw new HoldfastError(
     "OTHER_DEVICE",
-    `Compiled ${name}: "${input.name}" lives on another device than the step. Make both on one.`,
+    `Compiled ${name}: "${input.name}" is on another device than the step. Create both on one device.`,
   );
 }
 

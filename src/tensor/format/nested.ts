@@ -119,7 +119,7 @@ function shapeOf(data: unknown): number[] {
     if (shape.length === maxAxes) {
       throw new HoldfastError(
         "BAD_SHAPE",
-        `data nests more than ${maxAxes} arrays. Give fewer axes; an array that contains itself has no end.`,
+        `data nests more than ${maxAxes} arrays. Pass fewer axes; an array must not contain itself.`,
         { numbers: { maxAxes } },
       );
     }
@@ -198,10 +198,10 @@ function nameOf(item: unknown): string {
 }
 
 function wayOut(item: unknown): string {
-  if (isBigInts(item)) return "Give it to fromTyped(), or convert it with Int32Array.from(data, Number).";
+  if (isBigInts(item)) return "Pass it to fromTyped(), or convert it with Int32Array.from(data, Number).";
   if (item === undefined || item === null) return "Put NaN or a number where a value is missing.";
   if (typeof item === "string" || typeof item === "bigint") return "Convert it with Number().";
-  return "Give nested arrays of numbers, or typed arrays.";
+  return "Pass nested arrays of numbers, or typed arrays.";
 }
 
 /** Where a flat index lies: `data[1][0][2]`. */

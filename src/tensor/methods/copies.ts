@@ -39,7 +39,7 @@ export const copyMethods = {
     return this.device.apply(contiguous, [this]);
   },
   /**
-   * Row by row in memory; itself where it lies so already.
+   * A row-major copy, or the tensor itself if it is already contiguous.
    *
    * @example
    * ```ts

@@ -37,7 +37,7 @@ export const extremeMethods = {
     return this.device.apply(amin, [this], reductionAttributes(axes, options));
   },
   /**
-   * Where the largest element stands along an axis, or in the whole tensor's order, as i32; the first of equals.
+   * The index of the largest element along an axis, or in the flattened tensor, as i32; the first of equal elements.
    *
    * @example
    * ```ts
@@ -52,7 +52,7 @@ export const extremeMethods = {
     return this.device.apply(argmax, [this], placeAttributes(axis, options));
   },
   /**
-   * Where the smallest element stands along an axis, or in the whole tensor's order, as i32; the first of equals.
+   * The index of the smallest element along an axis, or in the flattened tensor, as i32; the first of equal elements.
    *
    * @example
    * ```ts
@@ -95,7 +95,7 @@ export const extremeMethods = {
     return this.device.apply(any, [this], reductionAttributes(axes, options));
   },
   /**
-   * The largest of all elements; or, along one axis, the largest ones and where the first of each stands, as PyTorch has it.
+   * The largest of all elements; or, along one axis, the largest elements and their first indices, as in PyTorch.
    *
    * @example
    * ```ts
@@ -109,7 +109,7 @@ export const extremeMethods = {
    */
   max: extreme("argmax", "amax"),
   /**
-   * The smallest of all elements; or, along one axis, the smallest ones and where the first of each stands.
+   * The smallest of all elements; or, along one axis, the smallest elements and their first indices.
    *
    * @example
    * ```ts
@@ -123,7 +123,7 @@ export const extremeMethods = {
   min: extreme("argmin", "amin"),
 };
 
-/** What `max` and `min` give along an axis. */
+/** The result of `max` and `min` along an axis. */
 export interface Extremes {
   readonly values: Tensor;
   /** i32 */

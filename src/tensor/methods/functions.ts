@@ -234,7 +234,7 @@ export const functionMethods = {
     return this.device.apply(functions.erf, [this]);
   },
   /**
-   * Held between two bounds; either may be left out. No gradient flows to what lies outside.
+   * Clamps to two bounds; either may be omitted. Elements outside get no gradient.
    *
    * @example
    * ```ts

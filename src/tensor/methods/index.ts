@@ -1,4 +1,4 @@
-/** methods: what tensors can do, in families; one record of methods a file. The class takes them all over. */
+/** methods: the methods of tensors, one family per file. The class includes them all. */
 
 import { activationMethods } from "./activations.js";
 import { arithmeticMethods } from "./arithmetic.js";

@@ -70,7 +70,7 @@ export const lifeMethods = {
     return this.device.keep(this);
   },
   /**
-   * Ends a kept tensor's memory, or that of one made outside every step.
+   * Frees the memory of a kept tensor, or of one created outside every step.
    *
    * @example
    * ```ts

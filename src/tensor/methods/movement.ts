@@ -33,7 +33,7 @@ export const movementMethods = {
     return this.device.apply(pad, [this], { pads, value });
   },
   /**
-   * Each element so many times, one behind the other: along an axis, or of the flattened tensor.
+   * Repeats each element: along an axis, or of the flattened tensor.
    *
    * @example
    * ```ts

@@ -112,7 +112,7 @@ export const partMethods = {
    */
   chunk(this: Tensor, chunks: number, axis = 0): Tensor[] {
     if (!Number.isInteger(chunks) || chunks < 1) {
-      throw new HoldfastError("BAD_ARGUMENT", `chunk: ${chunks} parts; give a whole number of 1 or more.`);
+      throw new HoldfastError("BAD_ARGUMENT", `chunk: ${chunks} parts; pass a whole number, 1 or more.`);
     }
     const length = this.shape[axisOf("chunk", axis, this.ndim)] ?? 0;
     if (length === 0) return this.split(new Array<number>(chunks).fill(0), axis);
@@ -127,7 +127,7 @@ function takeRange(tensor: Tensor, axis: number, start: number, end: number): Te
 
 function equalParts(length: number, size: number): number[] {
   if (!Number.isInteger(size) || size < 1) {
-    throw new HoldfastError("BAD_SHAPE", `split: parts of ${size}; give a whole number of 1 or more.`);
+    throw new HoldfastError("BAD_SHAPE", `split: parts of ${size}; pass a whole number, 1 or more.`);
   }
   const count = Math.max(1, Math.ceil(length / size));
   return Array.from({ length: count }, (_, part) => Math.min(size, length - part * size));

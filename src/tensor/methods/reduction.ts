@@ -1,4 +1,4 @@
-/** Sums and what is made of them, as methods of tensors: over axes, or over everything. */
+/** Sums and statistics as methods of tensors: over axes, or over all elements. */
 
 import {
   cumsum,
@@ -29,12 +29,12 @@ export function reductionAttributes(
 }
 
 export interface VarianceOptions extends ReductionOptions {
-  /** How much less than the count the sum of squares is divided by; 1 unless given. */
+  /** Subtracted from the count in the divisor. Default: 1. */
   readonly correction?: number;
 }
 
 export interface NormOptions extends ReductionOptions {
-  /** 2 unless given; may be infinite. */
+  /** Default: 2; may be infinite. */
   readonly p?: number;
 }
 

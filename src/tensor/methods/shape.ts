@@ -186,7 +186,7 @@ export const shapeMethods = {
     if (from <= to) return this.reshape(this.shape.toSpliced(from, to + 1 - from, joined));
     throw new HoldfastError(
       "BAD_SHAPE",
-      `flatten from axis ${first} to ${last}: the first is behind the last.`,
+      `flatten from axis ${first} to ${last}: the first axis comes after the last.`,
     );
   },
   /**

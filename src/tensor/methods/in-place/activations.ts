@@ -1,4 +1,4 @@
-/** Activations in place: the result stands where the tensor stands, at the same address. */
+/** Activations in place: the result overwrites the tensor, at the same address. */
 
 import { activations } from "../../../ops/index.js";
 import type { Tensor } from "../../tensor.js";
@@ -19,7 +19,7 @@ export const inPlaceActivationMethods = {
     return this.device.applyInPlace(activations.relu, this, [this]);
   },
   /**
-   * Scales what is negative: by 0.01 unless given.
+   * Scales negative elements. Default factor: 0.01.
    *
    * @example
    * ```ts

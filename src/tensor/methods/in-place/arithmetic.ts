@@ -1,4 +1,4 @@
-/** Arithmetic in place: the result stands where the tensor stands, at the same address. */
+/** Arithmetic in place: the result overwrites the tensor, at the same address. */
 
 import { add, contiguous, div, functions, mul, pow, sub } from "../../../ops/index.js";
 import type { Tensor } from "../../tensor.js";
@@ -6,7 +6,7 @@ import type { Other } from "../arithmetic.js";
 
 export const inPlaceArithmeticMethods = {
   /**
-   * Adds in place: the sum stands where the tensor stands.
+   * Adds in place: the sum overwrites the tensor.
    *
    * @example
    * ```ts
@@ -39,7 +39,7 @@ export const inPlaceArithmeticMethods = {
     return this.device.applyInPlace(sub, this, [this, other]);
   },
   /**
-   * Multiplies in place. A view writes to the tensor that it is a part of.
+   * Multiplies in place. A view writes to its base tensor.
    *
    * @example
    * ```ts

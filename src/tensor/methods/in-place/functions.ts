@@ -1,4 +1,4 @@
-/** Elementary functions in place: the result stands where the tensor stands, at the same address. */
+/** Elementary functions in place: the result overwrites the tensor, at the same address. */
 
 import { functions } from "../../../ops/index.js";
 import type { Tensor } from "../../tensor.js";
