@@ -1,6 +1,6 @@
 /**
- * What a kernel of the loop IR has to be before any printer takes it: whatever it names is there, types meet, and each op
- * has a meaning for its type. One check for all devices, so that none of them runs what another rejects.
+ * Validates kernels of the loop IR before code generation: every input, output, scalar and reduction exists, types match, and each op is
+ * defined for its type. One check for all devices, so that no device accepts what another one rejects.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -23,7 +23,7 @@ export function checkRowKernel({ name, inputs, outputs, scalars, stages }: RowKe
   }
 }
 
-/** What a GPU's block has room to join. */
+/** The shared memory of a GPU block allows so many values in one pass. */
 const maxColumnValues = 4;
 
 export function checkColumnKernel({ name, inputs, outputs, scalars, values }: ColumnKernel): void {
@@ -41,7 +41,7 @@ export function checkColumnKernel({ name, inputs, outputs, scalars, values }: Co
   }
 }
 
-/** What an expression may name; kernels of columns have no stages, and so no earlier reductions. */
+/** What an expression may refer to. Column kernels have no stages, and so no earlier reductions. */
 interface Scope {
   readonly name: string;
   readonly inputs: readonly Dtype[];
@@ -68,7 +68,7 @@ function checkOne(expression: Expression, { name, inputs, scalars, reductions }:
       if (at && at.type !== "i32") {
         throw new HoldfastError(
           "BAD_ARGUMENT",
-          `Kernel "${name}": a load's "at" is ${at.type}, and places are counted in i32. Convert it.`,
+          `Kernel "${name}": a load's "at" is ${at.type}; an index must be i32. Convert it.`,
         );
       }
       const dtype = inputs[input];
@@ -109,7 +109,7 @@ const binaryOfFloatsOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["div", "pow
 function checkBinary(name: string, { op, a, b, type }: Extract<Expression, { kind: "binary" }>): void {
   const lacks = type === "i32" ? binaryOfFloatsOnly : binaryOfIntegersOnly;
   if (lacks.has(op)) throw unsupported(name, op, type);
-  // Vectors shift all their lanes by one count, which has to be known when the kernel is printed.
+  // SIMD shifts all lanes by one count, which has to be a constant of the generated code.
   if (op === "shr" && !(b.kind === "constant" && Number.isInteger(b.value) && b.value >= 0 && b.value < 32)) {
     const by = b.kind === "constant" ? `${b.value}` : `a ${b.kind}`;
     throw new HoldfastError(

@@ -1,13 +1,13 @@
-/** The data types of tensors: how an element is stored, and in which type it is computed with. */
+/** The data types of tensors: storage and compute type of each. */
 
 export type DtypeKind = "float" | "integer" | "boolean";
 
 interface DtypeRow {
   readonly kind: DtypeKind;
   readonly bytes: number;
-  /** What arithmetic is done in; half floats and small integers are widened on load and narrowed on store. */
+  /** The type of arithmetic: 16-bit floats and small integers are widened on load and narrowed on store. */
   readonly compute: "f32" | "f64" | "i32";
-  /** The array that holds elements on the host; half floats lie there as their bits. */
+  /** The host array of elements; 16-bit floats are stored as bits. */
   readonly array: new (
     buffer: ArrayBuffer,
     byteOffset: number,

@@ -35,6 +35,6 @@ test("no bytes are no elements", () => {
   for (const dtype of dtypeNames) assert.equal(viewElements(dtype, new Uint8Array(0)).length, 0);
 });
 
-test("bytes that are no whole number of elements are rejected", () => {
+test("a byte count that is not a whole number of elements is rejected", () => {
   rejects("BAD_ARGUMENT", () => viewElements("f64", new Uint8Array(12)), /12 bytes .* f64 .* multiple of 8/);
 });

@@ -1,14 +1,14 @@
-/** Looks at raw bytes as the elements that they hold. */
+/** Views raw bytes as typed elements. */
 
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, dtypes, type ElementArray } from "./dtypes.js";
 
-/** The table keeps each array's own constructor; here any of them, over any memory. */
+/** Any of the table's array constructors, over any memory. */
 type ElementConstructor = new (buffer: ArrayBufferLike, byteOffset: number, length: number) => ElementArray;
 
 /**
- * The elements of a tensor's bytes, in the array of its dtype: the same memory where the bytes are aligned for
- * it, a copy where they are not. Half floats come as their bits.
+ * A typed array over a tensor's bytes: the same memory if the bytes are aligned for the dtype, a copy if not. 16-bit floats are
+ * returned as bits.
  *
  * @example
  * ```ts
@@ -23,11 +23,11 @@ export function viewElements<D extends Dtype>(dtype: D, bytes: Uint8Array): Elem
   if (bytes.length % elementBytes !== 0) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${bytes.length} bytes are no whole number of ${dtype} elements, which take ${elementBytes} each. Give a multiple of ${elementBytes}.`,
+      `${bytes.length} bytes are not a whole number of ${dtype} elements. Pass a multiple of ${elementBytes} bytes.`,
       { numbers: { bytes: bytes.length, elementBytes, dtype } },
     );
   }
-  // A typed array can't begin at an address that its elements don't divide; a file's tensors may lie anywhere.
+  // A typed array needs an aligned start; the tensors of a file may begin anywhere.
   const aligned = bytes.byteOffset % elementBytes === 0 ? bytes : new Uint8Array(bytes);
   const array: ElementConstructor = dtypes[dtype].array;
   return new array(aligned.buffer, aligned.byteOffset, bytes.length / elementBytes) as ElementArray<D>;

@@ -1,8 +1,8 @@
-/** Short names for the loop IR's expressions: `term.mul(x, term.exp(y))`. Types follow from the operands. */
+/** A builder for expressions of the loop IR: `term.mul(x, term.exp(y))`. Types follow from the operands. */
 
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "./kernels.js";
 
-/** A bare number takes the type of the expression beside it. */
+/** A bare number takes the type of the other operand. */
 type Operand = Expression | number;
 
 function constant(value: number, type: Compute): Expression {

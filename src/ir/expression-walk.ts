@@ -1,10 +1,10 @@
-/** Looks into expressions of the loop IR: what they are made of, what they read, and whether a row changes them. */
+/** Traversals of expressions: operands, uses, loads, and loop invariance. */
 
 import type { Expression } from "./kernels.js";
 
 export type Load = Extract<Expression, { kind: "load" }>;
 
-/** What an expression is made of: a select's branches before its condition. */
+/** The operands of an expression; a select's values come before its condition. */
 export function operandsOf(expression: Expression): readonly Expression[] {
   switch (expression.kind) {
     case "load":
@@ -22,7 +22,7 @@ export function operandsOf(expression: Expression): readonly Expression[] {
   }
 }
 
-/** How often each part of some expressions is used in them; each whole counts as used once. */
+/** How often each subexpression is used; each root counts as one use. */
 export function countUses(...roots: readonly Expression[]): ReadonlyMap<Expression, number> {
   const uses = new Map<Expression, number>();
   const visit = (expression: Expression): void => {
@@ -34,42 +34,42 @@ export function countUses(...roots: readonly Expression[]): ReadonlyMap<Expressi
   return uses;
 }
 
-/** An expression and all its parts, each once. */
+/** An expression and all its subexpressions, each once. */
 export function subexpressionsOf(root: Expression): readonly Expression[] {
   return [...countUses(root).keys()];
 }
 
 export function loadsOf(root: Expression): readonly Load[] {
-  return subexpressionsOf(root).filter((part) => part.kind === "load");
+  return subexpressionsOf(root).filter((node) => node.kind === "load");
 }
 
-/** Has the expression one value for the whole row? `isInvariant` tells whether a load of an input has. */
+/** True if the expression has the same value for the whole row. `isInvariant` says so for loads of an input. */
 export function isUniform(root: Expression, isInvariant: (input: number) => boolean): boolean {
   return subexpressionsOf(root).every(
-    (part) => part.kind !== "position" && (part.kind !== "load" || isInvariant(part.input)),
+    (node) => node.kind !== "position" && (node.kind !== "load" || isInvariant(node.input)),
   );
 }
 
 /**
- * The largest parts of a value that don't change along the row, loads at an index aside: what can be computed once,
- * before the row's elements. Leaves are left out.
+ * The largest loop-invariant subexpressions of a value, which can be computed once before the row's elements. Leaves and indexed loads
+ * are not included.
  */
 export function invariantNodesOf(
   root: Expression,
   isInvariant: (input: number) => boolean,
 ): readonly Expression[] {
   const found = new Set<Expression>();
-  const visit = (part: Expression): void => {
-    if (found.has(part) || operandsOf(part).length === 0) return;
-    const isInvariantNode = isUniform(part, isInvariant) && loadsOf(part).every(({ at }) => !at);
-    if (isInvariantNode) found.add(part);
-    else for (const operand of operandsOf(part)) visit(operand);
+  const visit = (node: Expression): void => {
+    if (found.has(node) || operandsOf(node).length === 0) return;
+    const isInvariantNode = isUniform(node, isInvariant) && loadsOf(node).every(({ at }) => !at);
+    if (isInvariantNode) found.add(node);
+    else for (const operand of operandsOf(node)) visit(operand);
   };
   visit(root);
   return [...found];
 }
 
-/** Is anything in it computed in 64 bits? */
+/** True if any subexpression is computed in f64. */
 export function usesF64(root: Expression): boolean {
   return subexpressionsOf(root).some(({ type }) => type === "f64");
 }

@@ -1,8 +1,7 @@
 /**
- * Half floats on the host: whole arrays of f16 or bf16 bits to f32 and back. Widening is exact. Narrowing rounds to
- * nearest, ties to even; what is too large becomes infinite, and a NaN stays a NaN with its sign and the upper bits of
- * its payload. Everything is done on bits, so no engine can quiet a NaN or round twice on the way.
- * The loops are counted ones: `Uint16Array.from` with a function takes some forty times as long.
+ * Conversion of f16 and bf16 arrays to f32 and back, on the host. Widening is exact. Narrowing rounds to nearest even; overflow becomes
+ * infinity, and a NaN keeps its sign and the upper bits of its payload. All arithmetic is on bits, so that no engine can quiet a NaN or
+ * round twice. The loops are counted: `Uint16Array.from` with a callback is forty times slower.
  */
 
 const f32Infinity = 0x7f80_0000;
@@ -52,7 +51,7 @@ function f16ToF32Bits(half: number): number {
   if (exponent === 0x1f) return sign | f32Infinity | (mantissa << 13);
   if (exponent > 0) return sign | ((exponent + 112) << 23) | (mantissa << 13);
   if (mantissa === 0) return sign;
-  // Subnormal here, normal in f32: the leading one moves up into its hidden place.
+  // Subnormal in f16, normal in f32: the leading one becomes the implicit bit.
   const shift = Math.clz32(mantissa) - 21;
   return sign | ((113 - shift) << 23) | (((mantissa << shift) & 0x3ff) << 13);
 }

@@ -1,4 +1,4 @@
-/** ir: what a kernel computes, independent of the device. Data types, expressions, kernels as records, and how they iterate. */
+/** ir: the loop IR, independent of the device: data types, expressions, kernels as plain records, and iteration spaces. */
 
 export { checkColumnKernel, checkRowKernel } from "./check-kernel.js";
 export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";

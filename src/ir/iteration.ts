@@ -1,48 +1,48 @@
 /**
- * From shapes and strides to rows, for any device: axes of size one are dropped, axes that lie behind each other in every
- * operand become one, and the rest is split into a row and the axes over which rows are counted.
+ * Iteration spaces from shapes and strides: axes of size one are dropped, axes that are contiguous in every operand are merged, and the
+ * rest is split into a row and outer axes.
  */
 
 import { HoldfastError } from "../errors/index.js";
 
-/** One operand's steps along the axes of the iteration, in elements; 0 where it is broadcast. */
+/** One operand's strides along the axes, in elements; 0 for a broadcast axis. */
 export type Strides = readonly number[];
 
 export interface Axis {
   readonly size: number;
-  /** The step along it, one an operand, in elements. */
+  /** The stride of each operand along it, in elements. */
   readonly strides: readonly number[];
 }
 
 export interface Iteration {
-  /** `elements` says that any other cut into rows does as well. */
+  /** `elements`: the division into rows is arbitrary. */
   readonly kind: "elements" | "rows";
-  /** The axes over which rows are counted, the last one fastest. */
+  /** The outer axes, the last one fastest. */
   readonly outer: readonly Axis[];
   readonly row: Axis;
-  /** How many rows there are, and how many elements in all of them. */
+  /** The number of rows, and of elements in all rows. */
   readonly rows: number;
   readonly elements: number;
 }
 
-/** How an operand moves along a row: to the next element, not at all, or by its stride. */
+/** An operand's stride along a row: 1, 0, or any other. */
 export type InnerStride = "unit" | "none" | "any";
 
 export function innerStrideOf({ size, strides }: Axis, operand: number): InnerStride {
   const stride = strides[operand] ?? 0;
-  // A row of one element or none has no step to take, whatever its stride says.
+  // The stride of a row with at most one element is irrelevant.
   if (stride === 1 || size <= 1) return "unit";
   return stride === 0 ? "none" : "any";
 }
 
-/** Rows of any cut: for kernels that only store elements and ask for no place, whose every element stands for itself. */
+/** For elementwise kernels that use no position: any division into rows is valid. */
 export function iterateElements(shape: readonly number[], operands: readonly Strides[]): Iteration {
   const axes = mergeAxes(shape, operands, 0, shape.length);
   const row = axes.pop() ?? single(operands);
   return iterationOf("elements", axes, row);
 }
 
-/** Rows over the last `reduced` axes, which have to lie behind each other in every operand. */
+/** Rows over the last `reduced` axes, which have to be contiguous in every operand. */
 export function iterateRows(
   shape: readonly number[],
   operands: readonly Strides[],
@@ -53,8 +53,8 @@ export function iterateRows(
   if (inner.length > 1) {
     throw new HoldfastError(
       "UNSUPPORTED",
-      `The last ${reduced} axes of [${shape.join(", ")}] don't lie behind each other in memory, so they are no row. ` +
-        "Make the operand contiguous first.",
+      `Cannot reduce over the last ${reduced} axes of [${shape.join(", ")}]: they are not contiguous in memory. ` +
+        "Call contiguous() first.",
     );
   }
   return iterationOf("rows", mergeAxes(shape, operands, 0, cut), inner[0] ?? single(operands));
@@ -71,9 +71,8 @@ function single(operands: readonly Strides[]): Axis {
 }
 
 /**
- * The axes from one to before another, less those of size one, neighbours joined wherever all operands step through them
- * as through one. Where an axis is empty all of them are one: nothing is stepped through. Every launch comes through
- * here, so it makes no arrays but those that it returns.
+ * The axes from `from` to before `to`, without those of size one. Neighbouring axes that are contiguous in all operands are merged. An empty
+ * axis makes the whole iteration empty. Every launch runs this, so it allocates no arrays except its result.
  */
 function mergeAxes(shape: readonly number[], operands: readonly Strides[], from: number, to: number): Axis[] {
   const merged: { size: number; readonly strides: readonly number[] }[] = [];
@@ -82,7 +81,7 @@ function mergeAxes(shape: readonly number[], operands: readonly Strides[], from:
     const size = shape[axis] ?? 1;
     if (size === 0) return [{ size, strides: stridesAlong(operands, axis) }];
     if (size === 1) continue;
-    if (inner && stepsOver(operands, axis, inner)) {
+    if (inner && spansInner(operands, axis, inner)) {
       inner.size *= size;
       continue;
     }
@@ -96,11 +95,11 @@ function stridesAlong(operands: readonly Strides[], axis: number): number[] {
   return operands.map((strides) => strides[axis] ?? 0);
 }
 
-/** Does a step along an axis go over the whole of the inner one, in every operand? */
-function stepsOver(operands: readonly Strides[], axis: number, inner: Axis): boolean {
+/** True if the stride of an axis spans the inner axis in every operand. */
+function spansInner(operands: readonly Strides[], axis: number, inner: Axis): boolean {
   for (let operand = 0; operand < operands.length; operand++) {
-    const step = operands[operand]?.[axis] ?? 0;
-    if (step !== (inner.strides[operand] ?? 0) * inner.size) return false;
+    const stride = operands[operand]?.[axis] ?? 0;
+    if (stride !== (inner.strides[operand] ?? 0) * inner.size) return false;
   }
   return true;
 }

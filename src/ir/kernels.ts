@@ -1,15 +1,15 @@
 /**
- * The loop IR: what ops lower to, printed as WebAssembly for the CPU and, for GPUs, as CUDA C++.
+ * The loop IR that ops lower to. It is printed as WebAssembly for the CPU and as CUDA C++ for GPUs.
  *
- * A row kernel runs over rows; in each row its stages run one after the other over the row's elements. A stage either
- * reduces the row to one value, which later stages may use, or stores a value for every element (or one for the row).
- * An elementwise op is one store; a softmax is a maximum, a sum and a store. Values are expressions over the element's
- * inputs: plain frozen records, so that a fused kernel is an expression put into another.
+ * A row kernel runs over rows; in each row its stages run one after the other over the row's elements. A stage either reduces the row to
+ * one value, which later stages may use, or stores a value for every element or for the row. An elementwise op is one store; a softmax is
+ * a max, a sum and a store. Values are expressions over the element's inputs: plain records, so that fusion substitutes one expression
+ * into another.
  */
 
 import type { Dtype } from "./dtypes.js";
 
-/** What arithmetic is done in. Truth values are i32, 0 or 1. */
+/** The type of arithmetic. Booleans are i32, 0 or 1. */
 export type Compute = "f32" | "f64" | "i32";
 
 export const unaryOps = [
@@ -32,7 +32,7 @@ export const unaryOps = [
 ] as const;
 export type UnaryOp = (typeof unaryOps)[number];
 
-/** `and` and `shr` are for i32 alone; `shr` moves bits right by a constant from 0 to 31, zeros coming in. */
+/** `and` and `shr` are for i32 only; `shr` is a logical shift by a constant from 0 to 31. */
 export const binaryOps = ["add", "sub", "mul", "div", "min", "max", "pow", "and", "shr"] as const;
 export type BinaryOp = (typeof binaryOps)[number];
 
@@ -41,16 +41,16 @@ export type CompareOp = (typeof compareOps)[number];
 
 export type Expression =
   /**
-   * The element of an input at the present place, widened to what its dtype computes in. `at`, an i32, moves the place
-   * by that many elements, each element's by its own. Nothing checks that it stays inside the input: that is for the op.
+   * The current element of an input, converted to its compute type. `at`, an i32, is an offset in elements from the current element.
+   * Bounds are not checked: that is the op's responsibility.
    */
   | { readonly kind: "load"; readonly input: number; readonly type: Compute; readonly at?: Expression }
-  /** A number given at the launch. */
+  /** A launch parameter. */
   | { readonly kind: "scalar"; readonly index: number; readonly type: Compute }
   | { readonly kind: "constant"; readonly value: number; readonly type: Compute }
-  /** What an earlier stage has reduced this row to. */
+  /** The result of an earlier reduction of this row. */
   | { readonly kind: "reduced"; readonly stage: number; readonly type: Compute }
-  /** The element's number in its row, and the row's number: for launches over rows, which nothing else cuts. */
+  /** The element's index in its row, and the row's index: only for launches over rows. */
   | { readonly kind: "position"; readonly type: "i32" }
   | { readonly kind: "row"; readonly type: "i32" }
   | { readonly kind: "unary"; readonly op: UnaryOp; readonly a: Expression; readonly type: Compute }
@@ -82,25 +82,21 @@ export type ReduceOp = "add" | "mul" | "min" | "max";
 export type Stage =
   | { readonly kind: "reduce"; readonly op: ReduceOp; readonly value: Expression }
   /**
-   * `value` is narrowed to the output's dtype; whole numbers keep their low bits, so a truth value is 0 or 1 anywhere.
-   * For an output of one value a row every input stands at its row's start.
-   * A later stage reads what this one has stored where an input lies in the output's memory.
+   * `value` is converted to the output's dtype; integers keep their low bits. For an output per row, inputs are read at the row's start. A
+   * later stage whose input aliases the output reads the stored value.
    */
   | { readonly kind: "store"; readonly output: number; readonly value: Expression };
 
 /**
- * An output has a value for each element, for each row or, on a GPU, for each column: what is stored there is added up over the rows.
- * That takes many rows; of each column `columnPartialCount` partial sums are left, as rows for a column kernel that adds them up.
+ * An output has a value per element, per row or, on a GPU, per column: the sum over the rows. A column sum needs many rows; the kernel
+ * writes `columnPartialCount` rows of partials, which a column kernel reduces.
  */
 export interface Output {
   readonly dtype: Dtype;
   readonly per: "element" | "row" | "column";
 }
 
-/**
- * A kernel that reduces each column over all rows: the way to add up over an axis that is not the last. Several values of
- * the same inputs are reduced in one pass, each into the output of its place; at most four.
- */
+/** Reduces each column over all rows (an axis that is not the last). Up to four values of the same inputs are reduced in one pass. */
 export interface ColumnKernel {
   readonly name: string;
   readonly inputs: readonly Dtype[];
@@ -108,11 +104,11 @@ export interface ColumnKernel {
   readonly scalars: readonly Compute[];
   readonly op: ReduceOp;
   readonly values: readonly Expression[];
-  /** Where the columns' results stand in every output: side by side unless given. Only a GPU's code puts them elsewhere. */
+  /** Where the columns' results go in every output; default: contiguous. GPU only. */
   readonly places?: ColumnPlaces;
 }
 
-/** In elements: results stand `step` apart; where there are runs of columns, those of one do, and runs stand `between` apart. */
+/** In elements: results are `step` apart. With runs of columns, the results of one run are, and runs are `between` apart. */
 export interface ColumnPlaces {
   readonly step: number;
   readonly runs?: { readonly length: number; readonly between: number };
@@ -126,13 +122,13 @@ export interface RowKernel {
   readonly stages: readonly Stage[];
 }
 
-/** A kernel that reduces vectors to a value for each of their parts; the values are of the expression's type. */
+/** Reduces each chunk of several tensors to one value of the expression's type. */
 export interface ChunkedReduceKernel {
   readonly name: string;
-  /** Of the vectors. */
+  /** The dtype of the tensors. */
   readonly dtype: Dtype;
   readonly scalars: readonly Compute[];
   readonly op: ReduceOp;
-  /** What is reduced of an element, which is load 0. It asks for no place. */
+  /** The value of an element, which is load 0. It uses no position. */
   readonly value: Expression;
 }

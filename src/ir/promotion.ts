@@ -1,13 +1,12 @@
 /**
- * Type promotion: in which dtype two operands meet. PyTorch's rules over our dtypes: booleans give way to integers and
- * integers to floats; within a kind the wider wins; of two unlike half floats neither holds the other, so they meet
- * in f32.
+ * Type promotion by PyTorch's rules: booleans promote to integers and integers to floats; within a kind the wider dtype wins; f16 with
+ * bf16 gives f32.
  */
 
 import { type Dtype, type DtypeKind, dtypes } from "./dtypes.js";
 
-/** The higher of two dtypes is where they meet. bf16 and f16 stand side by side. */
-const heights = {
+/** The dtype with the higher rank wins; bf16 and f16 have the same rank. */
+const ranks = {
   bool: 0,
   u8: 1,
   i32: 2,
@@ -17,16 +16,16 @@ const heights = {
   f64: 5,
 } as const satisfies Record<Dtype, number>;
 
-const kindHeights = { boolean: 0, integer: 1, float: 2 } as const satisfies Record<DtypeKind, number>;
+const kindRanks = { boolean: 0, integer: 1, float: 2 } as const satisfies Record<DtypeKind, number>;
 
-/** What a scalar brings where its kind is above the tensor's. PyTorch's integer would be i64, which we don't have. */
+/** The dtype of a scalar whose kind is above the tensor's. PyTorch's integer would be i64, which does not exist here. */
 const scalarDtypes = { boolean: "bool", integer: "i32", float: "f32" } as const satisfies Record<
   DtypeKind,
   Dtype
 >;
 
 /**
- * The dtype in which two tensors meet.
+ * The result dtype of two tensors.
  *
  * @example
  * ```ts
@@ -38,12 +37,12 @@ const scalarDtypes = { boolean: "bool", integer: "i32", float: "f32" } as const 
  */
 export function promote(a: Dtype, b: Dtype): Dtype {
   if (a === b) return a;
-  if (heights[a] === heights[b]) return "f32";
-  return heights[a] > heights[b] ? a : b;
+  if (ranks[a] === ranks[b]) return "f32";
+  return ranks[a] > ranks[b] ? a : b;
 }
 
 /**
- * The dtype in which a tensor meets a bare number or boolean. The scalar counts only where its kind is above the
+ * The result dtype of a tensor and a bare number or boolean. The scalar counts only if its kind is above the
  * tensor's: 0.5 makes an i32 tensor f32, and leaves a bf16 tensor bf16.
  *
  * @example
@@ -55,5 +54,5 @@ export function promote(a: Dtype, b: Dtype): Dtype {
  * ```
  */
 export function promoteWithScalar(tensor: Dtype, scalar: DtypeKind): Dtype {
-  return kindHeights[scalar] > kindHeights[dtypes[tensor].kind] ? scalarDtypes[scalar] : tensor;
+  return kindRanks[scalar] > kindRanks[dtypes[tensor].kind] ? scalarDtypes[scalar] : tensor;
 }

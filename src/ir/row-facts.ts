@@ -1,41 +1,43 @@
-/** What a launch has to know of a row kernel, found once for each. */
+/** Properties of a row kernel that launches need, computed once per kernel. */
 
 import { type Dtype, dtypes } from "./dtypes.js";
 import { loadsOf, subexpressionsOf } from "./expression-walk.js";
 import type { RowKernel } from "./kernels.js";
 
 export interface RowFacts {
-  /** Does it only store elements, so that each stands for itself and any cut into rows will do? */
+  /** True if it only stores elements, so that any division into rows is valid. */
   readonly isElementwise: boolean;
-  /** Does a value follow from the element's position or the row's number? */
+  /** True if a value depends on the element's position or the row's index. */
   readonly usesPlace: boolean;
-  /** For each input: is it read at the present place, and is it read at an index? */
+  /** For each input: true if the current element is read, and true if it is read at an index. */
   readonly isReadPlainly: readonly boolean[];
   readonly isReadAtIndex: readonly boolean[];
   readonly readsAtIndex: boolean;
-  /** The inputs that are read at the present place after something was stored, in order. */
+  /** The inputs whose current element is read after a store, in order. */
   readonly readAfterStores: readonly number[];
-  /** Is any input read at an index after something was stored? It may be what another element's turn has stored. */
+  /** True if an input is read at an index after a store: another thread may have stored that element. */
   readonly readsAcrossStores: boolean;
-  /** Of the inputs, then the outputs. */
+  /** Those of the inputs, then of the outputs. */
   readonly dtypes: readonly Dtype[];
   readonly bytes: readonly number[];
 }
 
-const known = new WeakMap<RowKernel, RowFacts>();
+const factsByKernel = new WeakMap<RowKernel, RowFacts>();
 
 export function factsOf(kernel: RowKernel): RowFacts {
-  const found = known.get(kernel);
-  if (found) return found;
+  const cached = factsByKernel.get(kernel);
+  if (cached) return cached;
   const facts = findFacts(kernel);
-  known.set(kernel, facts);
+  factsByKernel.set(kernel, facts);
   return facts;
 }
 
 function findFacts({ inputs, outputs, stages }: RowKernel): RowFacts {
   const loads = stages.map(({ value }) => loadsOf(value));
   const isRead = (input: number, atIndex: boolean, from = 0): boolean =>
-    loads.slice(from).some((own) => own.some((load) => load.input === input && !load.at !== atIndex));
+    loads
+      .slice(from)
+      .some((stageLoads) => stageLoads.some((load) => load.input === input && !load.at !== atIndex));
   const firstStore = stages.findIndex(({ kind }) => kind === "store");
   const numbers = inputs.map((_, input) => input);
   const all = [...inputs, ...outputs.map(({ dtype }) => dtype)];

@@ -268,7 +268,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       for (const scratch of [undefined, runtime.arena.allocate(needed - 1, "less")]) {
         assert.throws(
           () => submit(runtime, backendOf(runtime).lowerColumnGroup(launches, { scratch })),
-          /partial results of 2048 bytes/,
+          /need 2048 bytes of scratch memory for partials/,
         );
       }
       const [few, many] = launches;
@@ -276,12 +276,12 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       assert.throws(
         () =>
           submit(runtime, backendOf(runtime).lowerPartials({ members: [many!], scratch: less }, "columns")),
-        /of 2048 bytes/,
+        /need 2048 bytes/,
       );
       const scratch = runtime.arena.allocate(needed, "enough");
       assert.throws(
         () => submit(runtime, backendOf(runtime).lowerPartials({ members: [few!], scratch }, "columns")),
-        /64 rows.*in one step/,
+        /64 rows.*in one phase/,
       );
       assert.equal(columnScratchBytes(launches.slice(0, 1)), 0);
       submit(runtime, backendOf(runtime).lowerColumnGroup(launches.slice(0, 1), {}));

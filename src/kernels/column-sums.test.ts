@@ -15,7 +15,7 @@ import type { ColumnKernel, Output, RowKernel, Stage } from "../ir/index.js";
 import { type Iteration, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { columnPartialCount } from "./codegen/cuda/column-partials.js";
-import { canSumColumns, cudaRowConfig, hasGroupConfig } from "./codegen/cuda/row-config.js";
+import { canBeMember, canSumColumns, cudaRowConfig } from "./codegen/cuda/row-config.js";
 import { columnCalls, rowCalls } from "./kernel-call.js";
 import { submit } from "./submit.js";
 
@@ -141,7 +141,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       const iteration = iterationOf(summing, 1023, 128);
       assert.throws(
         () => submit(runtime, rowCalls({ kernel: summing, iteration, operands })),
-        /columns of 1023 rows of 128 elements.*canSumColumns/,
+        /column sums of 1023 rows of 128 elements.*canSumColumns/,
       );
     });
   });
@@ -184,7 +184,7 @@ test("and where it has memory for what warps pass on to each other", () => {
 
 test("it has a launch to itself", () => {
   assert.deepEqual(
-    [plain, summing].map((kernel) => hasGroupConfig(kernel, iterationOf(kernel, 1024, 256))),
+    [plain, summing].map((kernel) => canBeMember(kernel, iterationOf(kernel, 1024, 256))),
     [true, false],
   );
 });
@@ -223,6 +223,6 @@ describe("under nvcc", { skip: noCompiler() }, () => {
       }
     }
     // g, x and the gain, and no half floats.
-    assert.equal(sources[0]!.cuda!.code.match(/load<4>\(/g)?.length, 3);
+    assert.equal(sources[0]!.cuda!.code.match(/loadVec<4>\(/g)?.length, 3);
   });
 });

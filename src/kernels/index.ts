@@ -1,4 +1,4 @@
-/** kernels: what ops lower to. Data types, and the code that the drivers run. */
+/** kernels: what ops lower to: code generation from the loop IR, GEMM, attention, scan and scatter, random numbers. */
 
 export {
   type AttentionBackwardProblem,
@@ -11,13 +11,13 @@ export {
   attentionCalls,
 } from "./attention/index.js";
 export {
-  type Backend,
   backendOf,
   canComboRows,
   canGroupColumns,
   capabilitiesOf,
   lowerCalls,
 } from "./backend.js";
+export type { Backend } from "./backend-interface.js";
 export type { Capabilities } from "./capabilities.js";
 export { columnPartialCount } from "./codegen/cuda/column-partials.js";
 export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";

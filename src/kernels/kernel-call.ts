@@ -20,8 +20,8 @@ interface Operands {
 export interface RowLaunch extends Operands {
   readonly kernel: RowKernel;
   readonly iteration: Iteration;
-  /** By input, for a programmatic dependent launch: may it be read before the launch before this one has ended? */
-  readonly early?: readonly boolean[] | undefined;
+  /** Programmatic dependent launch: the inputs that the preceding launch does not write, to be loaded before the grid dependency wait. */
+  readonly prefetchable?: readonly boolean[] | undefined;
 }
 
 export interface ColumnLaunch extends Operands, Columns {
@@ -55,7 +55,7 @@ export function hasRows({ kernel, iteration }: Omit<RowLaunch, "operands">): boo
 }
 
 function needsRows({ name }: RowKernel, isElementwise: boolean): HoldfastError {
-  const what = isElementwise ? "asks for places in rows" : "reduces rows, or stores one value for each";
+  const what = isElementwise ? "uses positions in rows" : "reduces rows, or stores one value per row";
   return new HoldfastError(
     "BAD_ARGUMENT",
     `Kernel "${name}" ${what}, and was launched over elements, which may be cut into any rows. Iterate over rows.`,

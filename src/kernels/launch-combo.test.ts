@@ -254,7 +254,7 @@ test("a kernel that needs rows is rejected over elements, as alone", () => {
   const launch = { kernel: { ...placed, inputs: ["i32"] as const }, iteration, operands: [] };
   assert.throws(
     () => submit(openCpuKernelRuntime(), backendOf(openCpuKernelRuntime()).lowerRowCombo([launch], "rows")),
-    /"placed" asks for places in rows/,
+    /"placed" uses positions in rows/,
   );
 });
 

@@ -1,23 +1,23 @@
-/** How one device runs a kernel over given operands: which print of it, and with which numbers. */
+/** The launch config of a kernel on a device: which code, how many blocks, and which parameters. */
 
 import type { KernelSource } from "../driver/index.js";
 
 export interface LaunchConfig {
-  /** What the printed code follows from, besides the kernel: prints are kept by it. */
+  /** Identifies the generated code, besides the kernel: a cache key. */
   readonly key: string;
   readonly blocks: number;
-  /** The numbers between the operands and the kernel's own scalars, as the printed code takes them. */
+  /** The launch parameters between the operands and the kernel's scalars. */
   readonly sizes: readonly number[];
   print(): KernelSource;
 }
 
-/** Does an input of a column kernel have a column for each of the kernel's, or one for all of them? */
+/** An input of a column kernel has a column for each of the kernel's (`unit`), or one for all of them (`none`). */
 export type ColumnStride = "unit" | "none";
 
-/** Over which rows and columns a column kernel runs. */
+/** The iteration space of a column kernel. */
 export interface Columns {
   readonly rows: number;
   readonly columns: number;
-  /** Each input's step from row to row in elements, and whether it has a column for each. */
+  /** Each input's row stride in elements, and its stride along the columns. */
   readonly strides: readonly { readonly row: number; readonly column: ColumnStride }[];
 }

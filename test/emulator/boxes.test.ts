@@ -58,7 +58,7 @@ function code(boxBytes: number, shift = 0): string {
                                                      int column, int row, int matrix) {
     dynamicSharedMemory(memory, ${boxBytes + 2048});
     unsigned char* tile = memory + (1024 - reinterpret_cast<unsigned long long>(memory) % 1024) % 1024 + ${shift};
-    Gate* gate = reinterpret_cast<Gate*>(tile + ${boxBytes});
+    Mbarrier* gate = reinterpret_cast<Mbarrier*>(tile + ${boxBytes});
     if (threadIdx.x == 0) {
       mbarrierInit(gate, 1);
       mbarrierArriveExpectTx(gate, ${boxBytes});

@@ -30,11 +30,11 @@ for (const order of orders) {
     const out = bare.allocate(8 * 80 * 16);
     const body = `
       unsigned* row = out + 4 * (blockIdx.x * blockDim.x + threadIdx.x);
-      row[0] = placeInCluster();
+      row[0] = clusterCtaRank();
       row[1] = blockIdx.x;
-      arriveInCluster();
-      clusterSync();
-      row[2] = placeInCluster() * 1000 + threadIdx.x;
+      clusterArrive();
+      clusterWait();
+      row[2] = clusterCtaRank() * 1000 + threadIdx.x;
       row[3] = blockIdx.x;
       memory[threadIdx.x] = 1;`;
     assert.deepEqual(kernels.run(shape, "unsigned* out", body, [out]), [0, ""]);
@@ -53,7 +53,7 @@ for (const order of orders) {
 
 const exchange = (barrier: string, last: string): string => `
   unsigned* own = reinterpret_cast<unsigned*>(memory);
-  const unsigned rank = placeInCluster(), next = (rank + 1) % 4;
+  const unsigned rank = clusterCtaRank(), next = (rank + 1) % 4;
   own[threadIdx.x] = blockIdx.x * 1000 + threadIdx.x;
   ${barrier}
   const unsigned found = mapaShared(own, next)[threadIdx.x];
@@ -62,7 +62,7 @@ const exchange = (barrier: string, last: string): string => `
   unsigned* row = out + 2 * (blockIdx.x * blockDim.x + threadIdx.x);
   row[0] = found;
   row[1] = own[64 + threadIdx.x];`;
-const meeting = "arriveInCluster(); clusterSync();";
+const meeting = "clusterArrive(); clusterWait();";
 
 /** What a thread finds in the next block, and what the one before has left in its own. */
 const exchanged = Array.from({ length: 8 * 64 }, (_, index) => {
@@ -139,10 +139,10 @@ test("pieces of rows are of the own block's warp, whoever runs in between", { sk
     float* rows = reinterpret_cast<float*>(memory);
     for (unsigned index = 0; index < 4; index++) rows[threadIdx.x * 4 + index] = (float)(blockIdx.x * 1000 + threadIdx.x * 4 + index);
     float floats[4];
-    arriveInCluster();
-    if (threadIdx.x == 31) clusterSync();
-    loadPieces(floats, rows + threadIdx.x * 4);
-    if (threadIdx.x != 31) clusterSync();
+    clusterArrive();
+    if (threadIdx.x == 31) clusterWait();
+    ldmatrixX4(floats, rows + threadIdx.x * 4);
+    if (threadIdx.x != 31) clusterWait();
     out[blockIdx.x * 32 + threadIdx.x] = floats[1];`;
   const out = bare.allocate(2 * 32 * 4);
   assert.deepEqual(kernels.run({ blocks: 2, threads: 32, cluster: 2 }, "float* out", body, [out]), [0, ""]);
@@ -195,11 +195,11 @@ test("clusters of the largest blocks that we have run side by side", { skip }, (
     unsigned sum = 0;
     for (unsigned round = 0; round < 4; round++) {
       own[threadIdx.x] = blockIdx.x + round;
-      arriveInCluster();
-      clusterSync();
+      clusterArrive();
+      clusterWait();
       for (unsigned rank = 0; rank < 4; rank++) sum += mapaShared(own, rank)[543 - threadIdx.x];
-      arriveInCluster();
-      clusterSync();
+      clusterArrive();
+      clusterWait();
     }
     out[blockIdx.x * 544 + threadIdx.x] = sum;`;
   const out = bare.allocate(32 * 544 * 4);

@@ -231,17 +231,17 @@ test("every replay of a graph has pasts of its own, by its branches", { skip }, 
 
 const copyShape = { blocks: 2, threads, cluster: 2, bytes: 1024 };
 const copyBody = `
-  Gate* gate = reinterpret_cast<Gate*>(memory);
+  Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
   unsigned* seen = reinterpret_cast<unsigned*>(memory + 256);
   const unsigned* from = values + blockIdx.x * ${threads};
   if (threadIdx.x == 0) {
     mbarrierInit(gate, 2);
     mbarrierArriveExpectTx(gate, ${8 * threads});
-    bringTo(seen, from, ${4 * threads}, gate);
+    cpAsyncBulk(seen, from, ${4 * threads}, gate);
   }
   gridDependencyWait();
   if (threadIdx.x == 0) {
-    bringTo(seen + ${threads}, from, ${4 * threads}, gate);
+    cpAsyncBulk(seen + ${threads}, from, ${4 * threads}, gate);
     mbarrierArrive(gate);
   }
   __syncthreads();

@@ -41,7 +41,7 @@ const ringSums = Array.from({ length: 4 * 128 }, (_, index) => {
  * of the cluster, so that neither runs ahead.
  */
 const ring = (take: string, awaitEmpty: string): string => `
-  Gate* full = reinterpret_cast<Gate*>(memory), *empty = full + 3;
+  Mbarrier* full = reinterpret_cast<Mbarrier*>(memory), *empty = full + 3;
   float* tiles = reinterpret_cast<float*>(memory + 1024);
   if (threadIdx.x == 0) {
     for (unsigned stage = 0; stage < 3; stage++) {
@@ -50,8 +50,8 @@ const ring = (take: string, awaitEmpty: string): string => `
     }
     fenceMbarrierInit();
   }
-  arriveInCluster();
-  clusterSync();
+  clusterArrive();
+  clusterWait();
   if (threadIdx.x / 32 == 4) {
     if (threadIdx.x % 32 == 0) {
       for (unsigned round = 0; round < ${rounds}; round++) {
@@ -59,8 +59,8 @@ const ring = (take: string, awaitEmpty: string): string => `
         ${awaitEmpty}
         mbarrierArriveExpectTx(full + stage, 512);
         const float* from = given + (blockIdx.x * ${rounds} + round) * 128;
-        bringTo(tiles + stage * 128, from, 256, full + stage);
-        bringTo(tiles + stage * 128 + 64, from + 64, 256, full + stage);
+        cpAsyncBulk(tiles + stage * 128, from, 256, full + stage);
+        cpAsyncBulk(tiles + stage * 128 + 64, from + 64, 256, full + stage);
       }
     }
     __syncwarp();
@@ -75,8 +75,8 @@ const ring = (take: string, awaitEmpty: string): string => `
     }
     out[blockIdx.x * 128 + threadIdx.x] = sum;
   }
-  arriveInCluster();
-  clusterSync();`;
+  clusterArrive();
+  clusterWait();`;
 const awaitFull = "mbarrierWait(full + stage, parity);";
 const add = "sum = 2.0f * sum + tiles[stage * 128 + (threadIdx.x + 32) % 128];";
 const awaitEmpty = "mbarrierWait(empty + stage, parity ^ 1);";
@@ -164,7 +164,7 @@ test("a numbered barrier lets nobody go on who waits at another", { skip }, () =
 const stalls = [
   {
     name: "a gate that nobody passes",
-    body: `Gate* gate = reinterpret_cast<Gate*>(memory);
+    body: `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
       if (threadIdx.x == 0) mbarrierInit(gate, 2);
       __syncthreads();
       if (blockIdx.x == 1 && threadIdx.x < 32) { if (threadIdx.x == 5) mbarrierArriveExpectTx(gate, 64); mbarrierWait(gate, 0); }`,
@@ -172,7 +172,7 @@ const stalls = [
   },
   {
     name: "a cluster's barrier that one thread does not reach",
-    body: "if (blockIdx.x == 1 && threadIdx.x == 9) return;\narriveInCluster();\nclusterSync(); memory[0] = 1;",
+    body: "if (blockIdx.x == 1 && threadIdx.x == 9) return;\nclusterArrive();\nclusterWait(); memory[0] = 1;",
     told:
       "64 of 64 threads of block 0 wait at the cluster's barrier, to which 127 of 128 have come, in line 5; " +
       "63 of 64 threads of block 1 wait at the cluster's barrier, to which 127 of 128 have come, in line 5",
@@ -189,7 +189,7 @@ const stalls = [
   },
   {
     name: "a gate that was late",
-    body: `Gate* gate = reinterpret_cast<Gate*>(memory);
+    body: `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
       if (threadIdx.x == 0) mbarrierInit(gate, 1);
       __syncthreads();
       if (blockIdx.x == 0 && threadIdx.x == 0) mbarrierWait(gate, 0);
@@ -215,13 +215,13 @@ const misuses: readonly { name: string; body: string; status: number; told: RegE
   },
   {
     name: "an odd gate",
-    body: "mbarrierInit((Gate*)(memory + 4), 1);",
+    body: "mbarrierInit((Mbarrier*)(memory + 4), 1);",
     status: misaligned,
     told: /a gate at a misaligned/,
   },
   {
     name: "a gate in device memory",
-    body: "mbarrierInit((Gate*)given, 1);",
+    body: "mbarrierInit((Mbarrier*)given, 1);",
     status: illegalAddress,
     told: /a gate outside launched memory/,
   },
@@ -239,13 +239,13 @@ const misuses: readonly { name: string; body: string; status: number; told: RegE
   },
   {
     name: "a cluster's barrier without arrival",
-    body: "clusterSync();",
+    body: "clusterWait();",
     status: launchFailed,
     told: /waits for its cluster and did not arrive/,
   },
   {
     name: "a cluster's barrier without wait",
-    body: "arriveInCluster(); arriveInCluster();",
+    body: "clusterArrive(); clusterArrive();",
     status: launchFailed,
     told: /arrives in its cluster twice/,
   },
@@ -259,7 +259,7 @@ const misuses: readonly { name: string; body: string; status: number; told: RegE
 ];
 for (const { name, body, status, told } of misuses) {
   test(`a fault is told with its line: ${name}`, { skip }, () => {
-    const whole = `Gate* gate = reinterpret_cast<Gate*>(memory);\n${body}\nif (given == 0) mbarrierArrive(gate);`;
+    const whole = `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);\n${body}\nif (given == 0) mbarrierArrive(gate);`;
     const shape = { blocks: 2, threads: 32, cluster: 2 };
     const [found, text] = kernels.run(shape, "const float* given", whole, [bare.allocate(256)]);
     assert.equal(found, status);
@@ -273,13 +273,13 @@ test("a copy has whole sixteen bytes at places of sixteen, from device memory to
 }, () => {
   const shape = { blocks: 2, threads: 1, cluster: 2 };
   const bring = (to: string, from: string, bytes: number): [number, string] => {
-    const body = `Gate* gate = reinterpret_cast<Gate*>(memory);
+    const body = `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
       mbarrierInit(gate, 1);
       mbarrierArriveExpectTx(gate, ${bytes});
-      bringTo(${to}, ${from}, ${bytes}, gate);
+      cpAsyncBulk(${to}, ${from}, ${bytes}, gate);
       mbarrierWait(gate, 0);
-      arriveInCluster();
-      clusterSync();`;
+      clusterArrive();
+      clusterWait();`;
     emulator.reset();
     return kernels.run(shape, "const float* given", body, [bare.put(new Float32Array(64))]);
   };
@@ -296,10 +296,10 @@ test("a copy has whole sixteen bytes at places of sixteen, from device memory to
 
 test("a block that ends before its copies have come is found out, where they come late", { skip }, () => {
   setOrder("reversed");
-  const body = `Gate* gate = reinterpret_cast<Gate*>(memory);
+  const body = `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
     mbarrierInit(gate, 1);
     mbarrierArriveExpectTx(gate, 32);
-    bringTo(memory + 16, given, 32, gate);`;
+    cpAsyncBulk(memory + 16, given, 32, gate);`;
   const given = [bare.put(new Float32Array(64))];
   const [status, text] = kernels.run(
     { blocks: 2, threads: 1, cluster: 2 },
@@ -315,13 +315,13 @@ test("gates and numbered barriers work in a kernel without clusters", { skip }, 
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(96) hf(const float* given, float* out) {
        dynamicSharedMemory(memory, 1024);
-       Gate* gate = reinterpret_cast<Gate*>(memory);
+       Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
        float* tile = reinterpret_cast<float*>(memory + 16);
        if (threadIdx.x == 0) mbarrierInit(gate, 1);
        __syncthreads();
        if (threadIdx.x == 95) {
          mbarrierArriveExpectTx(gate, 256);
-         bringTo(tile, given + 64 * blockIdx.x, 256, gate);
+         cpAsyncBulk(tile, given + 64 * blockIdx.x, 256, gate);
        }
        if (threadIdx.x < 64) {
          mbarrierWait(gate, 0);

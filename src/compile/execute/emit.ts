@@ -86,11 +86,14 @@ function lowerWork(
     early && slices.map(isPrefetched);
   switch (work.kind) {
     case "row":
-      return lowerCalls(backend, rowCalls({ ...rowsOn(work, resolve), early: prefetchesOf(work.operands) }));
+      return lowerCalls(
+        backend,
+        rowCalls({ ...rowsOn(work, resolve), prefetchable: prefetchesOf(work.operands) }),
+      );
     case "combo": {
       const launches = work.rows.map((row) => ({
         ...rowsOn(row, resolve),
-        early: prefetchesOf(row.operands),
+        prefetchable: prefetchesOf(row.operands),
       }));
       return backend.lowerRowCombo(launches, op);
     }

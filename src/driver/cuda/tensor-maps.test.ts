@@ -35,16 +35,16 @@ function boxKernel(given: Partial<TensorMap> = {}): KernelSource {
       maps: [map],
       code: `extern "C" __global__ void __launch_bounds__(32) hf_box(unsigned char* out, const __grid_constant__ TensorMap from,
     int matrix, int columns, int rows, int rowStride, int matrices, int matrixStride, double last) {
-  dynamicSharedMemory(launched, ${boxBytes + 2048});
-  unsigned char* tile = launched + (1024u - (unsigned)(reinterpret_cast<unsigned long long>(launched) % 1024u)) % 1024u;
-  Gate* gate = reinterpret_cast<Gate*>(tile + ${boxBytes});
+  dynamicSharedMemory(smem, ${boxBytes + 2048});
+  unsigned char* tile = smem + (1024u - (unsigned)(reinterpret_cast<unsigned long long>(smem) % 1024u)) % 1024u;
+  Mbarrier* barrier = reinterpret_cast<Mbarrier*>(tile + ${boxBytes});
   if (threadIdx.x == 0u) {
-    mbarrierInit(gate, 1u);
-    mbarrierArriveExpectTx(gate, ${boxBytes}u);
-    tmaLoad(tile, &from, 0, 0, matrix, gate);
+    mbarrierInit(barrier, 1u);
+    mbarrierArriveExpectTx(barrier, ${boxBytes}u);
+    tmaLoad(tile, &from, 0, 0, matrix, barrier);
   }
   __syncthreads();
-  mbarrierWait(gate, 0u);
+  mbarrierWait(barrier, 0u);
   for (unsigned index = threadIdx.x; index < ${boxBytes}u; index += 32u) out[index] = tile[index];
   if (threadIdx.x == 0u) {
     const int whole[5] = {columns, rows, rowStride, matrices, matrixStride};

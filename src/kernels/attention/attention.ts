@@ -7,8 +7,8 @@ import { type AttentionBackwardProblem, type AttentionProblem, SoundnessCheck } 
  * `out = softmax(scale · query · keyᵀ + mask) · value`, for every batch and head; the probabilities stay for
  * `attentionBackwardCalls`. Any number of threads gives the same bits.
  *
- * A row that the mask hides altogether becomes NaN, in its probabilities and in `out`: there are no weights that sum
- * to 1 over nothing, and zeros would hide the slip. What a causal mask hides has probability 0, and should be finite.
+ * A row that is masked completely becomes NaN, in its probabilities and in `out`: no weights sum to 1 over nothing, and zeros would hide
+ * the mistake. Elements hidden by a causal mask have probability 0, and should be finite.
  *
  * ```js
  * const strides = { batchStride: rows * heads * width, headStride: width, rowStride: heads * width }; // [B, S, H, D]
@@ -39,8 +39,8 @@ export function attentionCalls(problem: AttentionProblem, op = "attention"): rea
 }
 
 /**
- * What the query, the key and the value gain, given what arrives at `out`. Nothing is read of what the gradients' memory
- * holds. Where an input was shared by a stride of 0, its gradient comes for each use, and the caller adds them up.
+ * The gradients of query, key and value from the gradient of `out`. The previous contents of the gradients' memory are not read. An input
+ * that is broadcast by a stride of 0 gets one gradient per use, which the caller sums.
  */
 export function attentionBackwardCalls(
   problem: AttentionBackwardProblem,

@@ -1,4 +1,4 @@
-/** attention: scaled dot product attention, forward and backward, each as one kernel. */
+/** attention: scaled dot product attention, forward and backward. */
 
 export { attentionBackwardCalls, attentionCalls } from "./attention.js";
 export type {

@@ -106,7 +106,7 @@ test("results are stored in another dtype only where they are of f32, and on CUD
         [{ dtype: "f64", resultDtype: "bf16" }, /results of f64 can't be stored as bf16/],
         ...(runtime.device.kind === "cuda"
           ? []
-          : ([[{ resultDtype: "bf16" }, /the CPU stores results of f32 as they are, not as bf16/]] satisfies [
+          : ([[{ resultDtype: "bf16" }, /the CPU kernels store f32, not bf16/]] satisfies [
               Partial<AttentionProblem>,
               RegExp,
             ][])),
@@ -137,7 +137,7 @@ test("inputs are read as half floats only for f32, all of one dtype, and on CUDA
         [halves, /key has f16 and another input bf16/],
         ...(runtime.device.kind === "cuda"
           ? []
-          : ([[{ query: halves.query }, /the CPU reads f32 as it is, and query has bf16/]] satisfies [
+          : ([[{ query: halves.query }, /the CPU kernels read f32, and query has bf16/]] satisfies [
               Partial<AttentionProblem>,
               RegExp,
             ][])),

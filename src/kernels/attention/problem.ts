@@ -1,13 +1,13 @@
-/** What attention is asked to be, checked: sizes and strides fit each other, and the storages hold them. */
+/** The description of an attention problem, and its validation: sizes and strides fit each other, and the storages are large enough. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
 import type { Storage } from "../../runtime/index.js";
 import type { GemmDtype } from "../gemm/cpu/element.js";
 
-/** A [batch, heads, rows, width] operand whose last dimension lies side by side. Strides count elements. */
+/** A [batch, heads, rows, width] operand with a contiguous last dimension. Strides count elements. */
 export interface AttentionOperand {
-  /** Begins with the first element; a view where that is not the beginning of its owner. */
+  /** Begins at the first element: a view if the operand begins inside of a larger storage. */
   readonly storage: Storage;
   readonly batchStride: number;
   readonly headStride: number;
@@ -17,13 +17,12 @@ export interface AttentionOperand {
 /** An operand that is only read. */
 export interface AttentionInput extends AttentionOperand {
   /**
-   * As what it lies there: the shape's dtype unless given. Half floats, which only CUDA reads, are widened on the way in; those
-   * of one call are all of one dtype.
+   * The dtype in memory; default: the shape's. 16-bit inputs (CUDA only) are widened on load; those of one call have the same dtype.
    */
   readonly dtype?: Dtype;
 }
 
-/** What is added to the scores, [batch, heads, rows, columns]; a stride of 0 shares it along that dimension. */
+/** Added to the scores, [batch, heads, rows, columns]; a stride of 0 broadcasts it along that dimension. */
 export interface AttentionMask extends AttentionOperand {
   readonly columnStride: number;
 }
@@ -32,32 +31,32 @@ export interface AttentionShape {
   readonly dtype: GemmDtype;
   readonly batch: number;
   readonly heads: number;
-  /** How many queries there are, and how many keys and values. */
+  /** The number of queries, and of keys and values. */
   readonly rows: number;
   readonly columns: number;
-  /** The length of a query and of a key, and that of a value. */
+  /** The length of a query and a key, and of a value. */
   readonly width: number;
   readonly valueWidth: number;
   /**
-   * Of `out` on the way forward, and of the gradients of query, key and value on the way back: `dtype` unless given. Half
-   * floats, which only CUDA stores, are rounded once, as a conversion afterwards would round them.
+   * The dtype of `out` in the forward pass, and of the gradients of query, key and value in the backward pass; default: `dtype`. 16-bit
+   * results (CUDA only) are rounded once, as by a separate conversion.
    */
   readonly resultDtype?: Dtype;
 }
 
-/** What is stored of a call's results. */
+/** The dtype of a call's results in memory. */
 export function resultDtypeOf({ dtype, resultDtype = dtype }: AttentionShape): Dtype {
   return resultDtype;
 }
 
 interface Inputs extends AttentionShape {
-  /** An input's stride of 0 shares it along that dimension. */
+  /** A stride of 0 broadcasts an input along that dimension. */
   readonly query: AttentionInput;
   readonly key: AttentionInput;
   readonly value: AttentionInput;
-  /** The factor of a score, mostly 1 / √width. */
+  /** The factor of a score, usually 1 / √width. */
   readonly scale: number;
-  /** Row i sees the columns from 0 to i, counted from the top left corner; false unless given. */
+  /** Row i attends to columns 0 to i, from the top left corner; default: false. */
   readonly isCausal?: boolean;
 }
 
@@ -66,7 +65,7 @@ export interface AttentionProblem extends Inputs {
   readonly mask?: AttentionMask;
   /** [batch, heads, rows, valueWidth] */
   readonly out: AttentionOperand;
-  /** [batch, heads, rows, columns], contiguous: the scores are made there, and backward wants what is left of them. */
+  /** [batch, heads, rows, columns], contiguous: the scores are computed there, and the backward pass reads the probabilities. */
   readonly probabilities: Storage;
 }
 
@@ -80,13 +79,13 @@ export interface AttentionBackwardProblem extends Inputs {
   readonly keyGradient: AttentionOperand;
   readonly valueGradient: AttentionOperand;
   /**
-   * The gradient of the scores behind scale and mask, [batch, heads, rows, columns], contiguous. It is what the mask
-   * gains, where that is wanted, and scratch memory where not.
+   * The gradient of the scores after scale and mask, [batch, heads, rows, columns], contiguous: the gradient of the mask, or scratch memory
+   * if that is not needed.
    */
   readonly scoreGradient: Storage;
 }
 
-/** The inputs that are half floats, and as which they lie there. */
+/** The 16-bit inputs and their dtype. */
 export interface HalfInputs {
   readonly dtype?: "f16" | "bf16";
   readonly names: readonly string[];
@@ -102,28 +101,28 @@ export function halfInputsOf(problem: AttentionProblem | AttentionBackwardProble
   return { names: halves.map(({ name }) => name), ...(first && { dtype: first.dtype }) };
 }
 
-/** Rejects what the CPU's own kernels don't do. */
+/** Rejects what the CPU kernels do not support. */
 export function rejectRounding(name: string, shape: AttentionProblem | AttentionBackwardProblem): void {
   const { dtype: read, names } = halfInputsOf(shape);
   if (read) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${name}: the CPU reads ${shape.dtype} as it is, and ${names.join(", ")} has ${read}. Widen it first.`,
+      `${name}: the CPU kernels read ${shape.dtype}, and ${names.join(", ")} has ${read}. Convert it first.`,
     );
   }
   const stored = resultDtypeOf(shape);
   if (stored === shape.dtype) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${name}: the CPU stores results of ${shape.dtype} as they are, not as ${stored}. Convert them afterwards.`,
+    `${name}: the CPU kernels store ${shape.dtype}, not ${stored}. Convert the results afterwards.`,
   );
 }
 
-/** The checks of one call; `name` stands at the head of every rejection. */
+/** The validation of one call; `name` starts every error message. */
 export class SoundnessCheck {
   readonly #name: string;
   readonly #shape: AttentionShape;
-  /** What the first of the inputs that are half floats has. */
+  /** The dtype of the first 16-bit input. */
   #halves: Dtype | undefined;
 
   constructor(name: string, shape: AttentionShape) {
@@ -156,7 +155,7 @@ export class SoundnessCheck {
     this.#requireOperand("mask", mask, rows, last, this.#shape.dtype);
   }
 
-  /** Every element has a place of its own: each stride steps over all that the smaller ones reach. */
+  /** No two elements overlap: each stride spans everything that the smaller ones reach. */
   requireOutput(name: string, operand: AttentionOperand, rows: number, width: number): void {
     this.#requireOperand(name, operand, rows, { size: width, stride: 1 }, resultDtypeOf(this.#shape));
     const dimensions = this.#dimensionsOf(operand, rows).filter(({ size }) => size > 1);
@@ -164,7 +163,7 @@ export class SoundnessCheck {
     for (const { size, stride, what } of dimensions.toSorted((a, b) => a.stride - b.stride)) {
       if (stride < reached) {
         throw this.#rejected(
-          `${name}'s ${what} stride of ${stride} makes its elements overlap; at least ${reached} keeps them apart.`,
+          `${name}'s ${what} stride of ${stride} makes its elements overlap; at min ${reached} keeps them apart.`,
         );
       }
       reached += (size - 1) * stride;
@@ -219,9 +218,9 @@ export class SoundnessCheck {
     }
   }
 
-  #requireCount(name: string, value: number, least: number): void {
-    if (!Number.isSafeInteger(value) || value < least || value >= 2 ** 31) {
-      throw this.#rejected(`${name} is ${value}; give a whole number from ${least} to 2³¹ − 1.`);
+  #requireCount(name: string, value: number, min: number): void {
+    if (!Number.isSafeInteger(value) || value < min || value >= 2 ** 31) {
+      throw this.#rejected(`${name} is ${value}; give a whole number from ${min} to 2³¹ − 1.`);
     }
   }
 

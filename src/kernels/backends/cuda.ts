@@ -10,9 +10,9 @@ import {
   accessTo,
   backwardAccessTo,
 } from "../attention/problem.js";
-import type { Backend, Commands } from "../backend.js";
+import type { Backend, Commands } from "../backend-interface.js";
 import { cudaCapabilities } from "../capabilities.js";
-import { areColumnArgumentsFew, type PartialColumns } from "../codegen/cuda/combo/column-group.js";
+import { fitColumnArguments, type PartialColumns } from "../codegen/cuda/combo/column-group.js";
 import { canGroupRows } from "../codegen/cuda/combo/row-group.js";
 import {
   type ColumnGroupOptions,
@@ -37,8 +37,7 @@ import { lowerCopies, type PlainCopy } from "../multi-tensor/copy.js";
 import { type ChunkedReduceLaunch, lowerChunkedReduceOnCuda } from "../multi-tensor/reduce.js";
 import { lowerScanOnCuda } from "../scan-scatter/cuda-scan.js";
 import { lowerScatterAddOnCuda } from "../scan-scatter/cuda-scatter.js";
-import type { Scan } from "../scan-scatter/scan.js";
-import type { ScatterAdd } from "../scan-scatter/scatter-add.js";
+import type { Scan, ScatterAdd } from "../scan-scatter/problem.js";
 import type { Target } from "../target.js";
 
 type Problem = GemmProblem<GemmInputDtype>;
@@ -112,7 +111,7 @@ export class CudaBackend implements Backend {
   }
 
   canGroupColumns(kernels: readonly ColumnKernel[]): boolean {
-    return areColumnArgumentsFew(kernels);
+    return fitColumnArguments(kernels);
   }
 
   gemmScratchBytes(problem: GemmDesc): Bytes {

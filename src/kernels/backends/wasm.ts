@@ -10,7 +10,7 @@ import {
   backwardAccessTo,
 } from "../attention/problem.js";
 import { lowerAttentionBackwardOnWasm, lowerAttentionOnWasm } from "../attention/wasm/lower.js";
-import type { Backend, Commands } from "../backend.js";
+import type { Backend, Commands } from "../backend-interface.js";
 import { wasmCapabilities } from "../capabilities.js";
 import type { PartialColumns } from "../codegen/cuda/combo/column-group.js";
 import { type ColumnGroupOptions, cannotCombine, cannotGroup } from "../codegen/cuda/lower.js";
@@ -27,8 +27,9 @@ import {
 import { type ColumnLaunch, hasRows, type KernelCall, type RowLaunch } from "../kernel-call.js";
 import type { PlainCopy } from "../multi-tensor/copy.js";
 import { type ChunkedReduceLaunch, lowerChunkedReduceOnWasm } from "../multi-tensor/reduce.js";
-import { lowerScanOnWasm, type Scan } from "../scan-scatter/scan.js";
-import { lowerScatterAddOnWasm, type ScatterAdd } from "../scan-scatter/scatter-add.js";
+import type { Scan, ScatterAdd } from "../scan-scatter/problem.js";
+import { lowerScanOnWasm } from "../scan-scatter/scan.js";
+import { lowerScatterAddOnWasm } from "../scan-scatter/scatter-add.js";
 import type { Target } from "../target.js";
 
 type Problem = GemmProblem<GemmInputDtype>;
@@ -81,12 +82,12 @@ export class WasmBackend implements Backend {
 
   lowerGroupedGemm(problems: readonly Problem[]): Commands {
     for (const problem of problems) requireSound(problem);
-    throw rejected("these can't be made in one launch. Ask canGroupGemms first.");
+    throw rejected("these GEMMs cannot run in one launch. Call canGroupGemms first.");
   }
 
   lowerGemmEpilogue(problem: EpilogueTarget): Commands {
     requireSound(problem);
-    throw rejected("this can't be finished in one launch. Ask canFuseEpilogue first.");
+    throw rejected("this epilogue cannot be fused. Call canFuseEpilogue first.");
   }
 
   lowerScan(scan: Scan, op: string): Command {

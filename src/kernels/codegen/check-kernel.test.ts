@@ -29,14 +29,15 @@ const layout = { outerRank: 1, inner: ["unit", "unit"], aliases: new Map() } as 
 const rowPrinters: readonly ((kernel: RowKernel) => unknown)[] = [
   checkRowKernel,
   (kernel) => printRowKernel(kernel, layout),
-  (kernel) => printElementKernel(kernel, { ...layout, width: 1, moves: "whole" }),
-  (kernel) => printReducingKernel(kernel, { ...layout, moves: "single", lanes: 32, packs: 1, heldBytes: 4 }),
+  (kernel) => printElementKernel(kernel, { ...layout, width: 1, access: "vector" }),
+  (kernel) =>
+    printReducingKernel(kernel, { ...layout, access: "scalar", lanes: 32, vectors: 1, cachedBytes: 4 }),
 ];
 
 const columnPrinters: readonly ((kernel: ColumnKernel) => unknown)[] = [
   checkColumnKernel,
   (kernel) => printWasmColumns(kernel, ["unit"]),
-  (kernel) => printCudaColumns(kernel, { strides: ["unit"], parts: 32, lanes: 32, columns: 8, turns: 1 }),
+  (kernel) => printCudaColumns(kernel, { strides: ["unit"], partials: 32, lanes: 32, columns: 8, unroll: 1 }),
 ];
 
 function rowKernel(value: Expression, output: RowKernel["outputs"][number]["dtype"] = "f32"): RowKernel {

@@ -21,15 +21,15 @@ import {
   rejected,
   requireSound,
 } from "./desc.js";
-import { dmmaGemmsOf, lowerDmmaGemms } from "./dmma/index.js";
+import { dmmaConfigOf, lowerDmmaGemms } from "./dmma/index.js";
 import {
   type EpilogueOn,
-  lowerWarpgroups,
+  lowerSm90Gemms,
   type Sm90Config,
-  sm90EpilogueOf,
-  warpgroupBatchOf,
-  warpgroupPlainsOf,
-  warpgroupsOf,
+  sm90BatchedConfig,
+  sm90Candidates,
+  sm90EpilogueConfig,
+  sm90GroupedConfig,
 } from "./sm90/index.js";
 
 type Problem = GemmProblem<GemmInputDtype>;
@@ -45,10 +45,10 @@ export function lowerGemmOnCuda(target: Target, problem: Problem, op: string): r
 }
 
 function lowerAlone(target: Target, problem: Problem, op: string): LaunchCommand {
-  const dmma = dmmaGemmsOf(target, [problem]);
+  const dmma = dmmaConfigOf(target, [problem]);
   if (dmma) return lowerDmmaGemms([problem], dmma, op);
-  const warpgroups = warpgroupBatchOf(target, problem) ?? selectedConfig(target, problem);
-  if (warpgroups) return lowerWarpgroups([problem], warpgroups, op);
+  const warpgroups = sm90BatchedConfig(target, problem) ?? selectedConfig(target, problem);
+  if (warpgroups) return lowerSm90Gemms([problem], warpgroups, op);
   return lowerCublasLt(target, problem, op);
 }
 
@@ -58,11 +58,11 @@ function lowerAlone(target: Target, problem: Problem, op: string): LaunchCommand
  */
 export function lowerGroupedGemm(target: Target, problems: readonly Problem[], op: string): LaunchCommand {
   for (const problem of problems) requireSound(problem);
-  const dmma = dmmaGemmsOf(target, problems);
+  const dmma = dmmaConfigOf(target, problems);
   if (dmma) return lowerDmmaGemms(problems, dmma, op);
-  const warpgroups = warpgroupsOf(target, problems);
-  if (warpgroups) return lowerWarpgroups(problems, warpgroups, op);
-  throw rejected("these can't be made in one launch. Ask canGroupGemms first.");
+  const warpgroups = sm90GroupedConfig(target, problems);
+  if (warpgroups) return lowerSm90Gemms(problems, warpgroups, op);
+  throw rejected("these GEMMs cannot run in one launch. Call canGroupGemms first.");
 }
 
 /**
@@ -77,10 +77,10 @@ export function lowerGemmEpilogue(
 ): LaunchCommand {
   requireSound(problem);
   const c = problem.c ?? { storage: { span: span(0, 0) }, rowStride: problem.n };
-  const config = sm90EpilogueOf(target, { ...problem, c }, epilogue);
+  const config = sm90EpilogueConfig(target, { ...problem, c }, epilogue);
   if (!config || (epilogue.storesC && !problem.c))
-    throw rejected("this can't be finished in one launch. Ask canFuseEpilogue first.");
-  return lowerWarpgroups([problem], config, op, epilogue);
+    throw rejected("this epilogue cannot be fused. Call canFuseEpilogue first.");
+  return lowerSm90Gemms([problem], config, op, epilogue);
 }
 
 export function cudaScratchBytes(target: Target, problem: GemmDesc): Bytes {
@@ -92,21 +92,18 @@ export function cudaScratchBytes(target: Target, problem: GemmDesc): Bytes {
 export function cudaCandidates(target: Target, problem: GemmDesc): readonly number[] {
   if (hasNativeGemm(target, problem)) return [0];
   const ofLibrary = Array.from({ length: libraryAlgorithms(target, problem) }, (_, choice) => choice);
-  return [
-    ...ofLibrary,
-    ...warpgroupPlainsOf(target, problem).map((_, index) => firstNativeAlgorithm - index),
-  ];
+  return [...ofLibrary, ...sm90Candidates(target, problem).map((_, index) => firstNativeAlgorithm - index)];
 }
 
 /** The native kernel that a problem's `choice` names. */
 function selectedConfig(target: Target, problem: GemmDesc): Sm90Config | undefined {
   const { choice = 0 } = problem;
   return choice <= firstNativeAlgorithm
-    ? warpgroupPlainsOf(target, problem)[firstNativeAlgorithm - choice]
+    ? sm90Candidates(target, problem)[firstNativeAlgorithm - choice]
     : undefined;
 }
 
 /** Is a native kernel used for this GEMM on its own, without a measurement? */
 export function hasNativeGemm(target: Pick<Target, "device" | "settings">, problem: GemmDesc): boolean {
-  return (dmmaGemmsOf(target, [problem]) ?? warpgroupBatchOf(target, problem)) !== undefined;
+  return (dmmaConfigOf(target, [problem]) ?? sm90BatchedConfig(target, problem)) !== undefined;
 }

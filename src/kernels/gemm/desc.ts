@@ -1,35 +1,35 @@
-/** What a product is asked to be, checked: shapes and strides fit each other, and the storages hold them. */
+/** The description of a GEMM, and its validation: shapes and strides fit each other, and the storages are large enough. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
 import type { Storage } from "../../runtime/index.js";
 import type { GemmDtype } from "./cpu/element.js";
 
-/** What a device's own library multiplies too; sums of half floats are f32 inside. */
+/** Operand dtypes on a GPU; accumulators of 16-bit operands are f32. */
 export type GemmInputDtype = GemmDtype | "f16" | "bf16";
 
-/** How a matrix lies in memory: row by row. Strides count elements. */
+/** A row-major matrix in memory. Strides count elements. */
 export interface MatrixLayout {
   /** From one stored row to the next; at least the row's length. */
   readonly rowStride: number;
-  /** The product takes the transpose of what is stored. */
+  /** op(X) is the transpose of the stored matrix. */
   readonly isTransposed?: boolean;
-  /** From one product of the batch to the next; 0, which is the default, shares the matrix between them. */
+  /** From one matrix of the batch to the next; default: 0, one matrix for the whole batch. */
   readonly batchStride?: number;
 }
 
 export interface Operand extends MatrixLayout {
-  /** Begins with the first element; a view where that is not the beginning of its owner. */
+  /** Begins at the first element: a view if the matrix begins inside of a larger storage. */
   readonly storage: Storage;
 }
 
-/** The shape of a product, which is all that the memory it needs depends on. */
+/** Shape and layouts: everything that determines the scratch memory. */
 export interface GemmShape<D extends GemmInputDtype = GemmDtype> {
   readonly dtype: D;
   readonly m: number;
   readonly n: number;
   readonly k: number;
-  /** How many products there are; 1 unless given. */
+  /** Default: 1. */
   readonly batch?: number;
   /** op(A) is [m, k]. */
   readonly a: MatrixLayout;
@@ -42,78 +42,80 @@ export interface GemmShape<D extends GemmInputDtype = GemmDtype> {
  * memory.
  */
 export interface GemmProblem<D extends GemmInputDtype = GemmDtype> extends GemmShape<D> {
-  /** Of C; the operands' dtype unless given. A library keeps the sums of half floats in f32. */
+  /** The dtype of C; default: the operands' dtype. */
   readonly resultDtype?: D;
-  /** Of the bias; C's unless given. Only our own kernels for a GPU take another. */
+  /** The dtype of the bias; default: C's. Only the native GPU kernels support another one. */
   readonly biasDtype?: GemmInputDtype;
-  /** With k = 0 neither operand is read. */
+  /** With k = 0 the operands are not read. */
   readonly a: Operand;
   readonly b: Operand;
   /** C is [m, n] and can't be transposed. */
   readonly c: Omit<Operand, "isTransposed">;
-  /** 1 unless given. */
+  /** Default: 1. */
   readonly alpha?: number;
-  /** 0 unless given, and then what C holds is not read. */
+  /** Default: 0, and then C is not read. */
   readonly beta?: number;
   /** [n], added to every row. */
   readonly bias?: Storage;
-  /** From the bias of one product of the batch to that of the next; 0 unless given: one for all. */
+  /** From the bias of one matrix of the batch to the next; default: 0, one for all. */
   readonly biasBatchStride?: number;
-  /** What becomes of every element at the end; `gelu` is the one with tanh. */
+  /** Applied to every element at the end; `gelu` is the tanh approximation. */
   readonly activation?: "relu" | "gelu";
-  /** As many bytes as `gemmScratchBytes` says, or more; none where it says 0. */
+  /** At least `gemmScratchBytes` bytes; none if that is 0. */
   readonly scratch?: Storage;
-  /** One of `gemmCandidates`: which of its algorithms a library takes, its own first unless given, or our own kernel in its place. */
+  /** The algorithm, one of `gemmCandidates`: cuBLASLt's from 0 on, native kernels from `firstNativeAlgorithm` down. Default: 0. */
   readonly choice?: number;
-  /**
-   * Is B good before the launch before this one on its stream has ended, and does it lie apart from what that one writes? Our own kernels
-   * for a GPU fetch it before they wait.
-   */
+  /** Programmatic dependent launch: the preceding launch does not write B, so native kernels load it before the grid dependency wait. */
   readonly prefetchesB?: boolean;
 }
 
-/** The first choice of our own kernels where a library has the product otherwise; the next ones are below it. */
+/** The algorithm id of the first native candidate; further ones count down. */
 export const firstNativeAlgorithm = -1;
 
-/** A product whose result may stay in registers, so that there is no memory for it. */
+/** A GEMM whose accumulators may go through an epilogue only, so that C needs no memory. */
 export interface EpilogueTarget extends Omit<GemmProblem<GemmInputDtype>, "c"> {
   readonly c?: GemmProblem["c"] | undefined;
 }
 
-type Place = Pick<Storage, "span">;
+type Location = Pick<Storage, "span">;
 
-/** A product as its questions are asked: whose memory it works on does not matter, only where that lies. */
+/** What config selection looks at: addresses matter, owners of memory do not. */
 export interface GemmDesc extends Omit<GemmProblem<GemmInputDtype>, "a" | "b" | "c" | "bias" | "scratch"> {
-  readonly a: MatrixLayout & { readonly storage: Place };
-  readonly b: MatrixLayout & { readonly storage: Place };
-  readonly c: MatrixLayout & { readonly storage: Place };
-  readonly bias?: Place;
+  readonly a: MatrixLayout & { readonly storage: Location };
+  readonly b: MatrixLayout & { readonly storage: Location };
+  readonly c: MatrixLayout & { readonly storage: Location };
+  readonly bias?: Location;
 }
 
-/** With fewer terms a library's kernel for one product is good enough. */
-const minGroupedTerms = 1024;
+/** Below this K, separate cuBLASLt launches are as fast as a grouped GEMM (measured by `bench/gpu/compiled.ts`). */
+const minGroupedK = 1024;
 
-/** Is it a weight gradient: are its terms the many rows of a batch, which lie apart from each other in both operands? */
-export function isGradient({ k, a, b }: GemmDesc): boolean {
-  return k >= minGroupedTerms && a.isTransposed === true && !b.isTransposed;
+/** True for weight gradients: K is the number of samples, and both operands are MN-major. */
+export function isWeightGradient({ k, a, b }: GemmDesc): boolean {
+  return k >= minGroupedK && a.isTransposed === true && !b.isTransposed;
 }
 
-/** Products of a batch with a larger result than this are enough for a library to fill a GPU with. */
-const largestOfBatch = 1 << 17;
+/** Eight tiles of 128 × 128: a batch of larger results fills the GPU with cuBLASLt's large tiles (measured by `bench/gpu/compiled.ts`). */
+const maxUnalignedElements = 8 * 128 * 128;
+
+/** Rows of 16-bit elements whose length is no multiple of this do not begin on 16 bytes. */
+const alignedElements = 8;
 
 /**
- * Is it a batch of small products whose rows have an odd length, such as a layer of its own for each of several groups of 193
- * features? For those a library has slow kernels only, however far apart the rows lie.
+ * True for a batch of small GEMMs with rows of unaligned length, such as separate layers for groups of 193 features. cuBLASLt has only
+ * slow kernels for these, even if the row strides are aligned.
  */
 export function isUnalignedBatch({ m, n, k, batch = 1, a, b }: GemmDesc): boolean {
   const lengths = [a.isTransposed ? m : k, b.isTransposed ? k : n];
-  return batch > 1 && m * n <= largestOfBatch && lengths.some((length) => length % 8 !== 0);
+  return (
+    batch > 1 && m * n <= maxUnalignedElements && lengths.some((length) => length % alignedElements !== 0)
+  );
 }
 
-/** How a product meets C: all of its storage is written and none of it read, some of it is written, or it is read as well. */
+/** How a GEMM accesses C's storage: it writes all of it, writes a part of it, or reads it as well. */
 export type AccessToC = "out" | "partial-out" | "inout";
 
-/** Rows with gaps between them, or a storage with room behind its matrix, are written in part only. */
+/** Padded rows, and a storage larger than the matrix, are written in part. */
 export function accessToC({ dtype, resultDtype = dtype, m, n, batch = 1, c, beta = 0 }: GemmDesc): AccessToC {
   if (beta !== 0) return "inout";
   return c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes ? "out" : "partial-out";
@@ -137,9 +139,9 @@ export function requireSound(problem: EpilogueTarget): void {
       );
     }
     const matrixExtent = rows === 0 || columns === 0 ? 0 : (rows - 1) * rowStride + columns;
-    // Matrices may also lie in each other's gaps, a row of each in turn.
-    const isSerializedPlan = batchStride >= columns && (batch - 1) * batchStride + columns <= rowStride;
-    if (name === "C" && batch > 1 && batchStride < matrixExtent && !isSerializedPlan) {
+    // Matrices may also be interleaved row by row.
+    const isInterleaved = batchStride >= columns && (batch - 1) * batchStride + columns <= rowStride;
+    if (name === "C" && batch > 1 && batchStride < matrixExtent && !isInterleaved) {
       throw rejected(
         `C's batch stride of ${batchStride} makes its ${batch} matrices of ${matrixExtent} elements overlap.`,
       );
@@ -165,7 +167,7 @@ function requireCount(name: string, value: number): void {
   }
 }
 
-/** Rejects a bias of another dtype than C's, where a library, or the CPU, is to add it. */
+/** Rejects a bias whose dtype differs from C's: cuBLASLt and the CPU kernels do not support it. */
 export function requireBiasAsResult({
   dtype,
   resultDtype = dtype,
@@ -174,11 +176,11 @@ export function requireBiasAsResult({
 }: GemmDesc): void {
   if (!bias || biasDtype === resultDtype) return;
   throw rejected(
-    `a library adds a bias of its result's dtype, ${resultDtype}, not one of ${biasDtype}. Convert it first, or leave the result in ${biasDtype}.`,
+    `the bias has dtype ${biasDtype} and the result ${resultDtype}; here they must be equal. Convert the bias, or store the result as ${biasDtype}.`,
   );
 }
 
-/** A product's own way to reject: every message says what it is about. */
+/** An argument error of a GEMM. */
 export function rejected(message: string): HoldfastError {
   return new HoldfastError("BAD_ARGUMENT", `gemm: ${message}`);
 }

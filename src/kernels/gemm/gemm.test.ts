@@ -193,7 +193,7 @@ test("what does not fit is rejected with its numbers, before anything is launche
           { m: 8, batch: 2, c: operand },
           /C's batch stride of 0 makes its 2 matrices of 512 elements overlap/,
         ],
-        [{}, /needs \d+ bytes of scratch memory, and none was given/],
+        [{}, /needs \d+ bytes of scratch memory, and none was passed/],
         [{ scratch: operand.storage }, /scratch memory, and "operand" has 16384/],
       ];
       for (const [change, message] of rejections) {

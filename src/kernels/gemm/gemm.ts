@@ -6,15 +6,19 @@ import { backendOf } from "../backend.js";
 import type { KernelCall } from "../kernel-call.js";
 import type { Target } from "../target.js";
 import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireSound } from "./desc.js";
-import { dmmaGemmsOf } from "./dmma/index.js";
-import { type Epilogue, sm90EpilogueOf, sm90PrefersTransposedB, warpgroupsOf } from "./sm90/index.js";
+import { dmmaConfigOf } from "./dmma/index.js";
+import {
+  type Epilogue,
+  sm90EpilogueConfig,
+  sm90GroupedConfig,
+  sm90PrefersTransposedB,
+} from "./sm90/index.js";
 
 type Facts = Pick<Target, "device" | "settings">;
 
 /**
- * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch; then the bias and the activation, where
- * there are any. The order of all additions follows from the shape and the layout, so any number of threads gives the
- * same bits.
+ * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch; then the bias and the activation, if
+ * given. The order of all additions follows from shape and layout, so any number of threads gives the same bits.
  *
  * ```js
  * const problem = {
@@ -37,12 +41,12 @@ export function gemmCalls(problem: GemmProblem<GemmInputDtype>, op = "gemm"): re
 /** Can one launch make these GEMMs? */
 export function canGroupGemms(runtime: Facts, problems: readonly GemmDesc[]): boolean {
   if (problems.some(({ activation }) => activation)) return false;
-  return (dmmaGemmsOf(runtime, problems) ?? warpgroupsOf(runtime, problems)) !== undefined;
+  return (dmmaConfigOf(runtime, problems) ?? sm90GroupedConfig(runtime, problems)) !== undefined;
 }
 
 /** Can one launch make this GEMM with its epilogue, and is that worth it? */
 export function canFuseEpilogue(runtime: Facts, problem: GemmDesc, epilogue: Epilogue): boolean {
-  return sm90EpilogueOf(runtime, problem, epilogue) !== undefined;
+  return sm90EpilogueConfig(runtime, problem, epilogue) !== undefined;
 }
 
 /** Is a GEMM so much faster with B transposed that a pass over B pays? */

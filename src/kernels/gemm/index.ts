@@ -1,7 +1,4 @@
-/**
- * gemm: products of matrices. On the CPU packed, blocked and threaded where they are large, direct where they are small; on
- * a GPU by its library, or in tiles of our own.
- */
+/** gemm: matrix multiplication. CPU: direct, packed or BLAS; GPU: cuBLASLt, DMMA (f32) and Hopper wgmma kernels. */
 
 export type { GemmDtype } from "./cpu/element.js";
 export { cublasLtKey } from "./cublaslt/cublaslt.js";

@@ -1,6 +1,6 @@
 /**
- * Reduces many vectors, part by part: what a norm of all gradients begins with. On a GPU, where a launch costs more than most
- * vectors, all of them are one, however many they are and however long each is.
+ * Multi-tensor reduction: reduces many tensors in chunks of equal length, such as for the norm of all gradients. On a GPU all tensors share
+ * one launch.
  */
 
 import type { KernelSource } from "../../driver/index.js";
@@ -10,53 +10,52 @@ import type { LaunchCommand, Storage } from "../../runtime/index.js";
 import { chunkLength, printChunkedReduceKernel } from "../codegen/cuda/chunked-reduce-kernel.js";
 import { type KernelCall, rowCalls } from "../kernel-call.js";
 import { cachedSource } from "../source-cache.js";
+import { paddedGroupSize } from "./group-size.js";
 
 export interface ChunkedReduceLaunch {
   readonly kernel: ChunkedReduceKernel;
-  /** Each begins where its storage does, and none is empty. */
+  /** Each begins at the start of its storage, and none is empty. */
   readonly vectors: readonly { readonly storage: Storage; readonly length: number }[];
-  /** One for each part of each vector, in order. */
+  /** One for each chunk of each tensor, in order. */
   readonly results: Storage;
   readonly scalars?: readonly number[];
-  /** Gives some bytes of a storage. */
+  /** A view of some bytes of a storage. */
   view(storage: Storage, offset: number, size: number): Storage;
 }
 
-/** A launch's arguments have a limit of 4 KiB, and a vector takes 16 bytes of it. */
-const maxVectors = 128;
-/** The kernel is printed for 1, 2, 4, 8 and 16 vectors, and for multiples of 16; what is not used is empty. */
-const vectorsPerSize = 16;
+/** A launch has 4 KiB of arguments, of which a tensor takes 16 bytes. */
+const maxTensors = 128;
 
-/** How many parts a vector of so many elements has: all but the last are equally long. */
+/** The number of chunks of a tensor; all but the last have the same length. */
 export function chunkCount(length: number): number {
   return Math.ceil(length / chunkLength);
 }
 
-/** One launch for up to `maxVectors` vectors. */
+/** One launch for up to `maxTensors` tensors. */
 export function lowerChunkedReduceOnCuda(launch: ChunkedReduceLaunch): readonly KernelCall[] {
-  return inParts(launch, maxVectors, lowerCombo);
+  return lowerGroups(launch, maxTensors, lowerCombo);
 }
 
-/** Two row kernels for each vector: one for its whole parts, one for the rest. */
+/** Two row kernels per tensor: one for its full chunks, one for the last. */
 export function lowerChunkedReduceOnWasm(launch: ChunkedReduceLaunch): readonly KernelCall[] {
-  return inParts(launch, 1, lowerVectors);
+  return lowerGroups(launch, 1, lowerVectors);
 }
 
-function inParts(
+function lowerGroups(
   launch: ChunkedReduceLaunch,
-  atOnce: number,
+  tensorsPerLaunch: number,
   lower: (launch: ChunkedReduceLaunch) => readonly KernelCall[],
 ): readonly KernelCall[] {
   const { kernel, vectors, results, view } = launch;
   const calls: KernelCall[] = [];
   const resultBytes = dtypes[kernel.value.type].bytes;
   let done = 0;
-  for (let first = 0; first < vectors.length; first += atOnce) {
-    const some = vectors.slice(first, first + atOnce);
-    const parts = some.reduce((sum, { length }) => sum + chunkCount(length), 0);
-    const own = view(results, done * resultBytes, parts * resultBytes);
-    calls.push(...lower({ ...launch, vectors: some, results: own }));
-    done += parts;
+  for (let first = 0; first < vectors.length; first += tensorsPerLaunch) {
+    const group = vectors.slice(first, first + tensorsPerLaunch);
+    const chunks = group.reduce((sum, { length }) => sum + chunkCount(length), 0);
+    const groupResults = view(results, done * resultBytes, chunks * resultBytes);
+    calls.push(...lower({ ...launch, vectors: group, results: groupResults }));
+    done += chunks;
   }
   return calls;
 }
@@ -72,29 +71,29 @@ function lowerCombo({
   const [any] = storages;
   if (!any) return [];
   const ends: number[] = [];
-  let parts = 0;
+  let chunks = 0;
   for (const length of lengths) {
-    parts += chunkCount(length);
-    ends.push(parts);
+    chunks += chunkCount(length);
+    ends.push(chunks);
   }
-  const size = placesFor(vectors.length);
-  const filled = <T>(list: readonly T[], value: T): T[] => [
+  const size = paddedGroupSize(vectors.length);
+  const padded = <T>(list: readonly T[], value: T): T[] => [
     ...list,
     ...new Array<T>(size - list.length).fill(value),
   ];
   const values = [
-    ...filled(storages, any),
+    ...padded(storages, any),
     results,
-    ...filled(lengths, 0),
-    ...filled(ends, parts),
+    ...padded(lengths, 0),
+    ...padded(ends, chunks),
     ...scalars,
   ];
   return [
-    { kind: "launch", op: kernel.name, source: sourceOf(kernel, size), blocks: parts, arguments: values },
+    { kind: "launch", op: kernel.name, source: sourceOf(kernel, size), blocks: chunks, arguments: values },
   ];
 }
 
-/** The whole parts of a vector first, as rows; then what is left, which is a shorter one. */
+/** The full chunks of a tensor as rows of one kernel, then the shorter last chunk. */
 function lowerVectors({
   kernel,
   vectors,
@@ -105,8 +104,11 @@ function lowerVectors({
   const [vector] = vectors;
   if (!vector) return [];
   const { storage, length } = vector;
-  const whole = Math.floor(length / chunkLength);
-  return [...reduceRows(0, whole, chunkLength), ...reduceRows(whole, 1, length - whole * chunkLength)];
+  const fullChunks = Math.floor(length / chunkLength);
+  return [
+    ...reduceRows(0, fullChunks, chunkLength),
+    ...reduceRows(fullChunks, 1, length - fullChunks * chunkLength),
+  ];
 
   function reduceRows(first: number, rows: number, size: number): readonly KernelCall[] {
     if (rows * size === 0) return [];
@@ -127,11 +129,6 @@ function lowerVectors({
   }
 }
 
-function placesFor(vectors: number): number {
-  if (vectors > vectorsPerSize) return Math.ceil(vectors / vectorsPerSize) * vectorsPerSize;
-  return 2 ** Math.ceil(Math.log2(vectors));
-}
-
 function sourceOf(kernel: ChunkedReduceKernel, size: number): KernelSource {
   const key = `cuda chunked reduce ${kernelKey(kernel)} of ${size}`;
   return cachedSource(key, () => printChunkedReduceKernel(kernel, size));
@@ -141,7 +138,7 @@ const rowKernels = new WeakMap<ChunkedReduceKernel, RowKernel>();
 
 function rowKernelOf(kernel: ChunkedReduceKernel): RowKernel {
   const { name, dtype, scalars, op, value } = kernel;
-  const known = rowKernels.get(kernel) ?? {
+  const rowKernel: RowKernel = rowKernels.get(kernel) ?? {
     name,
     inputs: [dtype],
     outputs: [{ dtype: value.type, per: "row" }],
@@ -151,6 +148,6 @@ function rowKernelOf(kernel: ChunkedReduceKernel): RowKernel {
       { kind: "store", output: 0, value: term.reduced(0, value.type) },
     ],
   };
-  rowKernels.set(kernel, known);
-  return known;
+  rowKernels.set(kernel, rowKernel);
+  return rowKernel;
 }

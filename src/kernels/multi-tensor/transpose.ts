@@ -1,17 +1,18 @@
-/** Matrices of words turned round, many in one launch: weights, for products that read them along their terms. */
+/** Multi-tensor transpose: many matrices of 32-bit words in one launch, such as weights for GEMMs that need a K-major B. */
 
 import type { KernelSource, Parameter } from "../../driver/index.js";
-import { awaiting, awaitingFirst } from "../codegen/cuda/kernel-text.js";
+import { indented, numberedLocal, selectMember } from "../codegen/cuda/combo/select-member.js";
+import { pdlDeclaration, pdlWait } from "../codegen/cuda/intrinsics/pdl.js";
 import { cachedSource } from "../source-cache.js";
 
-/** `to[column][row] = from[row][column]`; `T` is how whoever launches it tells memory. */
+/** `to[column][row] = from[row][column]`; `T` is the caller's type of memory. */
 export interface TransposedMatrix<T> {
   readonly from: T;
-  /** Without gaps. */
+  /** Contiguous. */
   readonly to: T;
   readonly rows: number;
   readonly columns: number;
-  /** From row to row of what is turned, in words. */
+  /** The row stride of the source, in words. */
   readonly rowStride: number;
 }
 
@@ -21,22 +22,22 @@ export interface TransposeLaunch<T> {
   readonly arguments: readonly (T | number)[];
 }
 
-/** A kernel's arguments have a limit of 4 KiB. */
+/** A launch has 4 KiB of arguments. */
 export const maxTransposes = 64;
 
-/** A block turns a square of words through shared memory, so that it reads rows and stores rows. */
-const side = 32;
+/** A block transposes a square tile through shared memory, so that both its loads and its stores are coalesced. */
+const tileSize = 32;
 const threads = 256;
 
-/** One launch that turns matrices of words of four bytes, `maxTransposes` at most. No target overlaps another, or what is turned. */
+/** One launch for at most `maxTransposes` matrices. No target may overlap another one or a source. */
 export function transposeLaunchOf<T>(matrices: readonly TransposedMatrix<T>[]): TransposeLaunch<T> {
-  const given: (T | number)[] = [];
+  const launchArguments: (T | number)[] = [];
   let blocks = 0;
   for (const { from, to, rows, columns, rowStride } of matrices) {
-    blocks += Math.ceil(rows / side) * Math.ceil(columns / side);
-    given.push(from, to, rows, columns, rowStride, blocks);
+    blocks += Math.ceil(rows / tileSize) * Math.ceil(columns / tileSize);
+    launchArguments.push(from, to, rows, columns, rowStride, blocks);
   }
-  return { source: kernelOf(matrices.length), blocks, arguments: given };
+  return { source: kernelOf(matrices.length), blocks, arguments: launchArguments };
 }
 
 function kernelOf(count: number): KernelSource {
@@ -44,44 +45,39 @@ function kernelOf(count: number): KernelSource {
 }
 
 function printKernel(count: number): KernelSource {
-  const entry = `hf_turn_many_${count}`;
+  const entry = `hf_multi_transpose_${count}`;
   const each: readonly Parameter[] = ["in", "out", "u32", "u32", "u32", "u32"];
   return {
-    name: count === 1 ? "turn" : `turn of ${count}`,
+    name: count === 1 ? "transpose" : `transpose of ${count}`,
     parameters: Array.from({ length: count }, () => each).flat(),
-    cuda: { code: printTurns(entry, count), entry, threads, waits: true },
+    cuda: { code: printTransposes(entry, count), entry, threads, waits: true },
   };
 }
 
-function printTurns(entry: string, count: number): string {
-  const list = (one: (index: number) => string, between: string): string =>
-    Array.from({ length: count }, (_, index) => one(index)).join(between);
-  const parameters = list(
-    (i) =>
-      `const unsigned* from${i}, unsigned* to${i}, unsigned rows${i}, unsigned columns${i}, unsigned stride${i}, unsigned end${i}`,
-    ",\n    ",
-  );
-  const choose = list((i) => {
-    const own = `from = from${i}; to = to${i}; rows = rows${i}; columns = columns${i}; stride = stride${i};`;
-    return `if (blockIdx.x < end${i}) { ${own} tile = blockIdx.x - ${i === 0 ? "0u" : `end${i - 1}`}; }`;
-  }, "\n  else ");
-  return `${awaiting}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
-    ${parameters}) {
-${awaitingFirst}  const unsigned* from;
-  unsigned *to, rows, columns, stride, tile;
-  ${choose}
-  else return;
-  // One word more than a row has: words of a column lie in different banks.
-  __shared__ unsigned words[${side}][${side + 1}];
-  const unsigned across = (columns + ${side - 1}u) / ${side}u;
-  const unsigned row = tile / across * ${side}u, column = tile % across * ${side}u;
-  const unsigned x = threadIdx.x % ${side}u, y = threadIdx.x / ${side}u;
+function printTransposes(entry: string, count: number): string {
+  const locals = [
+    numberedLocal("const unsigned*", "from"),
+    numberedLocal("unsigned*", "to"),
+    ...["rows", "columns", "stride"].map((name) => numberedLocal("unsigned", name)),
+  ];
+  // The last matrix takes all blocks after the others, so that its end has no use and no name.
+  const parameters = Array.from({ length: count }, (_, index) => {
+    const end = index < count - 1 ? `unsigned end${index}` : "unsigned";
+    return [...locals.map((local) => `${local.type} ${local.valueOf(index)}`), end].join(", ");
+  });
+  return `${pdlDeclaration}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
+    ${parameters.join(",\n    ")}) {
+${pdlWait}${indented(selectMember({ end: count, locals, index: "tile" }))}  // Rows are padded by a word, so that the words of a column lie in different banks.
+  __shared__ unsigned words[${tileSize}][${tileSize + 1}];
+  const unsigned tilesN = (columns + ${tileSize - 1}u) / ${tileSize}u;
+  const unsigned row = tile / tilesN * ${tileSize}u, column = tile % tilesN * ${tileSize}u;
+  const unsigned x = threadIdx.x % ${tileSize}u, y = threadIdx.x / ${tileSize}u;
 #pragma unroll
-  for (unsigned line = y; line < ${side}u; line += ${threads / side}u)
+  for (unsigned line = y; line < ${tileSize}u; line += ${threads / tileSize}u)
     if (row + line < rows && column + x < columns) words[line][x] = from[(size_t)(row + line) * stride + column + x];
   __syncthreads();
 #pragma unroll
-  for (unsigned line = y; line < ${side}u; line += ${threads / side}u)
+  for (unsigned line = y; line < ${tileSize}u; line += ${threads / tileSize}u)
     if (column + line < columns && row + x < rows) to[(size_t)(column + line) * rows + row + x] = words[x][line];
 }
 `;

@@ -1,4 +1,4 @@
-/** The random kernels in CUDA C++: the words of the WebAssembly ones, from the same blocks. */
+/** The random kernels in CUDA C++, with the same words as the WebAssembly kernels. */
 
 import type { CudaCode } from "../../driver/index.js";
 import { cudaKernel } from "../codegen/cuda/cuda-function.js";
@@ -6,11 +6,11 @@ import { keySteps, multipliers, rounds } from "./philox.js";
 import { stateOffsets } from "./random-state.js";
 
 const wordBytes = 4;
-/** Where the state has the lower words of the seed and of the counter; the upper ones follow. */
+/** The word offsets of the low words of the seed and the counter; the high words follow. */
 const seed = stateOffsets.seed / wordBytes;
 const counter = stateOffsets.counter / wordBytes;
 
-/** A block's threads make four words each. Words that lie on a boundary of 16 bytes leave together. */
+/** Each thread generates four words, stored together if the array is 16-byte aligned. */
 export function randomBitsCode(wordsPerBlock: number): CudaCode {
   const threads = wordsPerBlock / 4;
   return cudaKernel({
@@ -45,7 +45,7 @@ export function randomBitsCode(wordsPerBlock: number): CudaCode {
   }).cuda;
 }
 
-/** One thread of one block adds one, so a launch counts once whatever its blocks. */
+/** One thread of the grid increments the counter, so a launch counts once whatever its blocks. */
 export const advanceCode: CudaCode = cudaKernel({
   name: "advance",
   parameters: { state: "inout" },

@@ -1,11 +1,8 @@
-/**
- * From a random word to a number or a decision, by integers and exact arithmetic only, so that the CPU and the GPU agree
- * in every bit. These are the forms that kernels are held to.
- */
+/** Distributions from random words, by integers and exact arithmetic only, so that CPU and GPU agree in every bit. The reference for kernels. */
 
 import { HoldfastError } from "../../errors/index.js";
 
-/** The threshold that every word lies below: it has 33 bits, and a kernel that takes 32 is not launched for it. */
+/** The threshold above every word. It has 33 bits, so kernels with a 32-bit threshold are not launched for it. */
 export const keepAll = 2 ** 32;
 
 /** A float32 in [0, 1): the word's upper 24 bits as a fraction, which float32 holds exactly. */

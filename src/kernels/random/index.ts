@@ -1,4 +1,4 @@
-/** random: Philox words on the device and on the host, and the distributions made of them; one seed, same bits everywhere. */
+/** random: Philox on the device and on the host, and distributions over its words; one seed gives the same bits everywhere. */
 
 export { keepAll, keepMask, thresholdOf, uniform } from "./distributions.js";
 export { normal } from "./normal.js";

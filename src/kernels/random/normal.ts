@@ -2,15 +2,15 @@
  * Normally distributed values for initialisers: Box–Muller in float64, rounded once to float32.
  *
  * The logarithm, sine and cosine are written out here, in additions, multiplications and divisions, which JavaScript
- * rounds the same everywhere. Those of `Math` may differ in the last bit between versions of the engine, and then two
- * machines would begin from different weights.
+ * rounds the same everywhere. Those of `Math` may differ in the last bit between engine versions, so that two
+ * machines would initialise different weights.
  */
 
 import { drawWords, type RandomStream, requireInStream } from "./random-stream.js";
 
 /**
- * Values `offset` to `offset + count` of a stream of standard normals. Values 2k and 2k + 1 are made of words 2k (how far
- * from the origin) and 2k + 1 (in which direction), so a value depends on its place alone.
+ * Values `offset` to `offset + count` of a stream of standard normals. Values 2k and 2k + 1 come from the words 2k (radius) and 2k + 1
+ * (angle), so a value depends on its index alone.
  *
  * ```js
  * normal({ seed: 42, id: 0 }, 4); // Float32Array of the first tensor's first four values
@@ -24,7 +24,7 @@ export function normal(stream: RandomStream, count: number, offset = 0): Float32
   for (let pair = 0; pair < words.length; pair += 2) {
     const radius = Math.sqrt(-2 * logOfFraction(words[pair] ?? 0));
     const { cosine, sine } = direction(words[pair + 1] ?? 0);
-    // A typed array ignores writes outside itself: a half pair at either end is dropped.
+    // A typed array ignores writes outside of its bounds: half a pair at either end is dropped.
     values[pair - skipped] = radius * cosine;
     values[pair + 1 - skipped] = radius * sine;
   }
@@ -51,9 +51,9 @@ export function logOfFraction(word: number): number {
 const sineTerms = taylorTerms(1);
 const cosineTerms = taylorTerms(0);
 
-/** Where a whole turn, divided into 2³² steps, has got to after `word` of them. */
+/** The direction at the angle 2π · word / 2³². */
 export function direction(word: number): { readonly cosine: number; readonly sine: number } {
-  // The nearest quarter turn is taken off as an integer, which is exact.
+  // The nearest quarter turn is subtracted as an integer, which is exact.
   const quarters = ((word + 2 ** 29) >>> 30) & 3;
   const rest = (word - quarters * 2 ** 30) | 0;
   const angle = rest * (Math.PI / 2 ** 31);

@@ -1,10 +1,10 @@
-/** Random orders, for shuffling: the same on every machine for the same seed and id. */
+/** Random permutations, for shuffling: the same on every machine for the same seed and id. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { blocksOf, type RandomStream } from "./random-stream.js";
 
 /**
- * The numbers 0 to n − 1 in a random order (Fisher–Yates, from the back), every order being equally likely.
+ * The numbers 0 to n − 1 in a uniformly random order (Fisher–Yates, from the back).
  *
  * ```js
  * permutation({ seed: 42, id: 0 }, 5); // the order of epoch 0
@@ -27,8 +27,8 @@ export function permutation(stream: RandomStream, n: number): Uint32Array<ArrayB
 }
 
 /**
- * Gives whole numbers below a limit of 2 or more without bias: of each word only as many upper bits are used as the limit has, and a
- * word whose bits reach the limit is thrown away. At worst every second one is.
+ * Unbiased integers below a limit of at least 2, by rejection: the upper bits of a word, as many as the limit has, are used if they are
+ * below the limit. At worst half of the words are rejected.
  */
 function numbersBelow(stream: RandomStream): (limit: number) => number {
   const blockAt = blocksOf(stream, "order");

@@ -1,7 +1,6 @@
 /**
- * Philox4x32-10 of Salmon, Moraes, Dror and Shaw ("Parallel random numbers: as easy as 1, 2, 3", 2011): a counter and a
- * key in, four random words out, nothing remembered. It is all 32-bit integers, so every machine gives the same bits;
- * this is the form that the kernels are held to.
+ * Philox4x32-10 of Salmon, Moraes, Dror and Shaw ("Parallel random numbers: as easy as 1, 2, 3", 2011): a stateless function from a
+ * counter and a key to four random words. It uses 32-bit integers only, so every machine gives the same bits. The reference for kernels.
  */
 
 /** Four words of 32 bits, each from 0 to 2³² − 1. */
@@ -10,13 +9,13 @@ export type Words4 = readonly [number, number, number, number];
 export type Words2 = readonly [number, number];
 
 export const rounds = 10;
-/** What the counter's words 0 and 2 are multiplied by in every round. */
+/** The multipliers of the counter's words 0 and 2. */
 export const multipliers: Words2 = [0xd2511f53, 0xcd9e8d57];
-/** What the key's words grow by from round to round: the golden ratio and √3 − 1, in 32 bits. */
+/** The key increments per round (Weyl constants): the golden ratio and √3 − 1, in 32 bits. */
 export const keySteps: Words2 = [0x9e3779b9, 0xbb67ae85];
 
 /**
- * The four words that a counter stands for under a key.
+ * The four words of a counter under a key.
  *
  * ```js
  * philox([0, 0, 0, 0], [0, 0]); // [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]
@@ -42,8 +41,8 @@ export function philox(counter: Words4, key: Words2): Words4 {
 }
 
 /**
- * The upper 32 bits of a 64-bit product, from products of 16-bit halves. No sum on the way exceeds 32 bits, so the engine
- * can stay with integers: with doubles this takes ten times as long.
+ * The upper 32 bits of a 64-bit product, from products of 16-bit halves. No intermediate sum exceeds 32 bits, so the
+ * engine uses integers: with doubles this is ten times slower.
  */
 function highProduct(a: number, b: number): number {
   const aLow = a & 0xffff;

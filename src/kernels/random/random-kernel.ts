@@ -1,10 +1,9 @@
 /**
- * The random kernels, in WebAssembly and in CUDA C++. `randomBits` fills an array with Philox words; `advance` moves its
- * state on to the next draw. The state lies in persistent memory and both run on the device, so a replayed graph draws
- * anew each time instead of repeating what was drawn when it was captured.
+ * The random kernels, in WebAssembly and in CUDA C++. `randomBits` fills an array with Philox words; `advance` increments the counter of
+ * its state. The state is in persistent memory and both run on the device, so every replay of a graph draws new words.
  *
- * Word i is word i mod 4 of philox({i div 4, 0, counter low, counter high}, seed): it follows from the state and from i
- * alone, so blocks may run in any order on any number of threads.
+ * Word i is word i mod 4 of philox({i div 4, 0, counter low, counter high}, seed): it depends on the state and on i alone,
+ * so blocks may run in any order on any number of threads.
  */
 
 import { type Code, encodeKernel, type KernelSource, type Label, type Local } from "../../driver/index.js";
@@ -12,7 +11,7 @@ import { advanceCode, randomBitsCode } from "./cuda-kernels.js";
 import { keySteps, multipliers, rounds } from "./philox.js";
 import { stateOffsets } from "./random-state.js";
 
-/** Enough to be worth handing to a thread, and a multiple of four: only the last block can end inside a counter's words. */
+/** Enough work for a thread, and a multiple of four, so that only the last block can end inside of a counter's words. */
 export const wordsPerBlock = 4096;
 const blockShift = Math.log2(wordsPerBlock);
 const wordsPerCounter = 4;
@@ -25,7 +24,7 @@ export function blocksForWords(words: number): number {
 
 type FourLocals = readonly [Local, Local, Local, Local];
 
-/** What every counter of a launch shares, loaded once. */
+/** The values that all counters of a launch share, loaded once. */
 interface Draw {
   readonly key: readonly [Local, Local];
   readonly counter: readonly [Local, Local];
@@ -56,7 +55,7 @@ function printRandomBits(code: Code): void {
   });
 }
 
-/** Pushes the number of a block's first word, or the count for blocks behind the end, however large their numbers. */
+/** Pushes the index of a block's first word, or the count for blocks beyond the end. */
 function pushFirstWord(code: Code, block: Local, count: Local): void {
   code.get(block).i32(blockShift).op("i32.shl").get(count);
   code.get(block).get(count).i32(blockShift).op("i32.shr_u").op("i32.le_u").op("select");
@@ -82,9 +81,8 @@ function printDraw(code: Code, state: Local): Draw {
 }
 
 /**
- * Computes the four words that begin with word `at`, in the locals `x`, and tells which of them holds which. The rounds
- * are unrolled, and their products are scalar: four counters in a vector, with the widening multiplications and the
- * transposition that this takes, were measured slower.
+ * Computes the four words from word `at` on in the locals `x`, and returns these in order. The rounds are unrolled and scalar: a
+ * vectorised version of four counters was measured slower, because of widening multiplications and transposition.
  */
 function printPhilox(code: Code, { key, counter, multipliers }: Draw, at: Local, x: FourLocals): FourLocals {
   let [x0, x1, x2, x3] = x;
@@ -94,9 +92,9 @@ function printPhilox(code: Code, { key, counter, multipliers }: Draw, at: Local,
   code.get(counter[1]).set(x3);
   for (let round = 0; round < rounds; round++) {
     const [growth0, growth1] = [Math.imul(round, keySteps[0]), Math.imul(round, keySteps[1])];
-    printHalfRound(code, { multiplied: x2, by: multipliers[1], joined: x1, key: key[0], growth: growth0 });
-    printHalfRound(code, { multiplied: x0, by: multipliers[0], joined: x3, key: key[1], growth: growth1 });
-    // The new words 0 to 3 lie where the old 1, 2, 3 and 0 were: names move instead of values.
+    printHalfRound(code, { multiplied: x2, by: multipliers[1], mixed: x1, key: key[0], growth: growth0 });
+    printHalfRound(code, { multiplied: x0, by: multipliers[0], mixed: x3, key: key[1], growth: growth1 });
+    // The new words 0 to 3 are in the locals of the old 1, 2, 3 and 0: rename instead of moving values.
     [x0, x1, x2, x3] = [x1, x2, x3, x0];
   }
   return [x0, x1, x2, x3];
@@ -105,19 +103,19 @@ function printPhilox(code: Code, { key, counter, multipliers }: Draw, at: Local,
 interface HalfRound {
   readonly multiplied: Local;
   readonly by: Local;
-  readonly joined: Local;
+  readonly mixed: Local;
   readonly key: Local;
-  /** What the key has grown by in the rounds before. */
+  /** The key's increment over the previous rounds. */
   readonly growth: number;
 }
 
-/** `joined` ^= the product's upper half ^ the round's key; `multiplied` = the product's lower half. */
-function printHalfRound(code: Code, { multiplied, by, joined, key, growth }: HalfRound): void {
+/** `mixed` ^= the product's upper half ^ the round's key; `multiplied` = the product's lower half. */
+function printHalfRound(code: Code, { multiplied, by, mixed, key, growth }: HalfRound): void {
   const product = code.local("i64");
   code.get(multiplied).op("i64.extend_i32_u").get(by).op("i64.mul").tee(product);
   code.i32(32).op("i64.extend_i32_u").op("i64.shr_u").op("i32.wrap_i64");
-  // The key meets `joined` first: that can happen while the product is still under way.
-  code.get(joined).get(key).i32(growth).op("i32.add").op("i32.xor").op("i32.xor").set(joined);
+  // The key is combined first, while the multiplication is still in flight.
+  code.get(mixed).get(key).i32(growth).op("i32.add").op("i32.xor").op("i32.xor").set(mixed);
   code.get(product).op("i32.wrap_i64").set(multiplied);
 }
 
@@ -128,7 +126,7 @@ function storeWord(code: Code, word: Local, address: Local, index: number): void
     .memory("i32.store", index * wordBytes);
 }
 
-/** Stores the words before the array's end, and leaves at it. */
+/** Stores the words up to the array's end, then leaves the loop. */
 function storeUntilEnd(
   code: Code,
   words: FourLocals,
@@ -140,7 +138,7 @@ function storeUntilEnd(
   }
 }
 
-/** Whoever gets block 0 adds one, so a launch counts once whatever its blocks. */
+/** Only block 0 increments the counter, so a launch counts once whatever its blocks. */
 function printAdvance(code: Code): void {
   const [firstBlock, state] = [code.parameter(0), code.parameter(2)];
   code
@@ -158,7 +156,7 @@ const randomBits: KernelSource = {
   cuda: randomBitsCode(wordsPerBlock),
 };
 
-/** `advance(inout state)`, over one block: the counter grows by one, and wraps round after 2⁶⁴ draws. */
+/** `advance(inout state)`, over one block: increments the counter, which wraps after 2⁶⁴ draws. */
 const advance: KernelSource = {
   ...encodeKernel({ name: "advance", parameters: ["inout"], body: printAdvance }),
   cuda: advanceCode,

@@ -1,6 +1,6 @@
 /**
- * The state that random kernels read: a seed and a counter of draws, 16 bytes in persistent memory. It is uploaded once,
- * moved on by `advance` on the device, and saved with a checkpoint, so that a resumed run draws what the first would have.
+ * The state of the random kernels: a seed and a counter of draws, 16 bytes in persistent memory. It is uploaded once, incremented by
+ * `advance` on the device, and saved with a checkpoint, so that a resumed run draws the same words.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -12,7 +12,7 @@ export const stateBytes = 16;
 
 export interface RandomState {
   readonly seed: bigint;
-  /** How many draws there were. Two states of one seed stay apart only if their counters do. */
+  /** The number of draws. Two states of one seed are independent only if their counters differ. */
   readonly counter: bigint;
 }
 
@@ -30,7 +30,7 @@ export function encodeState({ seed, counter = 0 }: { seed: Seed; counter?: Seed 
   return state;
 }
 
-/** The state that was read back. */
+/** Decodes a state that was read back. */
 export function decodeState(state: Uint8Array): RandomState {
   if (state.byteLength !== stateBytes) {
     const message = `A random state of ${state.byteLength} bytes; it has ${stateBytes}: the seed and the counter.`;

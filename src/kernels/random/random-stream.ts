@@ -1,13 +1,13 @@
 /**
- * The streams of random words that the host draws from, and the layout that keeps every stream of a seed apart:
+ * The random streams of the host, and the counter layout that keeps all streams of a seed disjoint:
  *
  *   key            = the seed
  *   counter word 0 = the number of the block of four words in the stream
  *   counter word 1 = the use: 0 for draws on the device, then one a use on the host
  *   counter words 2, 3 = the stream's id; for draws on the device the state's counter
  *
- * A word follows from seed, use, id and offset alone. So two processes get the same bits, a part of a stream can be
- * drawn without the part before it, and no two tensors share a word as long as their ids differ.
+ * A word depends on seed, use, id and offset alone. So two processes get the same bits, any range of a stream can be
+ * drawn on its own, and two tensors with different ids share no word.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -20,15 +20,15 @@ export interface RandomStream {
   readonly id: Seed;
 }
 
-/** What the host draws for. The numbers are part of the layout: changing one changes every run that used it. */
+/** The uses of the host's streams. The numbers are part of the layout: changing one changes every run that used it. */
 const uses = { values: 1, order: 2 } as const;
 export type RandomUse = keyof typeof uses;
 
 const wordsPerBlock = 4;
-/** As many as counter word 0 can number. */
+/** Limited by the 32 bits of counter word 0. */
 const wordsPerStream = wordsPerBlock * 2 ** 32;
 
-/** Gives a stream's blocks of four words, by their numbers from 0 to 2³² − 1. */
+/** A function from a block's index, 0 to 2³² − 1, to its four words. */
 export function blocksOf({ seed, id }: RandomStream, use: RandomUse): (block: number) => Words4 {
   const key = halvesOf(seed, "seed");
   const [low, high] = halvesOf(id, "id of a random stream");
@@ -42,13 +42,13 @@ export function drawWords(stream: RandomStream, count: number, offset = 0): Uint
   const words = new Uint32Array(count);
   let at = -(offset % wordsPerBlock);
   for (let block = Math.floor(offset / wordsPerBlock); at < count; block++) {
-    // What lies before or behind the array is dropped: a typed array ignores writes outside itself.
+    // A typed array ignores writes outside of its bounds.
     for (const word of blockAt(block)) words[at++] = word;
   }
   return words;
 }
 
-/** Rejects what reaches behind the end of a stream, where its words would come again from the beginning. */
+/** Rejects a range beyond the end of a stream, where its words would repeat. */
 export function requireInStream(count: number, offset: number): void {
   const isWhole = Number.isSafeInteger(count) && Number.isSafeInteger(offset);
   if (isWhole && count >= 0 && offset >= 0 && offset + count <= wordsPerStream) return;

@@ -1,12 +1,12 @@
-/** Seeds, and the other 64-bit numbers that stand in Philox's key and counter. */
+/** Seeds and the other 64-bit numbers of Philox's key and counter. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Words2 } from "./philox.js";
 
-/** A whole number from 0 to 2⁶⁴ − 1; from 2⁵³ on as a bigint, for a number would have lost its low bits. */
+/** An integer from 0 to 2⁶⁴ − 1; from 2⁵³ on a bigint, because a number would lose its low bits. */
 export type Seed = number | bigint;
 
-/** The low and the high 32 bits of a 64-bit number; `what` names it in the rejection of anything else. */
+/** The low and the high 32 bits of a 64-bit number; `what` names it in the error. */
 export function halvesOf(value: Seed, what: string): Words2 {
   const isWhole = typeof value === "bigint" || Number.isSafeInteger(value);
   if (!isWhole || value < 0 || value >= 2n ** 64n) {

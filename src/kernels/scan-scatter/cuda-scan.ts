@@ -1,16 +1,16 @@
-/** Sums along an axis on CUDA: a thread walks down a column, and adds in the order in which the CPU does. */
+/** Prefix sums along an axis on CUDA: one thread per column, adding in the same order as the CPU. */
 
 import type { KernelSource } from "../../driver/index.js";
 import type { LaunchCommand } from "../../runtime/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
 import { cachedSource } from "../source-cache.js";
-import { blocksForColumns, columnOfThread, nothing, threads } from "./cuda-columns.js";
+import { blocksForColumns, columnOfThread, threads, zero } from "./cuda-columns.js";
 import type { WalkDtype } from "./element.js";
-import type { Scan } from "./scan.js";
+import type { Scan } from "./problem.js";
 
-/** Elements that are asked for before the first of them is needed. */
-const ahead = 8;
+/** Loads in flight per thread. */
+const unroll = 8;
 
 const scanParameters = {
   input: "in",
@@ -55,20 +55,20 @@ ${columnOfThread}
   const long long step = isReversed != 0 ? -(long long)inner : (long long)inner;
   const ${type}* from = input + (outerIndex * length + first) * inner + column;
   ${type}* to = output + (outerIndex * length + first) * inner + column;
-  ${type} sum = ${nothing[dtype]};
-  unsigned left = length;
-  // Input and output may be the same memory, so loads stay behind the stores before them unless they stand there.
-  for (; left >= ${ahead}; left -= ${ahead}) {
-    ${type} next[${ahead}];
-    for (int i = 0; i < ${ahead}; i++) next[i] = from[i * step];
-    for (int i = 0; i < ${ahead}; i++) {
+  ${type} sum = ${zero[dtype]};
+  unsigned remaining = length;
+  // Input and output may alias, so the compiler cannot move loads before stores; they are issued in batches here.
+  for (; remaining >= ${unroll}; remaining -= ${unroll}) {
+    ${type} next[${unroll}];
+    for (int i = 0; i < ${unroll}; i++) next[i] = from[i * step];
+    for (int i = 0; i < ${unroll}; i++) {
       sum += next[i];
       to[i * step] = sum;
     }
-    from += ${ahead} * step;
-    to += ${ahead} * step;
+    from += ${unroll} * step;
+    to += ${unroll} * step;
   }
-  for (; left > 0; left--) {
+  for (; remaining > 0; remaining--) {
     sum += *from;
     *to = sum;
     from += step;

@@ -1,7 +1,7 @@
 /**
- * scatterAdd on CUDA, with the CPU's bits: no two threads add to one element, and each adds in the order of the entries.
- * With an index for each element a thread owns a column. With an index for whole rows a block owns some rows of the
- * target: it looks through all of the index for its entries, and its threads add those, a column each.
+ * scatterAdd on CUDA, with the CPU's bits: no two threads add to the same element, and additions follow the order of the entries. With an
+ * index per element, a thread owns a column. With an index per row, a block owns some rows of the target: it scans the whole index for
+ * its entries, and each of its threads adds them in one column.
  */
 
 import type { KernelSource } from "../../driver/index.js";
@@ -9,13 +9,13 @@ import type { LaunchCommand } from "../../runtime/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
 import { cachedSource } from "../source-cache.js";
-import { blocksForColumns, columnOfThread, nothing, threads } from "./cuda-columns.js";
+import { blocksForColumns, columnOfThread, threads, zero } from "./cuda-columns.js";
 import type { WalkDtype } from "./element.js";
-import type { ScatterAdd } from "./scatter-add.js";
+import type { ScatterAdd } from "./problem.js";
 import type { Indexing } from "./scatter-kernels.js";
 
-/** Elements that are asked for before the first of them is needed. */
-const ahead = 8;
+/** Loads in flight per thread. */
+const unroll = 8;
 const warps = threads / 32;
 
 const eachParameters = {
@@ -28,18 +28,18 @@ const eachParameters = {
   count: "u32",
 } as const;
 
-/** With how many of the target's rows a block has. */
+/** `rowsPerBlock`: rows of the target that a block owns. */
 const sharedParameters = { ...eachParameters, rowsPerBlock: "u32" } as const;
 
 export function lowerScatterAddOnCuda(scatter: ScatterAdd, op: string): LaunchCommand {
   const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
-  const given = { index, source, target, outer, length, inner, count };
+  const values = { index, source, target, outer, length, inner, count };
   if (!isIndexShared) {
     return {
       ...{ kind: "launch", op },
       source: cudaScatterKernel(dtype, "each"),
       blocks: blocksForColumns(outer, inner),
-      arguments: argumentsInOrder(eachParameters, given),
+      arguments: argumentsInOrder(eachParameters, values),
     };
   }
   const chunks = Math.ceil(inner / threads);
@@ -48,13 +48,13 @@ export function lowerScatterAddOnCuda(scatter: ScatterAdd, op: string): LaunchCo
     ...{ kind: "launch", op },
     source: cudaScatterKernel(dtype, "shared"),
     blocks: outer * Math.ceil(length / rowsPerBlock) * chunks,
-    arguments: argumentsInOrder(sharedParameters, { ...given, rowsPerBlock }),
+    arguments: argumentsInOrder(sharedParameters, { ...values, rowsPerBlock }),
   };
 }
 
-/** Every block reads the whole index: enough of them to fill the device, and then more rows in each. */
-function chooseRowsPerBlock(rowsInAll: number): number {
-  return Math.min(Math.max(Math.ceil(rowsInAll / 1024), 1), 64);
+/** Every block reads the whole index: 1024 blocks fill any device (8 per SM of 132), then blocks get more rows, up to 64. */
+function chooseRowsPerBlock(totalRows: number): number {
+  return Math.min(Math.max(Math.ceil(totalRows / 1024), 1), 64);
 }
 
 export function cudaScatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSource {
@@ -78,26 +78,26 @@ ${columnOfThread}
   const ${type}* from = source + outerIndex * count * inner + column;
   ${type}* to = target + outerIndex * length * inner + column;
   const long long step = inner;
-  for (unsigned done = 0; done < count; done += ${ahead}) {
-    unsigned rows[${ahead}];
-    ${type} values[${ahead}];
-    for (unsigned i = 0; i < ${ahead}; i++) {
-      const bool isThere = i < count - done;
-      rows[i] = isThere ? (unsigned)entry[i * step] : length;
-      values[i] = isThere ? from[i * step] : ${nothing[dtype]};
+  for (unsigned done = 0; done < count; done += ${unroll}) {
+    unsigned rows[${unroll}];
+    ${type} values[${unroll}];
+    for (unsigned i = 0; i < ${unroll}; i++) {
+      const bool exists = i < count - done;
+      rows[i] = exists ? (unsigned)entry[i * step] : length;
+      values[i] = exists ? from[i * step] : ${zero[dtype]};
     }
-    for (unsigned i = 0; i < ${ahead}; i++) {
+    for (unsigned i = 0; i < ${unroll}; i++) {
       if (rows[i] < length) to[rows[i] * step] += values[i];
     }
-    entry += ${ahead} * step;
-    from += ${ahead} * step;
+    entry += ${unroll} * step;
+    from += ${unroll} * step;
   }`;
 }
 
 function printShared(dtype: WalkDtype): string {
   const type = cudaTypes[dtype];
   return `
-  __shared__ unsigned entries[${threads}], places[${threads}], found[${warps}];
+  __shared__ unsigned entries[${threads}], entryRows[${threads}], warpCounts[${warps}];
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned chunks = (inner + ${threads - 1}) / ${threads};
   const unsigned rowBlocks = (length + rowsPerBlock - 1) / rowsPerBlock;
@@ -105,55 +105,55 @@ function printShared(dtype: WalkDtype): string {
   const unsigned firstRow = blockIdx.x / chunks % rowBlocks * rowsPerBlock;
   const long long outerIndex = blockIdx.x / chunks / rowBlocks;
   const unsigned rows = length - firstRow < rowsPerBlock ? length - firstRow : rowsPerBlock;
-  // Where rows are short, several groups of threads share them: a row is always one group's.
+  // Short rows: several groups of threads work on different rows; each row belongs to one group.
   const unsigned columns = inner < ${threads} ? inner : ${threads};
   const unsigned groups = ${threads} / columns, group = threadIdx.x / columns;
   const unsigned column = chunk * ${threads} + threadIdx.x % columns;
-  const bool isAdding = group < groups && column < inner && outerIndex < outer;
+  const bool hasColumn = group < groups && column < inner && outerIndex < outer;
   const ${type}* from = source + outerIndex * count * inner + column;
   ${type}* to = target + (outerIndex * length + firstRow) * inner + column;
   const long long step = inner;
 
-  // The sum of the row that was added to last; it goes back to memory when another row's turn comes.
+  // The accumulator of the current row; it is stored when another row follows.
   const unsigned none = 0xffffffffu;
-  unsigned held = none;
+  unsigned current = none;
   ${type} sum = 0;
   for (unsigned first = 0; first < count; first += ${threads}) {
-    const unsigned own = first + threadIdx.x;
-    const unsigned place = own < count ? (unsigned)index[own] - firstRow : none;
-    const bool isHere = place < rows;
-    const unsigned here = __ballot_sync(0xffffffffu, isHere);
-    if (lane == 0) found[warp] = __popc(here);
+    const unsigned entry = first + threadIdx.x;
+    const unsigned row = entry < count ? (unsigned)index[entry] - firstRow : none;
+    const bool isOwned = row < rows;
+    const unsigned owned = __ballot_sync(0xffffffffu, isOwned);
+    if (lane == 0) warpCounts[warp] = __popc(owned);
     __syncthreads();
     unsigned before = 0, total = 0;
     for (unsigned i = 0; i < ${warps}; i++) {
-      if (i < warp) before += found[i];
-      total += found[i];
+      if (i < warp) before += warpCounts[i];
+      total += warpCounts[i];
     }
-    if (isHere) {
-      const unsigned at = before + __popc(here & ((1u << lane) - 1));
-      entries[at] = own;
-      places[at] = place;
+    if (isOwned) {
+      const unsigned slot = before + __popc(owned & ((1u << lane) - 1));
+      entries[slot] = entry;
+      entryRows[slot] = row;
     }
     __syncthreads();
-    for (unsigned done = 0; isAdding && done < total; done += ${ahead}) {
-      unsigned next[${ahead}];
-      ${type} values[${ahead}];
-      for (unsigned i = 0; i < ${ahead}; i++) {
-        const bool isThere = done + i < total && places[done + i] % groups == group;
-        next[i] = isThere ? places[done + i] : none;
-        values[i] = isThere ? from[entries[done + i] * step] : ${nothing[dtype]};
+    for (unsigned done = 0; hasColumn && done < total; done += ${unroll}) {
+      unsigned next[${unroll}];
+      ${type} values[${unroll}];
+      for (unsigned i = 0; i < ${unroll}; i++) {
+        const bool exists = done + i < total && entryRows[done + i] % groups == group;
+        next[i] = exists ? entryRows[done + i] : none;
+        values[i] = exists ? from[entries[done + i] * step] : ${zero[dtype]};
       }
-      for (unsigned i = 0; i < ${ahead}; i++) {
+      for (unsigned i = 0; i < ${unroll}; i++) {
         if (next[i] == none) continue;
-        if (next[i] != held) {
-          if (held != none) to[held * step] = sum;
-          held = next[i];
-          sum = to[held * step];
+        if (next[i] != current) {
+          if (current != none) to[current * step] = sum;
+          current = next[i];
+          sum = to[current * step];
         }
         sum += values[i];
       }
     }
   }
-  if (held != none) to[held * step] = sum;`;
+  if (current != none) to[current * step] = sum;`;
 }

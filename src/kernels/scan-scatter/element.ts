@@ -1,4 +1,4 @@
-/** The element types of a walk, each with its instructions: one by one, and as vectors of neighbouring columns. */
+/** The WebAssembly instructions of each element type: scalar, and for vectors of neighbouring columns. */
 
 import type { Code, Local, MemoryOpcode, StackOpcode, ValueType } from "../../driver/index.js";
 import { dtypes } from "../../ir/index.js";
@@ -8,18 +8,18 @@ export type WalkDtype = "f32" | "f64" | "i32";
 
 const vectorBytes = 16;
 
-/** Neighbouring columns that are walked together, in `count` values of one type. */
+/** Neighbouring columns that are processed together, as `count` values of one type. */
 export interface Group {
   readonly columns: number;
   readonly count: number;
   readonly type: ValueType;
-  /** What a value takes in memory. */
+  /** Bytes of a value. */
   readonly bytes: number;
   readonly load: MemoryOpcode;
   readonly store: MemoryOpcode;
   readonly add: StackOpcode;
-  /** Pushes what changes no value that it is added to: -0 where there is one, for 0 would make 0 of it. */
-  readonly pushNothing: (code: Code) => void;
+  /** Pushes the identity of addition: -0 for floats, because -0 + 0 would be 0. */
+  readonly pushZero: (code: Code) => void;
 }
 
 function scalarGroup(dtype: WalkDtype): Group {
@@ -31,7 +31,7 @@ function scalarGroup(dtype: WalkDtype): Group {
     load: `${dtype}.load`,
     store: `${dtype}.store`,
     add: `${dtype}.add`,
-    pushNothing: (code) => code[dtype](dtype === "i32" ? 0 : -0),
+    pushZero: (code) => code[dtype](dtype === "i32" ? 0 : -0),
   };
 }
 
@@ -45,14 +45,14 @@ function vectorGroup(dtype: WalkDtype, count: number): Group {
     load: "v128.load",
     store: "v128.store",
     add: `${shape}.add`,
-    pushNothing: (code) => {
-      scalarGroup(dtype).pushNothing(code);
+    pushZero: (code) => {
+      scalarGroup(dtype).pushZero(code);
       code.op(`${shape}.splat`);
     },
   };
 }
 
-/** Runs the body for the columns up to the end: `vectors` vectors of them at once, then one, then lone columns. */
+/** Runs the body for the columns up to the end: `vectors` vectors at a time, then one vector, then single columns. */
 export function forColumnGroups(
   code: Code,
   dtype: WalkDtype,

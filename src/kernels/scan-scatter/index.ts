@@ -1,8 +1,9 @@
 /**
- * scan-scatter: kernels that walk along one axis of an array seen as [outer, length, inner], step by step in a fixed order,
- * and share everything beside that axis between threads. So no two threads add to one element, and the bits are fixed.
+ * scan-scatter: prefix sums and scatterAdd along one axis of an array [outer, length, inner]. The axis is processed in a fixed order and
+ * parallelised over the others. No two threads add to the same element, so the bits are deterministic.
  */
 
 export type { WalkDtype } from "./element.js";
-export { type Scan, scanCalls } from "./scan.js";
-export { type ScatterAdd, scatterAddCalls } from "./scatter-add.js";
+export type { Scan, ScatterAdd } from "./problem.js";
+export { scanCalls } from "./scan.js";
+export { scatterAddCalls } from "./scatter-add.js";

@@ -16,7 +16,8 @@ import type { Runtime } from "../../runtime/index.js";
 import { backendOf } from "../backend.js";
 import { submit } from "../submit.js";
 import type { WalkDtype } from "./element.js";
-import { type Scan, scanCalls } from "./scan.js";
+import type { Scan } from "./problem.js";
+import { scanCalls } from "./scan.js";
 import { scatterAddCalls } from "./scatter-add.js";
 
 /** A walk's bits are the same everywhere. Where no GPU is under test CUDA's kernels run on the emulator, which takes its time. */

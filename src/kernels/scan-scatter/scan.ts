@@ -1,38 +1,25 @@
-/** Sums along an axis, each element with all before it. */
+/** Prefix acc along an axis. */
 
 import type { KernelSource } from "../../driver/index.js";
 import { dtypes } from "../../ir/index.js";
-import type { LaunchCommand, Storage } from "../../runtime/index.js";
-import type { Backend } from "../backend.js";
+import type { LaunchCommand } from "../../runtime/index.js";
+import type { Backend } from "../backend-interface.js";
 import { advance, repeat } from "../codegen/wasm/loops.js";
 import { argumentsInOrder, localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
 import type { KernelCall } from "../kernel-call.js";
 import { cachedSource } from "../source-cache.js";
 import { columnsOf, forColumnGroups, type Group, type WalkDtype } from "./element.js";
-import { forEachPiece, planStrips, requireAvailable, setToPlace, stripParameters } from "./strips.js";
+import type { Scan } from "./problem.js";
+import { forEachItem, planStrips, requireAvailable, setToElementAddress, stripParameters } from "./strips.js";
 
 /** A cache line of columns at a time. */
 const vectorsPerStrip = 4;
-
-export interface Scan {
-  readonly dtype: WalkDtype;
-  /** Input and output are [outer, length, inner], contiguous, and may be the same storage. */
-  readonly outer: number;
-  readonly length: number;
-  readonly inner: number;
-  readonly input: Storage;
-  readonly output: Storage;
-  /** How an element is joined with those before it. */
-  readonly op: "add";
-  /** From the axis' end to its beginning: the gradient of a scan from beginning to end. */
-  readonly isReversed?: boolean;
-}
 
 const scanParameters = {
   input: "in",
   output: "out",
   length: "u32",
-  /** Where along the axis the walk begins, and the bytes to the next element, as their 32-bit pattern. */
+  /** The first index along the axis, and the byte stride to the next element, as its 32-bit pattern. */
   first: "u32",
   step: "u32",
   ...stripParameters,
@@ -86,17 +73,17 @@ function scanKernel(dtype: WalkDtype): KernelSource {
 function printScan(dtype: WalkDtype): KernelSource {
   const { bytes } = dtypes[dtype];
   return wasmKernel(`scan.${dtype}`, scanParameters, [], (code, given) => {
-    const { from, to, left } = localsOf(code, "i32", "from", "to", "left");
+    const { from, to, remaining } = localsOf(code, "i32", "from", "to", "remaining");
 
-    const walk = ({ count, type, bytes: valueBytes, load, store, add, pushNothing }: Group): void => {
-      const sums = Array.from({ length: count }, () => code.local(type));
-      for (const sum of sums) {
-        pushNothing(code);
+    const scan = ({ count, type, bytes: valueBytes, load, store, add, pushZero }: Group): void => {
+      const acc = Array.from({ length: count }, () => code.local(type));
+      for (const sum of acc) {
+        pushZero(code);
         code.set(sum);
       }
-      code.get(given.length).set(left);
-      repeat(code, left, () => {
-        for (const [index, sum] of sums.entries()) {
+      code.get(given.length).set(remaining);
+      repeat(code, remaining, () => {
+        for (const [index, sum] of acc.entries()) {
           const offset = index * valueBytes;
           code.get(to).get(sum).get(from).memory(load, offset).op(add).tee(sum).memory(store, offset);
         }
@@ -105,12 +92,12 @@ function printScan(dtype: WalkDtype): KernelSource {
       });
     };
 
-    forEachPiece(code, given, columnsOf(dtype, vectorsPerStrip), ({ outer, column, end }) => {
+    forEachItem(code, given, columnsOf(dtype, vectorsPerStrip), ({ outer, column, end }) => {
       forColumnGroups(code, dtype, vectorsPerStrip, { column, end }, (group) => {
-        const place = { outer, length: given.length, row: given.first, inner: given.inner, column, bytes };
-        setToPlace(code, from, { ...place, base: given.input });
-        setToPlace(code, to, { ...place, base: given.output });
-        walk(group);
+        const element = { outer, length: given.length, row: given.first, inner: given.inner, column, bytes };
+        setToElementAddress(code, from, { ...element, base: given.input });
+        setToElementAddress(code, to, { ...element, base: given.output });
+        scan(group);
       });
     });
   });

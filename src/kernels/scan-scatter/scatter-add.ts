@@ -1,34 +1,17 @@
-/** Adds rows or elements into an array at indices along an axis: what the gradient of a selection or a gather is. */
+/** scatterAdd: adds rows or elements into an array at indices along an axis (the gradient of gather and indexSelect). */
 
-import type { LaunchCommand, Storage } from "../../runtime/index.js";
-import type { Backend } from "../backend.js";
+import type { LaunchCommand } from "../../runtime/index.js";
+import type { Backend } from "../backend-interface.js";
 import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
 import type { KernelCall } from "../kernel-call.js";
-import { columnsOf, type WalkDtype } from "./element.js";
+import { columnsOf } from "./element.js";
+import type { ScatterAdd } from "./problem.js";
 import { scatterKernel, scatterParameters, vectorsPerStrip } from "./scatter-kernels.js";
 import { planStrips, requireAvailable } from "./strips.js";
 
-/** Everything is contiguous; the target must not share elements with the index or the source. */
-export interface ScatterAdd {
-  readonly dtype: WalkDtype;
-  readonly outer: number;
-  /** Of the target's axis. */
-  readonly length: number;
-  readonly inner: number;
-  /** How many entries source and index have along the axis. */
-  readonly count: number;
-  /** i32: [count] for all of outer and inner where it is shared, [outer, count, inner] where not. */
-  readonly index: Storage;
-  readonly isIndexShared: boolean;
-  /** [outer, count, inner] */
-  readonly source: Storage;
-  /** [outer, length, inner] */
-  readonly target: Storage;
-}
-
 /**
  * `target[o, index, i] += source[o, c, i]` for c from 0 up, in this order: any number of threads gives the same bits. An
- * index outside 0 … length − 1 is passed over, so nothing is ever written beside the target; to report it is for the op.
+ * index outside 0 … length − 1 is skipped, so nothing is written outside of the target; the op reports it.
  *
  * ```js
  * // The gradient of an embedding of 3072 tokens: table [50_000, 256], gradient [3072, 256].

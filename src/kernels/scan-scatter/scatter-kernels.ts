@@ -1,4 +1,4 @@
-/** The kernels of scatterAdd: one for an index that all columns share, which adds vectors, and one for an index each. */
+/** The WebAssembly kernels of scatterAdd: vectorised for an index per row, scalar for an index per element. */
 
 import type { Code, KernelSource, Local } from "../../driver/index.js";
 import { dtypes } from "../../ir/index.js";
@@ -6,9 +6,9 @@ import { advance, forRange, repeat, setToElement } from "../codegen/wasm/loops.j
 import { localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
 import { cachedSource } from "../source-cache.js";
 import { columnsOf, forColumnGroups, type WalkDtype } from "./element.js";
-import { forEachPiece, type Piece, setToPlace, stripParameters } from "./strips.js";
+import { forEachItem, setToElementAddress, stripParameters, type WorkItem } from "./strips.js";
 
-/** Two cache lines of columns: narrow enough that the gradient of one small table is work for every thread. */
+/** Two cache lines of columns: narrow enough that a small table still occupies every thread. */
 export const vectorsPerStrip = 8;
 
 const indexBytes = dtypes.i32.bytes;
@@ -24,22 +24,22 @@ export const scatterParameters = {
 
 type Given = Readonly<Record<keyof typeof scatterParameters, Local>>;
 
-/** Is there one index for all of a row, or one for each of its elements? */
+/** One index per row, or one per element. */
 export type Indexing = "shared" | "each";
 
 export function scatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSource {
-  const printPiece = indexing === "shared" ? printSharedPiece : printOwnPiece;
+  const printItem = indexing === "shared" ? printSharedItem : printEachItem;
   return cachedSource(`wasm scatterAdd ${dtype} ${indexing}`, () =>
     wasmKernel(`scatterAdd.${indexing}.${dtype}`, scatterParameters, [], (code, given) => {
-      forEachPiece(code, given, columnsOf(dtype, vectorsPerStrip), (piece) =>
-        printPiece(code, dtype, given, piece),
+      forEachItem(code, given, columnsOf(dtype, vectorsPerStrip), (item) =>
+        printItem(code, dtype, given, item),
       );
     }),
   );
 }
 
-/** Walks down the index once for every group of columns, with a group's values added at once. */
-function printSharedPiece(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: Piece): void {
+/** Processes the index once for every group of columns, adding a group's values together. */
+function printSharedItem(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: WorkItem): void {
   const { length, count, inner } = given;
   const { bytes } = dtypes[dtype];
   const { entry, place, from, to, left, rowBytes } = localsOf(
@@ -55,8 +55,8 @@ function printSharedPiece(code: Code, dtype: WalkDtype, given: Given, { outer, c
   code.get(inner).i32(bytes).op("i32.mul").set(rowBytes);
   forColumnGroups(code, dtype, vectorsPerStrip, { column, end }, (group) => {
     const start = { outer, row: 0, inner, column, bytes };
-    setToPlace(code, from, { ...start, base: given.source, length: count });
-    setToPlace(code, to, { ...start, base: given.target, length });
+    setToElementAddress(code, from, { ...start, base: given.source, length: count });
+    setToElementAddress(code, to, { ...start, base: given.target, length });
     code.get(given.index).set(entry);
     code.get(count).set(left);
     repeat(code, left, () => {
@@ -75,8 +75,8 @@ function printSharedPiece(code: Code, dtype: WalkDtype, given: Given, { outer, c
   });
 }
 
-/** Goes through the stripe's elements row by row, as they lie in memory. */
-function printOwnPiece(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: Piece): void {
+/** Processes the strip's elements row by row, in memory order. */
+function printEachItem(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: WorkItem): void {
   const { length, count, inner } = given;
   const { bytes } = dtypes[dtype];
   const { row, first, entry, from, to, place } = localsOf(
@@ -94,9 +94,9 @@ function printOwnPiece(code: Code, dtype: WalkDtype, given: Given, { outer, colu
   forRange(code, row, count, 1, () => {
     code.get(first).set(column);
     const start = { outer, inner, column };
-    setToPlace(code, entry, { ...start, base: given.index, length: count, row, bytes: indexBytes });
-    setToPlace(code, from, { ...start, base: given.source, length: count, row, bytes });
-    setToPlace(code, to, { ...start, base: given.target, length, row: 0, bytes });
+    setToElementAddress(code, entry, { ...start, base: given.index, length: count, row, bytes: indexBytes });
+    setToElementAddress(code, from, { ...start, base: given.source, length: count, row, bytes });
+    setToElementAddress(code, to, { ...start, base: given.target, length, row: 0, bytes });
     forRange(code, column, end, 1, () => {
       code.get(entry).memory("i32.load").tee(place).get(length).op("i32.lt_u");
       code.if(() => {

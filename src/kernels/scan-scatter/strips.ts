@@ -1,6 +1,6 @@
 /**
- * How a walk is cut into blocks: every index of the outer axes with every stripe of neighbouring columns is a piece of
- * its own, and a block is as many pieces as are worth handing to a thread. The cut does not change any element's sums.
+ * The division of a scan or scatter into blocks: a work item is one index of the outer axes and one strip of neighbouring columns; a block
+ * has enough items to be worth a thread. The division does not change the order of any sum.
  */
 
 import type { Code, Local, Parameter } from "../../driver/index.js";
@@ -11,12 +11,12 @@ import { elementsPerBlock, forRange, limitTo, push } from "../codegen/wasm/loops
 import { localsOf } from "../codegen/wasm/wasm-function.js";
 import type { WalkDtype } from "./element.js";
 
-/** The parameters of a kernel that walks in stripes, with the array's columns. */
+/** The parameters of a kernel that works in strips. */
 export const stripParameters = {
   inner: "u32",
   strips: "u32",
-  pieces: "u32",
-  piecesPerBlock: "u32",
+  items: "u32",
+  itemsPerBlock: "u32",
 } as const satisfies Record<string, Parameter>;
 
 export interface StripPlan {
@@ -25,49 +25,53 @@ export interface StripPlan {
   readonly arguments: Readonly<Record<keyof typeof stripParameters, number>>;
 }
 
-/** Cuts `outer` × `inner` columns, each `steps` long, into stripes of `width`. */
+/** Divides `outer` × `inner` columns of `steps` elements into strips of `width`. */
 export function planStrips(outer: number, inner: number, steps: number, width: number): StripPlan {
   const strips = Math.ceil(inner / width);
-  const pieces = outer * strips;
-  const elementsPerPiece = Math.max(1, steps * Math.min(inner, width));
-  const piecesPerBlock = Math.max(1, Math.floor(elementsPerBlock / elementsPerPiece));
+  const items = outer * strips;
+  const elementsPerItem = Math.max(1, steps * Math.min(inner, width));
+  const itemsPerBlock = Math.max(1, Math.floor(elementsPerBlock / elementsPerItem));
   return {
-    blocks: Math.ceil(pieces / piecesPerBlock),
-    arguments: { inner, strips, pieces, piecesPerBlock },
+    blocks: Math.ceil(items / itemsPerBlock),
+    arguments: { inner, strips, items, itemsPerBlock },
   };
 }
 
 type StripLocals = Readonly<Record<keyof typeof stripParameters | "firstBlock" | "endBlock", Local>>;
 
-/** A piece of the work: one index of the outer axes, and the columns from `column` up to `end`. */
-export interface Piece {
+/** A work item: one index of the outer axes, and the columns from `column` up to `end`. */
+export interface WorkItem {
   readonly outer: Local;
   readonly column: Local;
   readonly end: Local;
 }
 
-/** Runs the body for each piece of the kernel's blocks; it may move `column`. */
-export function forEachPiece(
+/** Runs the body for each work item of the kernel's blocks; it may advance `column`. */
+export function forEachItem(
   code: Code,
-  { firstBlock, endBlock, inner, strips, pieces, piecesPerBlock }: StripLocals,
+  { firstBlock, endBlock, inner, strips, items, itemsPerBlock }: StripLocals,
   width: number,
-  body: (piece: Piece) => void,
+  body: (item: WorkItem) => void,
 ): void {
-  const { piece, endPiece, ...own } = localsOf(code, "i32", "piece", "endPiece", "outer", "column", "end");
-  code.get(firstBlock).get(piecesPerBlock).op("i32.mul").set(piece);
-  code.get(endBlock).get(piecesPerBlock).op("i32.mul").set(endPiece);
-  limitTo(code, endPiece, pieces);
-  forRange(code, piece, endPiece, 1, () => {
-    code.get(piece).get(strips).op("i32.div_u").set(own.outer);
-    code.get(piece).get(strips).op("i32.rem_u").i32(width).op("i32.mul").tee(own.column);
-    code.i32(width).op("i32.add").set(own.end);
-    limitTo(code, own.end, inner);
-    body(own);
+  const {
+    item: index,
+    endItem,
+    ...item
+  } = localsOf(code, "i32", "item", "endItem", "outer", "column", "end");
+  code.get(firstBlock).get(itemsPerBlock).op("i32.mul").set(index);
+  code.get(endBlock).get(itemsPerBlock).op("i32.mul").set(endItem);
+  limitTo(code, endItem, items);
+  forRange(code, index, endItem, 1, () => {
+    code.get(index).get(strips).op("i32.div_u").set(item.outer);
+    code.get(index).get(strips).op("i32.rem_u").i32(width).op("i32.mul").tee(item.column);
+    code.i32(width).op("i32.add").set(item.end);
+    limitTo(code, item.end, inner);
+    body(item);
   });
 }
 
-/** A place in an array [outer, length, inner]. */
-interface Place {
+/** An element of an array [outer, length, inner]. */
+interface ElementLocation {
   readonly base: Local;
   readonly outer: Local;
   readonly length: Local;
@@ -78,14 +82,14 @@ interface Place {
 }
 
 /** `local = base + ((outer · length + row) · inner + column) · bytes` */
-export function setToPlace(code: Code, local: Local, place: Place): void {
-  const { base, outer, length, row, inner, column, bytes } = place;
+export function setToElementAddress(code: Code, local: Local, location: ElementLocation): void {
+  const { base, outer, length, row, inner, column, bytes } = location;
   push(code.get(outer).get(length).op("i32.mul"), row).op("i32.add");
   code.get(inner).op("i32.mul").get(column).op("i32.add");
   code.i32(bytes).op("i32.mul").get(base).op("i32.add").set(local);
 }
 
-/** Rejects sizes that are no counts, and storages that are too small for what they are said to hold. */
+/** Rejects invalid sizes, and storages that are too small for their shapes. */
 export function requireAvailable(
   op: string,
   sizes: Readonly<Record<string, number>>,

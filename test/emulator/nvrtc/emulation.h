@@ -75,7 +75,7 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
 
 // What kernels know of the tensor cores and of copies that go on by themselves: these names instead of the instructions.
 
-#define HOLDFAST_INSTRUCTIONS
+#define HOLDFAST_EMULATOR
 
 /** Launches run one after the other here; what one that may begin early sees before this is libcuda's to say. */
 static inline void gridDependencyWait() { emulatorHooks.gridDependencyWait(); }
@@ -90,7 +90,7 @@ static double emulatorLeft[emulatorWarps][32][4], emulatorRight[emulatorWarps][3
  * sums[16, 8] += left[16, 8] · right[8, 8]. A lane of group g and member t has of the left rows g and g + 8 at term t, then at
  * term t + 4; of the right column g at both; and of the sums columns 2t and 2t + 1 of row g, then of row g + 8.
  */
-static inline void multiplyAdd(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
+static inline void mmaSync(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
   const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
   for (unsigned index = 0; index < 4; ++index) emulatorLeft[warp][lane][index] = left[index];
   for (unsigned index = 0; index < 2; ++index) emulatorRight[warp][lane][index] = right[index];
@@ -115,11 +115,11 @@ static inline float emulatorCut(float value) {
 }
 
 /** The same in floats, with the bits that TF32 has of each. */
-static inline void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
+static inline void mmaSync(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
   double wide[4], wideLeft[4], wideRight[2];
   for (unsigned index = 0; index < 4; ++index) wide[index] = sums[index], wideLeft[index] = emulatorCut(left[index]);
   for (unsigned index = 0; index < 2; ++index) wideRight[index] = emulatorCut(right[index]);
-  multiplyAdd(wide, wideLeft, wideRight);
+  mmaSync(wide, wideLeft, wideRight);
   for (unsigned index = 0; index < 4; ++index) sums[index] = static_cast<float>(wide[index]);
 }
 
@@ -140,12 +140,12 @@ struct F16 { static constexpr unsigned bytes = 2; static constexpr int element =
 struct Tf32 { static constexpr unsigned bytes = 4; static constexpr int element = emulatorTf32; };
 
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
-static inline void multiplyTiles(float (&sums)[columns / 2], const unsigned char* left, const unsigned char* right) {
+static inline void wgmmaSs(float (&sums)[columns / 2], const unsigned char* left, const unsigned char* right) {
   emulatorHooks.multiplyTiles(Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, sums, left, right);
 }
 
 template <unsigned columns>
-static inline void multiplyRs(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
+static inline void wgmmaRs(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
   const unsigned warp = emulatorWarp(), lane = emulatorLane();
   for (unsigned index = 0; index < 4; ++index) emulatorLeft[warp][lane][index] = emulatorCut(left[index]);
   __syncwarp();
@@ -154,12 +154,12 @@ static inline void multiplyRs(float (&sums)[columns / 2], const float (&left)[4]
 }
 template <unsigned count> static inline void setmaxnregDec() {}
 template <unsigned count> static inline void setmaxnregInc() {}
-static inline void settle(float&) {}
+static inline void fenceOperand(float&) {}
 static inline void wgmmaFence() {}
 static inline void wgmmaCommit() {}
 template <unsigned left> static inline void wgmmaWait() {}
 static inline void fenceProxyAsync() {}
-static inline float roundToTf32(float value) {
+static inline float cvtRnaTf32(float value) {
   unsigned bits;
   __builtin_memcpy(&bits, &value, 4);
   if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & 0xffffe000u;
@@ -169,7 +169,7 @@ static inline float roundToTf32(float value) {
 
 static const float* emulatorRows[emulatorWarps][32];
 
-static inline void loadPieces(float (&floats)[4], const float* row) {
+static inline void ldmatrixX4(float (&floats)[4], const float* row) {
   const unsigned warp = emulatorWarp(), lane = emulatorLane();
   if (reinterpret_cast<unsigned long long>(row) % 16 != 0) emulatorHooks.fault(716, "a row at a misaligned address", __LINE__);
   emulatorRows[warp][lane] = row;
@@ -193,7 +193,7 @@ template <unsigned left> static inline void cpAsyncWait() {}
 
 // Clusters, barriers of some of a block's threads, and gates: libcuda knows who waits for whom.
 
-static inline unsigned placeInCluster() { return emulatorPlace.rank; }
+static inline unsigned clusterCtaRank() { return emulatorPlace.rank; }
 
 template <class T>
 static inline T* mapaShared(T* own, unsigned rank, int line = __builtin_LINE()) {
@@ -205,33 +205,33 @@ static inline T* mapaShared(T* own, unsigned rank, int line = __builtin_LINE()) 
                               emulatorClusterStride * static_cast<unsigned long long>(emulatorPlace.rank));
 }
 
-static inline void arriveInCluster(int line = __builtin_LINE()) { emulatorHooks.arriveInCluster(line); }
-static inline void clusterSync(int line = __builtin_LINE()) { emulatorHooks.clusterSync(line); }
+static inline void clusterArrive(int line = __builtin_LINE()) { emulatorHooks.arriveInCluster(line); }
+static inline void clusterWait(int line = __builtin_LINE()) { emulatorHooks.clusterSync(line); }
 static inline void namedBarrierSync(unsigned barrier, unsigned threads, int line = __builtin_LINE()) {
   emulatorHooks.meet(barrier, threads, line);
 }
 
-typedef unsigned long long Gate;
-static inline void mbarrierInit(Gate* gate, unsigned arrivals, int line = __builtin_LINE()) {
+typedef unsigned long long Mbarrier;
+static inline void mbarrierInit(Mbarrier* gate, unsigned arrivals, int line = __builtin_LINE()) {
   emulatorHooks.gate(emulatorSetGate, gate, arrivals, line);
 }
 static inline void fenceMbarrierInit() {}
-static inline void mbarrierArrive(Gate* gate, int line = __builtin_LINE()) {
+static inline void mbarrierArrive(Mbarrier* gate, int line = __builtin_LINE()) {
   emulatorHooks.gate(emulatorPassGate, gate, 0, line);
 }
-static inline void mbarrierArriveExpectTx(Gate* gate, unsigned bytes, int line = __builtin_LINE()) {
+static inline void mbarrierArriveExpectTx(Mbarrier* gate, unsigned bytes, int line = __builtin_LINE()) {
   emulatorHooks.gate(emulatorExpectAtGate, gate, bytes, line);
 }
-static inline void mbarrierWait(Gate* gate, unsigned parity, int line = __builtin_LINE()) {
+static inline void mbarrierWait(Mbarrier* gate, unsigned parity, int line = __builtin_LINE()) {
   emulatorHooks.gate(emulatorAwaitGate, gate, parity, line);
 }
-static inline void bringTo(void* to, const void* from, unsigned bytes, Gate* gate, int line = __builtin_LINE()) {
+static inline void cpAsyncBulk(void* to, const void* from, unsigned bytes, Mbarrier* gate, int line = __builtin_LINE()) {
   emulatorHooks.bring(to, from, bytes, gate, line);
 }
 
 /** A matrix, or several at equal steps, out of which boxes are copied; cuTensorMapEncodeTiled knows what is in it. */
 struct __attribute__((aligned(64))) TensorMap { unsigned long long words[16]; };
-static inline void tmaLoad(void* to, const TensorMap* map, int column, int row, int matrix, Gate* gate,
+static inline void tmaLoad(void* to, const TensorMap* map, int column, int row, int matrix, Mbarrier* gate,
                             int line = __builtin_LINE()) {
   emulatorHooks.tmaLoad(to, map, column, row, matrix, gate, line);
 }

@@ -85,7 +85,7 @@ std::vector<Entry> findEntries(const std::string& text) {
 }
 
 bool hasWaitingThreads(const std::string& text) {
-  for (const char* word : {"__syncthreads", "__syncwarp", "__shfl", "__ballot", "namedBarrierSync", "mbarrierInit", "clusterSync"}) {
+  for (const char* word : {"__syncthreads", "__syncwarp", "__shfl", "__ballot", "namedBarrierSync", "mbarrierInit", "clusterWait"}) {
     if (text.find(word) != std::string::npos) return true;
   }
   return false;

@@ -1,4 +1,4 @@
-/** The element types of attention as CUDA C++ knows them: one by one, and as vectors of 16 bytes. */
+/** The element types of the attention kernels in CUDA C++: scalars, and vectors of 16 bytes. */
 
 import { type Dtype, dtypes } from "../../../ir/index.js";
 import { elementTypes } from "../../codegen/cuda/element-types.js";
@@ -8,7 +8,7 @@ import type { HalfInputs } from "../problem.js";
 
 const vectorBytes = 16;
 
-/** How many elements a vector holds. */
+/** Elements of a vector. */
 export function lanesOf(dtype: GemmDtype): number {
   return vectorBytes / dtypes[dtype].bytes;
 }
@@ -17,77 +17,77 @@ const types = {
   f32: {
     scalar: "float",
     vector: "float4",
-    parts: ["x", "y", "z", "w"],
-    fused: "fmaf",
+    components: ["x", "y", "z", "w"],
+    multiplyAdd: "fmaf",
     exp: "expf",
-    lowest: "__uint_as_float(0xff800000u)",
+    negativeInfinity: "__uint_as_float(0xff800000u)",
   },
   f64: {
     scalar: "double",
     vector: "double2",
-    parts: ["x", "y"],
-    fused: "fma",
+    components: ["x", "y"],
+    multiplyAdd: "fma",
     exp: "exp",
-    lowest: "__longlong_as_double((long long)0xfff0000000000000ull)",
+    negativeInfinity: "__longlong_as_double((long long)0xfff0000000000000ull)",
   },
 } as const;
 
-/** What a C++ pointer to elements points to. */
+/** The C++ type of an element. */
 export function scalarOf(dtype: GemmDtype): string {
   return types[dtype].scalar;
 }
 
 const functions = {
   /** e^x */
-  power: (dtype: GemmDtype) => `
-static __device__ __forceinline__ Scalar power(Scalar x) { return ${types[dtype].exp}(x); }`,
-  /** The larger of two, and the first where the second is NaN. */
-  larger: () => `
-static __device__ __forceinline__ Scalar larger(Scalar a, Scalar b) { return a < b ? b : a; }`,
+  exponential: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Scalar exponential(Scalar x) { return ${types[dtype].exp}(x); }`,
+  /** The maximum; the first operand if the second is NaN. */
+  maximum: () => `
+static __device__ __forceinline__ Scalar maximum(Scalar a, Scalar b) { return a < b ? b : a; }`,
   /** −Infinity */
-  lowest: (dtype: GemmDtype) => `
-static __device__ __forceinline__ Scalar lowest() { return ${types[dtype].lowest}; }`,
-  fused: (dtype: GemmDtype) => `
-static __device__ __forceinline__ Scalar fused(Scalar a, Scalar b, Scalar c) { return ${types[dtype].fused}(a, b, c); }`,
+  negativeInfinity: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Scalar negativeInfinity() { return ${types[dtype].negativeInfinity}; }`,
+  multiplyAdd: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Scalar multiplyAdd(Scalar a, Scalar b, Scalar c) { return ${types[dtype].multiplyAdd}(a, b, c); }`,
   /** `sum + Σ a[i] · b[i]` */
   dot: (dtype: GemmDtype) => `
 static __device__ __forceinline__ Scalar dot(Vector a, Vector b, Scalar sum) {
-${types[dtype].parts.map((part) => `  sum = fused(a.${part}, b.${part}, sum);`).join("\n")}
+${types[dtype].components.map((component) => `  sum = multiplyAdd(a.${component}, b.${component}, sum);`).join("\n")}
   return sum;
 }`,
-  /** `sum[i] += weight · from[i]` */
-  addWeighted: (dtype: GemmDtype) => `
-static __device__ __forceinline__ void addWeighted(Vector& sum, Scalar weight, Vector from) {
-${types[dtype].parts.map((part) => `  sum.${part} = fused(weight, from.${part}, sum.${part});`).join("\n")}
+  /** `sum[i] += weight · vector[i]` */
+  axpy: (dtype: GemmDtype) => `
+static __device__ __forceinline__ void axpy(Vector& sum, Scalar weight, Vector vector) {
+${types[dtype].components.map((component) => `  sum.${component} = multiplyAdd(weight, vector.${component}, sum.${component});`).join("\n")}
 }`,
-  /** The element at a place; the place should be a constant, once loops are unrolled. */
-  partOf: (dtype: GemmDtype) => `
-static __device__ __forceinline__ Scalar partOf(Vector a, unsigned place) {
-  return ${types[dtype].parts.map((part, place, { length }) => (place + 1 < length ? `place == ${place} ? a.${part} : ` : `a.${part}`)).join("")};
+  /** The lane at an index, which should be a constant once loops are unrolled. */
+  laneOf: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Scalar laneOf(Vector a, unsigned lane) {
+  return ${types[dtype].components.map((component, lane, { length }) => (lane + 1 < length ? `lane == ${lane} ? a.${component} : ` : `a.${component}`)).join("")};
 }`,
   zero: (dtype: GemmDtype) => `
-static __device__ __forceinline__ Vector zero() { return {${types[dtype].parts.map(() => "0").join(", ")}}; }`,
+static __device__ __forceinline__ Vector zero() { return {${types[dtype].components.map(() => "0").join(", ")}}; }`,
 } as const;
 
-/** What a kernel computes in, what its results are stored as, and which of its inputs are half floats. */
+/** The compute dtype of a kernel, the dtype of its results, and its 16-bit inputs. */
 export interface Elements {
   readonly dtype: GemmDtype;
   readonly resultDtype: Dtype;
   readonly halves: HalfInputs;
 }
 
-/** A kernel's name, with what it computes in, and what it reads and stores where that is something else. */
+/** A kernel's name with its compute dtype, and its input and result dtypes if they differ. */
 export function nameOf(kernel: string, { dtype, resultDtype, halves }: Elements): string {
   const read = halves.dtype ? `${kernel}.${dtype} of ${halves.dtype}` : `${kernel}.${dtype}`;
   return resultDtype === dtype ? read : `${read} → ${resultDtype}`;
 }
 
-/** Tells apart the kernels that differ in nothing else. */
+/** The dtypes as part of a cache key. */
 export function textOf({ dtype, resultDtype, halves }: Elements): string {
   return `${dtype} ${resultDtype} ${halves.dtype ?? ""} ${halves.names}`;
 }
 
-/** What C++ pointers to results and to inputs that are half floats point to; all others point to `Scalar`. */
+/** The C++ element types of results and of 16-bit inputs; all other pointers are to `Scalar`. */
 export function pointersOf(
   { resultDtype, halves }: Elements,
   inputs: readonly string[],
@@ -102,14 +102,14 @@ export function pointersOf(
 }
 
 /**
- * How results are stored: `Stored` is an element of them and `StoredVector` as many as a `Vector` has; `Rounding::of` makes
- * either, rounded where the dtype is another one. `Widening::of` goes the other way, from what was read: `Half` and
- * `HalfVector` are half floats, the latter two to a word, of which each is one instruction away. They are members, because no compiler asks for both to be used.
+ * Conversions between memory and compute dtypes. `Stored` and `StoredVector` are results in memory; `Rounding::of` converts to them.
+ * `Half` and `HalfVector` are 16-bit inputs, the latter with two in a word; `Widening::of` converts from them. They are static members,
+ * because compilers do not warn about unused members.
  */
 export function declareMemory({ dtype, resultDtype, halves }: Elements): string {
   const { type, narrow } = elementTypes[resultDtype];
   const { widen, type: half } = elementTypes[halves.dtype ?? dtype];
-  const each = types[dtype].parts.map((part) => `of(vector.${part})`).join(", ");
+  const each = types[dtype].components.map((component) => `of(vector.${component})`).join(", ");
   const eachHalf = ["x", "y"]
     .map((word) => `of((Half)vector.${word}), of((Half)(vector.${word} >> 16))`)
     .join(", ");
@@ -135,7 +135,7 @@ struct Widening {
 };`.trimStart();
 }
 
-/** The names that a kernel's code may use: `Scalar`, `Vector`, `lanes`, and the functions that it asks for. */
+/** Declares `Scalar`, `Vector`, `lanes`, and the functions that a kernel needs. */
 export function declareElement(dtype: GemmDtype, ...names: readonly (keyof typeof functions)[]): string {
   const { scalar, vector } = types[dtype];
   return `

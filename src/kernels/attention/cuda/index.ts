@@ -1,3 +1,3 @@
-/** attention/cuda: attention in CUDA C++, in a form for short sequences and in one for sequences of any length. */
+/** attention/cuda: attention in CUDA C++: one block per (batch, head) for short sequences, tiled for sequences of any length. */
 
 export { lowerAttentionBackwardOnCuda, lowerAttentionOnCuda } from "./launch.js";

@@ -1,4 +1,4 @@
-/** Lowers attention to launches on CUDA: in the form for short sequences where a pair fits a block, in tiles where not. */
+/** Lowers attention to launches on CUDA: in the dtypeKey for short sequences where a pair fits a block, in tiles where not. */
 
 import type { LaunchCommand } from "../../../runtime/index.js";
 import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
@@ -47,25 +47,25 @@ export function lowerAttentionOnCuda(
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { mask, probabilities } = problem;
   const elements = elementsOf(problem);
-  const moved = {
+  const operands = {
     query: layOut(problem, problem.query, rows, width),
     key: layOut(problem, problem.key, columns, width),
     value: layOut(problem, problem.value, columns, valueWidth),
     out: layOutResult(problem, problem.out, rows, valueWidth),
   };
-  const added = { mask: layOut(problem, mask ?? problem.query, rows, columns) };
-  const given = { ...storagesOf(moved), ...storagesOf(added), probabilities, heads, scale };
+  const maskOperand = { mask: layOut(problem, mask ?? problem.query, rows, columns) };
+  const values = { ...storagesOf(operands), ...storagesOf(maskOperand), probabilities, heads, scale };
   const maskColumn = columns > 1 ? (mask?.columnStride ?? 0) : 0;
   const plan = planSmall("forward", dtype, problem);
   if (plan) {
     const facts = {
-      areVectors: areVectors(dtype, Object.values(moved)),
+      areVectors: areVectors(dtype, Object.values(operands)),
       isCausal,
       hasMask: mask !== undefined,
     };
     const strides = {
-      ...stridesOf(moved, facts.areVectors ? lanesOf(dtype) : 1),
-      ...stridesOf(added),
+      ...stridesOf(operands, facts.areVectors ? lanesOf(dtype) : 1),
+      ...stridesOf(maskOperand),
       maskColumn,
     };
     const key = `attention small forward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
@@ -74,7 +74,7 @@ export function lowerAttentionOnCuda(
         ...{ kind: "launch", op },
         source: cachedSource(key, () => smallForwardKernel(elements, access, plan, facts, strides)),
         blocks: batch * heads,
-        arguments: argumentsInOrder(smallForwardParameters(dtype, access), given),
+        arguments: argumentsInOrder(smallForwardParameters(dtype, access), values),
       },
     ];
   }
@@ -86,8 +86,8 @@ export function lowerAttentionOnCuda(
       source: cachedSource(key, () => tiledForwardKernel(elements, access)),
       blocks: batch * heads * strips,
       arguments: argumentsInOrder(tiledForwardParameters(dtype, access), {
-        ...{ ...given, rows, columns, width, valueWidth, strips, maskColumn },
-        ...stridesOf({ ...moved, ...added }),
+        ...{ ...values, rows, columns, width, valueWidth, strips, maskColumn },
+        ...stridesOf({ ...operands, ...maskOperand }),
         isCausal: isCausal ? 1 : 0,
         hasMask: mask ? 1 : 0,
       }),
@@ -103,7 +103,7 @@ export function lowerAttentionBackwardOnCuda(
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { probabilities, scoreGradient } = problem;
   const elements = elementsOf(problem);
-  const moved = {
+  const operands = {
     query: layOut(problem, problem.query, rows, width),
     key: layOut(problem, problem.key, columns, width),
     value: layOut(problem, problem.value, columns, valueWidth),
@@ -112,35 +112,35 @@ export function lowerAttentionBackwardOnCuda(
     keyGradient: layOutResult(problem, problem.keyGradient, columns, width),
     valueGradient: layOutResult(problem, problem.valueGradient, columns, valueWidth),
   };
-  const given = { ...storagesOf(moved), probabilities, scoreGradient, heads, scale };
+  const values = { ...storagesOf(operands), probabilities, scoreGradient, heads, scale };
   const plan = planSmall("backward", dtype, problem);
   if (plan) {
-    const facts = { areVectors: areVectors(dtype, Object.values(moved)), isCausal };
-    const strides = stridesOf(moved, facts.areVectors ? lanesOf(dtype) : 1);
+    const facts = { areVectors: areVectors(dtype, Object.values(operands)), isCausal };
+    const strides = stridesOf(operands, facts.areVectors ? lanesOf(dtype) : 1);
     const key = `attention small backward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
     return [
       {
         ...{ kind: "launch", op },
         source: cachedSource(key, () => smallBackwardKernel(elements, access, plan, facts, strides)),
         blocks: batch * heads,
-        arguments: argumentsInOrder(smallBackwardParameters(dtype, access), given),
+        arguments: argumentsInOrder(smallBackwardParameters(dtype, access), values),
       },
     ];
   }
   const sizes = { rows, columns, width, valueWidth, isCausal: isCausal ? 1 : 0 };
-  const all = { ...given, ...sizes, ...stridesOf(moved) };
-  const form = `${textOf(elements)} ${access}`;
+  const all = { ...values, ...sizes, ...stridesOf(operands) };
+  const dtypeKey = `${textOf(elements)} ${access}`;
   const [rowStrips, columnStrips] = [Math.ceil(rows / stripLength), Math.ceil(columns / stripLength)];
   return [
     {
       ...{ kind: "launch", op },
-      source: cachedSource(`attention tiled rows ${form}`, () => tiledRowsKernel(elements, access)),
+      source: cachedSource(`attention tiled rows ${dtypeKey}`, () => tiledRowsKernel(elements, access)),
       blocks: batch * heads * rowStrips,
       arguments: argumentsInOrder(tiledRowsParameters(dtype, access), { ...all, strips: rowStrips }),
     },
     {
       ...{ kind: "launch", op },
-      source: cachedSource(`attention tiled columns ${form}`, () => tiledColumnsKernel(elements, access)),
+      source: cachedSource(`attention tiled columns ${dtypeKey}`, () => tiledColumnsKernel(elements, access)),
       blocks: batch * heads * columnStrips,
       arguments: argumentsInOrder(tiledColumnsParameters(dtype, access), { ...all, strips: columnStrips }),
     },

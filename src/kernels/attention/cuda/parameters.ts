@@ -1,4 +1,4 @@
-/** How the CUDA kernels of attention find their operands: strides in elements, or in vectors, times indices in 64 bits. */
+/** The operands of the attention kernels: strides in elements or vectors, multiplied by 64-bit indices. */
 
 import { type Dtype, dtypes } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
@@ -11,7 +11,7 @@ import {
 } from "../problem.js";
 import { type Elements, lanesOf } from "./element.js";
 
-/** An operand as it lies. Strides count elements. */
+/** An operand with its layout. Strides count elements. */
 export interface Laid {
   readonly storage: Storage;
   readonly dtype: Dtype;
@@ -19,7 +19,7 @@ export interface Laid {
   readonly strides: { readonly Batch: number; readonly Head: number; readonly Row: number };
 }
 
-/** Where a dimension has one place, its stride is not used and may be anything: it becomes 0. */
+/** The stride of a dimension of size 1 is arbitrary: it becomes 0. */
 export function layOut(
   { dtype: computed, batch, heads }: AttentionShape,
   { storage, batchStride, headStride, rowStride, dtype = computed }: AttentionInput,
@@ -35,7 +35,7 @@ export function layOut(
   return { storage, dtype, width, strides };
 }
 
-/** A result, which may be of another dtype than what is computed. */
+/** A result, whose dtype may differ from the compute dtype. */
 export function layOutResult(
   shape: AttentionShape,
   operand: AttentionOperand,
@@ -45,11 +45,13 @@ export function layOutResult(
   return { ...layOut(shape, operand, rows, width), dtype: resultDtypeOf(shape) };
 }
 
-/** Does every row begin on a boundary of a vector, and end on one? */
+/** True if every row begins and ends on a vector boundary. */
 export function areVectors(dtype: GemmDtype, operands: readonly Laid[]): boolean {
   const lanes = lanesOf(dtype);
-  return operands.every(({ storage, dtype: own, width, strides: { Batch, Head, Row } }) =>
-    [storage.span.address / dtypes[own].bytes, width, Batch, Head, Row].every((count) => count % lanes === 0),
+  return operands.every(({ storage, dtype: elementDtype, width, strides: { Batch, Head, Row } }) =>
+    [storage.span.address / dtypes[elementDtype].bytes, width, Batch, Head, Row].every(
+      (count) => count % lanes === 0,
+    ),
   );
 }
 
@@ -66,7 +68,7 @@ export function strideParameters<Name extends string>(
 
 export type Strides<Name extends string> = Readonly<Record<Stride<Name>, number>>;
 
-/** The arguments for them, counted in units of so many elements. */
+/** The stride arguments, in units of so many elements. */
 export function stridesOf<Name extends string>(
   operands: Readonly<Record<Name, Laid>>,
   unit = 1,
@@ -78,7 +80,7 @@ export function stridesOf<Name extends string>(
   ) as Strides<Name>;
 }
 
-/** The operands' memory, under their names. */
+/** The operands' storages by name. */
 export function storagesOf<Name extends string>(
   operands: Readonly<Record<Name, Laid>>,
 ): Readonly<Record<Name, Storage>> {
@@ -87,14 +89,14 @@ export function storagesOf<Name extends string>(
   ) as Record<Name, Storage>;
 }
 
-/** C++: `pair`, `batch` and `head`, of a pair's number. */
+/** C++: `pair`, `batch` and `head` of a (batch, head) pair. */
 export function declarePair(pair: string): string {
   return `
   const unsigned pairNumber = ${pair};
   const long long pair = pairNumber, batch = pairNumber / heads, head = pairNumber % heads;`;
 }
 
-/** The same for inputs, whose memory is of the type that `Memories` knows for their elements. */
+/** C++: `name` + Pair for inputs, as pointers of the type that `Memories` defines for their elements. */
 export function declareInputs(...names: readonly string[]): string {
   return names
     .map(
@@ -104,7 +106,7 @@ export function declareInputs(...names: readonly string[]): string {
     .join("\n");
 }
 
-/** C++: what inputs are read through, a vector or an element at a time. */
+/** C++: the pointer types of inputs, to vectors or to elements. */
 export function declareMemories(areVectors: boolean, { halves }: Elements): string {
   const of = (memory: string, element: string): string =>
     `  static __device__ __forceinline__ const ${memory}* of(const ${element}* operand) { return reinterpret_cast<const ${memory}*>(operand); }\n`;
@@ -112,7 +114,7 @@ export function declareMemories(areVectors: boolean, { halves }: Elements): stri
   return `struct Memories {\n${plain}${halves.dtype ? of(areVectors ? "HalfVector" : "Half", "Half") : ""}};`;
 }
 
-/** C++: `name` + Pair, where an operand has its elements of one batch and head, as a pointer to the given type. */
+/** C++: `name` + Pair, an operand's elements of one batch and head, as a pointer to the given type. */
 export function declarePairs(type: string, ...names: readonly string[]): string {
   return names
     .map(
@@ -122,7 +124,7 @@ export function declarePairs(type: string, ...names: readonly string[]): string 
     .join("\n");
 }
 
-/** The functions for them. */
+/** C++: the pointer casts of `declarePairs`. */
 export const pointTo = `
 template <class Memory, class Element>
 static __device__ __forceinline__ const Memory* pointTo(const Element* operand) {

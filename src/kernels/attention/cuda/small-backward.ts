@@ -1,4 +1,4 @@
-/** Attention's gradients over short sequences on CUDA: everything of a pair is read once and written once. */
+/** The backward pass of attention over short sequences on CUDA: one block per (batch, head), every operand read and written once. */
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
@@ -12,7 +12,14 @@ import {
   pointTo,
   type Strides,
 } from "./parameters.js";
-import { declareConstants, declareTeam, forScores, moveRows, multiplyRows, sumTerms } from "./small-code.js";
+import {
+  declareConstants,
+  declareTeam,
+  forScores,
+  moveRows,
+  multiplyRows,
+  multiplyWeights,
+} from "./small-code.js";
 import type { SmallPlan } from "./small-plan.js";
 
 const inputs = ["query", "key", "value", "outGradient"] as const;
@@ -34,7 +41,7 @@ export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "parti
   } as const;
 }
 
-/** What is printed into the code besides the sizes. */
+/** What the code is specialised on, besides the sizes. */
 export interface BackwardFacts extends Record<string, boolean> {
   readonly areVectors: boolean;
   readonly isCausal: boolean;
@@ -48,7 +55,7 @@ export function smallBackwardKernel(
   strides: Strides<(typeof inputs)[number] | (typeof results)[number]>,
 ): KernelSource {
   const { dtype } = elements;
-  const functions = [pointTo, declareTeam, moveRows, multiplyRows, sumTerms, forScores];
+  const functions = [pointTo, declareTeam, moveRows, multiplyRows, multiplyWeights, forScores];
   return cudaKernel({
     name: nameOf("attention.backward", elements),
     parameters: smallBackwardParameters(dtype, access),
@@ -56,7 +63,7 @@ export function smallBackwardKernel(
     pointers: pointersOf(elements, inputs, results),
     threads: plan.threads,
     declarations: [
-      declareElement(dtype, "fused", "dot", "addWeighted", "partOf", "zero"),
+      declareElement(dtype, "multiplyAdd", "dot", "axpy", "laneOf", "zero"),
       declareMemory(elements),
       declareConstants({ ...plan, ...facts, ...strides }, ...functions, body),
       declareMemories(facts.areVectors, elements),
@@ -69,79 +76,79 @@ export function smallBackwardKernel(
 
 const body = `
   __shared__ Vector queries[rows * widthVectors], keys[columns * widthVectors];
-  __shared__ Vector values[columns * valueVectors], arriving[rows * valueVectors];
-  // Gradients of the scores, times the scale, are [heldTargets, columns], and [heldTargets, rows] as the probabilities are.
-  __shared__ Vector gains[heldTargets * columnVectors];
-  __shared__ Vector gainsAcross[heldTargets * rowVectors], sharesAcross[heldTargets * rowVectors];
-  Scalar* const gain = reinterpret_cast<Scalar*>(gains);
-  Scalar* const gainAcross = reinterpret_cast<Scalar*>(gainsAcross);
-  Scalar* const shareAcross = reinterpret_cast<Scalar*>(sharesAcross);
-  constexpr unsigned stride = columnVectors * lanes, strideAcross = rowVectors * lanes;
+  __shared__ Vector values[columns * valueVectors], outGrads[rows * valueVectors];
+  // dS · scale is [paddedTargets, columns]; its transpose and that of P are [paddedTargets, rows].
+  __shared__ Vector scoreGrads[paddedTargets * columnVectors];
+  __shared__ Vector transposedGrads[paddedTargets * rowVectors], transposedProbs[paddedTargets * rowVectors];
+  Scalar* const scoreGrad = reinterpret_cast<Scalar*>(scoreGrads);
+  Scalar* const transposedGrad = reinterpret_cast<Scalar*>(transposedGrads);
+  Scalar* const transposedProb = reinterpret_cast<Scalar*>(transposedProbs);
+  constexpr unsigned stride = columnVectors * lanes, transposedStride = rowVectors * lanes;
 ${declarePair("blockIdx.x")}
 ${declareInputs(...inputs)}
 ${declarePairs("Result", ...results)}
 
-  const auto fromArriving = stage<rows, valueWidth>(outGradientPair, outGradientRow);
-  const auto fromValue = stage<columns, valueWidth>(valuePair, valueRow);
-  const auto fromQuery = stage<rows, width>(queryPair, queryRow);
-  const auto fromKey = stage<columns, width>(keyPair, keyRow);
-  // All teams of the block share the rows between the scores' gradients and their sums.
+  const auto stagedOutGrads = stage<rows, valueWidth>(outGradientPair, outGradientRow);
+  const auto stagedValues = stage<columns, valueWidth>(valuePair, valueRow);
+  const auto stagedQueries = stage<rows, width>(queryPair, queryRow);
+  const auto stagedKeys = stage<columns, width>(keyPair, keyRow);
+  // All teams of the block share the rows of dS.
   const Team<scoreRows, threads> scoring;
   const long long firstScore = (pair * rows + scoring.first) * columns + scoring.lane;
-  Scalar shares[scoreRows][laneColumns];
-  forScores(scoring, [&](unsigned r, unsigned own, bool isSeen) {
-    const bool isThere = isSeen && scoring.has(r, rows);
-    shares[r][own] = isThere ? probabilities[firstScore + placeOf(r, own, columns)] : 0;
+  Scalar probs[scoreRows][laneColumns];
+  forScores(scoring, [&](unsigned r, unsigned s, bool isVisible) {
+    const bool exists = isVisible && scoring.has(r, rows);
+    probs[r][s] = exists ? probabilities[firstScore + scoreOffset(r, s, columns)] : 0;
   });
-  fromArriving.store(arriving);
-  fromValue.store(values);
-  fromQuery.store(queries);
-  fromKey.store(keys);
-  meet();
+  stagedOutGrads.store(outGrads);
+  stagedValues.store(values);
+  stagedQueries.store(queries);
+  stagedKeys.store(keys);
+  syncBlock();
 
   const unsigned group = threadIdx.x / groupThreads;
   const Team<teamRows, groupThreads> summing;
-  const auto ownArriving = loadOwn<valueWidth>(arriving, valueVectors, summing);
-  Scalar* const teamGain = gain + summing.first * stride;
-  multiplyRows(ownArriving, values, group, summing.lane, [&](unsigned r, unsigned column, Scalar sum) {
-    teamGain[r * stride + column] = sum;
+  const auto teamOutGrads = loadTeamRows<valueWidth>(outGrads, valueVectors, summing);
+  Scalar* const teamGrad = scoreGrad + summing.first * stride;
+  multiplyRows(teamOutGrads, values, group, summing.lane, [&](unsigned r, unsigned column, Scalar sum) {
+    teamGrad[r * stride + column] = sum;
   });
-  meet();
+  syncBlock();
 
-  Scalar* const ownGain = gain + scoring.first * stride + scoring.lane;
-  const unsigned ownAcross = scoring.lane * strideAcross + scoring.first;
-  Scalar mean[scoreRows], gained[scoreRows][laneColumns];
+  Scalar* const laneGrad = scoreGrad + scoring.first * stride + scoring.lane;
+  const unsigned laneTransposed = scoring.lane * transposedStride + scoring.first;
+  Scalar mean[scoreRows], probGrads[scoreRows][laneColumns];
   for (unsigned r = 0; r < scoreRows; r++) mean[r] = 0;
-  forScores(scoring, [&](unsigned r, unsigned own, bool isSeen) {
-    gained[r][own] = isSeen && scoring.has(r, rows) ? ownGain[placeOf(r, own, stride)] : 0;
-    mean[r] = fused(shares[r][own], gained[r][own], mean[r]);
+  forScores(scoring, [&](unsigned r, unsigned s, bool isVisible) {
+    probGrads[r][s] = isVisible && scoring.has(r, rows) ? laneGrad[scoreOffset(r, s, stride)] : 0;
+    mean[r] = multiplyAdd(probs[r][s], probGrads[r][s], mean[r]);
   });
   reduceTeam(mean, [](Scalar a, Scalar b) { return a + b; });
-  forScores(scoring, [&](unsigned r, unsigned own, bool isSeen) {
-    const Scalar gradient = isSeen ? shares[r][own] * (gained[r][own] - mean[r]) : 0;
+  forScores(scoring, [&](unsigned r, unsigned s, bool isVisible) {
+    const Scalar gradient = isVisible ? probs[r][s] * (probGrads[r][s] - mean[r]) : 0;
     if (scoring.has(r, rows)) {
-      const unsigned across = ownAcross + own * teamLanes * strideAcross + r;
-      ownGain[placeOf(r, own, stride)] = gradient * scale;
-      gainAcross[across] = gradient * scale;
-      shareAcross[across] = shares[r][own];
-      scoreGradient[firstScore + placeOf(r, own, columns)] = gradient;
+      const unsigned transposedIndex = laneTransposed + s * teamLanes * transposedStride + r;
+      laneGrad[scoreOffset(r, s, stride)] = gradient * scale;
+      transposedGrad[transposedIndex] = gradient * scale;
+      transposedProb[transposedIndex] = probs[r][s];
+      scoreGradient[firstScore + scoreOffset(r, s, columns)] = gradient;
     }
   });
-  meet();
+  syncBlock();
 
-  // A group sums one of the gradients. They are of one form, so that the code is there once.
+  // Each group computes one of dQ, dK, dV with the same code.
   const bool isQuery = group == 0, isValue = group == 2;
   const Team<teamTargets, groupThreads> target;
-  const unsigned targets = isQuery ? rows : columns, terms = isQuery ? columns : rows;
+  const unsigned targets = isQuery ? rows : columns, kSize = isQuery ? columns : rows;
   const unsigned vectors = isValue ? valueVectors : widthVectors, length = isValue ? valueWidth : width;
-  const Vector* const weights = isQuery ? gains : isValue ? sharesAcross : gainsAcross;
-  const Vector* const from = isQuery ? keys : isValue ? arriving : queries;
+  const Vector* const weights = isQuery ? scoreGrads : isValue ? transposedProbs : transposedGrads;
+  const Vector* const from = isQuery ? keys : isValue ? outGrads : queries;
   Result* const to = isQuery ? queryGradientPair : isValue ? valueGradientPair : keyGradientPair;
   const long long toRow = isQuery ? queryGradientRow : isValue ? valueGradientRow : keyGradientRow;
   const Vector* const teamWeights = weights + target.first * (isQuery ? columnVectors : rowVectors);
   Result* const teamTo = to + target.first * toRow;
   constexpr unsigned steps = Share<(width > valueWidth ? width : valueWidth)>::steps;
-  sumTerms<teamTargets, steps>(
-      teamWeights, terms, from, vectors, target.lane, [&](unsigned t, unsigned place, Vector sum) {
-        if (target.has(t, targets)) Row::store(teamTo + t * toRow, length, place, sum);
+  multiplyWeights<teamTargets, steps>(
+      teamWeights, kSize, from, vectors, target.lane, [&](unsigned t, unsigned v, Vector sum) {
+        if (target.has(t, targets)) Row::store(teamTo + t * toRow, length, v, sum);
       });`;

@@ -1,4 +1,4 @@
-/** Attention over short sequences on CUDA, forward: everything of a pair is read once and written once. */
+/** The forward pass of attention over short sequences on CUDA: one block per (batch, head), every operand read and written once. */
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
@@ -12,7 +12,14 @@ import {
   pointTo,
   type Strides,
 } from "./parameters.js";
-import { declareConstants, declareTeam, forScores, moveRows, multiplyRows, sumTerms } from "./small-code.js";
+import {
+  declareConstants,
+  declareTeam,
+  forScores,
+  moveRows,
+  multiplyRows,
+  multiplyWeights,
+} from "./small-code.js";
 import type { SmallPlan } from "./small-plan.js";
 
 const inputs = ["query", "key", "value"] as const;
@@ -23,7 +30,7 @@ export function smallForwardParameters(dtype: GemmDtype, access: "out" | "partia
     query: "in",
     key: "in",
     value: "in",
-    /** Anything where there is none. */
+    /** Ignored without a mask. */
     mask: "in",
     out: access,
     probabilities: access,
@@ -31,7 +38,7 @@ export function smallForwardParameters(dtype: GemmDtype, access: "out" | "partia
   } as const;
 }
 
-/** What is printed into the code besides the sizes. */
+/** What the code is specialised on, besides the sizes. */
 export interface ForwardFacts extends Record<string, boolean> {
   readonly areVectors: boolean;
   readonly isCausal: boolean;
@@ -46,7 +53,7 @@ export function smallForwardKernel(
   strides: Strides<(typeof inputs)[number] | "mask" | "out"> & { readonly maskColumn: number },
 ): KernelSource {
   const { dtype } = elements;
-  const functions = [pointTo, declareTeam, moveRows, multiplyRows, sumTerms, forScores];
+  const functions = [pointTo, declareTeam, moveRows, multiplyRows, multiplyWeights, forScores];
   return cudaKernel({
     name: nameOf("attention", elements),
     parameters: smallForwardParameters(dtype, access),
@@ -54,7 +61,17 @@ export function smallForwardKernel(
     pointers: pointersOf(elements, inputs, ["out"]),
     threads: plan.threads,
     declarations: [
-      declareElement(dtype, "power", "larger", "lowest", "fused", "dot", "addWeighted", "partOf", "zero"),
+      declareElement(
+        dtype,
+        "exponential",
+        "maximum",
+        "negativeInfinity",
+        "multiplyAdd",
+        "dot",
+        "axpy",
+        "laneOf",
+        "zero",
+      ),
       declareMemory(elements),
       declareConstants({ ...plan, ...facts, ...strides }, ...functions, body),
       declareMemories(facts.areVectors, elements),
@@ -67,8 +84,8 @@ export function smallForwardKernel(
 
 const body = `
   __shared__ Vector keys[columns * widthVectors], values[columns * valueVectors];
-  // [heldTargets, columns]: the scores, and then the probabilities.
-  __shared__ Vector weights[heldTargets * columnVectors];
+  // [paddedTargets, columns]: the scores S, then the probabilities P.
+  __shared__ Vector weights[paddedTargets * columnVectors];
   Scalar* const scores = reinterpret_cast<Scalar*>(weights);
   constexpr unsigned stride = columnVectors * lanes;
   const Team<teamRows, threads> team;
@@ -77,46 +94,46 @@ ${declareInputs(...inputs)}
 ${declarePairs("Result", "out")}
 ${declarePairs("Scalar", "mask")}
 
-  const auto ownQueries = loadOwn<width>(queryPair, queryRow, team);
-  const auto fromKey = stage<columns, width>(keyPair, keyRow);
-  const auto fromValue = stage<columns, valueWidth>(valuePair, valueRow);
-  fromKey.store(keys);
-  fromValue.store(values);
-  meet();
+  const auto teamQueries = loadTeamRows<width>(queryPair, queryRow, team);
+  const auto stagedKeys = stage<columns, width>(keyPair, keyRow);
+  const auto stagedValues = stage<columns, valueWidth>(valuePair, valueRow);
+  stagedKeys.store(keys);
+  stagedValues.store(values);
+  syncBlock();
 
   Scalar* const teamScores = scores + team.first * stride;
-  multiplyRows(ownQueries, keys, 0, team.lane, [&](unsigned r, unsigned column, Scalar sum) {
+  multiplyRows(teamQueries, keys, 0, team.lane, [&](unsigned r, unsigned column, Scalar sum) {
     Scalar score = sum * scale;
     if (hasMask && team.has(r, rows)) score += maskPair[(long long)(team.first + r) * maskRow + (long long)column * maskColumn];
     teamScores[r * stride + column] = score;
   });
   __syncwarp();
 
-  Scalar* const ownScores = teamScores + team.lane;
-  Scalar* const ownProbabilities = probabilities + (pair * rows + team.first) * columns + team.lane;
-  Scalar largest[teamRows], total[teamRows], shares[teamRows][laneColumns];
-  for (unsigned r = 0; r < teamRows; r++) largest[r] = lowest(), total[r] = 0;
-  forScores(team, [&](unsigned r, unsigned own, bool isSeen) {
-    shares[r][own] = isSeen ? ownScores[placeOf(r, own, stride)] : lowest();
-    largest[r] = larger(largest[r], shares[r][own]);
+  Scalar* const laneScores = teamScores + team.lane;
+  Scalar* const laneProbabilities = probabilities + (pair * rows + team.first) * columns + team.lane;
+  Scalar rowMax[teamRows], total[teamRows], probs[teamRows][laneColumns];
+  for (unsigned r = 0; r < teamRows; r++) rowMax[r] = negativeInfinity(), total[r] = 0;
+  forScores(team, [&](unsigned r, unsigned s, bool isVisible) {
+    probs[r][s] = isVisible ? laneScores[scoreOffset(r, s, stride)] : negativeInfinity();
+    rowMax[r] = maximum(rowMax[r], probs[r][s]);
   });
-  reduceTeam(largest, [](Scalar a, Scalar b) { return larger(a, b); });
-  forScores(team, [&](unsigned r, unsigned own, bool isSeen) {
-    shares[r][own] = isSeen ? power(shares[r][own] - largest[r]) : 0;
-    total[r] += shares[r][own];
+  reduceTeam(rowMax, [](Scalar a, Scalar b) { return maximum(a, b); });
+  forScores(team, [&](unsigned r, unsigned s, bool isVisible) {
+    probs[r][s] = isVisible ? exponential(probs[r][s] - rowMax[r]) : 0;
+    total[r] += probs[r][s];
   });
   reduceTeam(total, [](Scalar a, Scalar b) { return a + b; });
   for (unsigned r = 0; r < teamRows; r++) total[r] = 1 / total[r];
-  forScores(team, [&](unsigned r, unsigned own, bool) {
-    const Scalar probability = shares[r][own] * total[r];
-    ownScores[placeOf(r, own, stride)] = probability;
-    if (team.has(r, rows)) ownProbabilities[placeOf(r, own, columns)] = probability;
+  forScores(team, [&](unsigned r, unsigned s, bool) {
+    const Scalar probability = probs[r][s] * total[r];
+    laneScores[scoreOffset(r, s, stride)] = probability;
+    if (team.has(r, rows)) laneProbabilities[scoreOffset(r, s, columns)] = probability;
   });
   __syncwarp();
 
   const auto teamOut = outPair + (long long)team.first * outRow;
   const Vector* const teamWeights = weights + team.first * columnVectors;
-  sumTerms<teamRows, Share<valueWidth>::steps>(
-      teamWeights, columns, values, valueVectors, team.lane, [&](unsigned t, unsigned place, Vector sum) {
-        if (team.has(t, rows)) Row::store(teamOut + (long long)t * outRow, valueWidth, place, sum);
+  multiplyWeights<teamRows, Share<valueWidth>::steps>(
+      teamWeights, columns, values, valueVectors, team.lane, [&](unsigned t, unsigned v, Vector sum) {
+        if (team.has(t, rows)) Row::store(teamOut + (long long)t * outRow, valueWidth, v, sum);
       });`;

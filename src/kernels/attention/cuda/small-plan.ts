@@ -1,31 +1,29 @@
 /**
- * The form for short sequences: a block is one pair of batch and head. Its keys and values are in shared memory, and a few
- * lanes, a team, own some of its rows. Forward they own them from the scores to the result, so that all that they pass on
- * stays in their warp. The way back has more work, and three groups of warps share it. The sizes are printed into the code
- * as constants. This file decides whether a problem is small enough, and how its threads share the work.
+ * The config of attention over short sequences: one block per (batch, head). Keys and values are in shared memory; a team of a few lanes
+ * owns some rows. In the forward pass a team owns its rows from the scores to the result, so that nothing leaves its warp. In the backward
+ * pass three groups of warps share the work. Sizes are compile-time constants. This file decides whether a problem is small enough.
+ *
+ * All limits follow from the static shared memory and the registers of a block, which are the same on every supported device.
  */
 
+import { maxVectorBytes, staticSharedBytes, warpSize } from "../../cost-model.js";
 import type { GemmDtype } from "../../gemm/cpu/element.js";
 import type { AttentionShape } from "../problem.js";
 import { lanesOf } from "./element.js";
 
-/** What every device gives a block without being asked twice. */
-const sharedBytes = 48 * 1024;
-const vectorBytes = 16;
-const warp = 32;
-/** Where a block has so many threads, they have registers enough. */
+/** Threads of a block: leaves 170 registers for each, which the limits below share. */
 const maxThreads = 384;
-/** How many vectors a thread holds at most on their way to shared memory: few enough for its registers. */
+/** Vectors that a thread has in flight to shared memory: 96 registers. */
 const maxVectors = 24;
-/** A lane multiplies so many rows at most, each of so many vectors, by what it reads. */
+/** Rows of a team, and vectors of each that a lane multiplies: 64 registers. */
 const maxRows = 4;
 const maxSteps = 4;
-/** A lane has so many of its rows' scores at most. */
+/** Scores of a lane: 32 registers (in f32). */
 const maxScores = 32;
 
 export type Direction = "forward" | "backward";
 
-/** Counts that are printed under their names. */
+/** Constants of the generated code, under their names. */
 export interface SmallPlan {
   readonly heads: number;
   readonly rows: number;
@@ -38,26 +36,26 @@ export interface SmallPlan {
   readonly valueVectors: number;
   readonly columnVectors: number;
   readonly rowVectors: number;
-  /** A team's lanes share its rows: each has every so many-th vector of them. */
+  /** Lanes of a team: each has every n-th vector of the team's rows. */
   readonly teamLanes: number;
   /**
-   * The block's warps are so many groups, of so many threads each. Every group's teams own all rows: groups share the columns
-   * on the way to the scores, and on the way back each then sums one of the three gradients.
+   * Groups of warps, and threads of each. The teams of each group cover all rows. The groups share the columns of the scores; in the
+   * backward pass each then computes one of dQ, dK, dV.
    */
   readonly groups: number;
   readonly groupThreads: number;
-  /** A team of a group owns so many rows of scores, and so many rows of a result. */
+  /** Rows of scores and rows of a result that a team of a group owns. */
   readonly teamRows: number;
   readonly teamTargets: number;
-  /** How many results all teams of a group would own, be they there or not. */
-  readonly heldTargets: number;
-  /** A team owns so many rows of scores where all groups share them. */
+  /** Rows of a result over all teams of a group, including padding. */
+  readonly paddedTargets: number;
+  /** Rows of scores that a team owns when all groups share them. */
   readonly scoreRows: number;
-  /** The scores of so many columns are summed together: a power of two. */
-  readonly columnsAtOnce: number;
+  /** Columns whose scores are accumulated together: a power of two. */
+  readonly columnsPerRound: number;
 }
 
-/** Undefined where a pair takes more shared memory or threads than a block has, or more registers than a lane. */
+/** Undefined if a pair exceeds the shared memory or threads of a block, or the registers of a lane. */
 export function planSmall(
   direction: Direction,
   dtype: GemmDtype,
@@ -69,7 +67,7 @@ export function planSmall(
   ) as [number, number, number, number];
   const longest = Math.max(widthVectors, valueVectors);
   const teamLanes = Math.min(Math.max(powerUpTo(Math.max(longest, columnVectors)), 2), 8);
-  const teamsInWarp = warp / teamLanes;
+  const teamsInWarp = warpSize / teamLanes;
 
   const isForward = direction === "forward";
   const groups = isForward ? 1 : 3;
@@ -77,13 +75,13 @@ export function planSmall(
   const moved = (isForward ? columns : rows + columns) * (widthVectors + valueVectors);
   const groupWarps = Math.max(
     Math.ceil(owned / maxRows / teamsInWarp),
-    Math.ceil(moved / maxVectors / warp / groups),
+    Math.ceil(moved / maxVectors / warpSize / groups),
   );
-  const [teams, threads] = [groupWarps * teamsInWarp, groups * groupWarps * warp];
+  const [teams, threads] = [groupWarps * teamsInWarp, groups * groupWarps * warpSize];
   const [teamRows, teamTargets] = [Math.ceil(rows / teams), Math.ceil(owned / teams)];
-  const heldTargets = teams * teamTargets;
-  const vectors = moved + heldTargets * (columnVectors + (isForward ? 0 : 2 * rowVectors));
-  if (threads > maxThreads || vectors * vectorBytes > sharedBytes) return undefined;
+  const paddedTargets = teams * teamTargets;
+  const vectors = moved + paddedTargets * (columnVectors + (isForward ? 0 : 2 * rowVectors));
+  if (threads > maxThreads || vectors * maxVectorBytes > staticSharedBytes) return undefined;
   const scoreRows = Math.ceil(rows / teams / groups);
   const scores = scoreRows * Math.ceil(columns / teamLanes);
   if (longest > maxSteps * teamLanes || scores > maxScores) return undefined;
@@ -91,8 +89,8 @@ export function planSmall(
     ...{ heads, rows, columns, width, valueWidth, threads },
     ...{ widthVectors, valueVectors, columnVectors, rowVectors },
     ...{ teamLanes, groups, groupThreads: threads / groups },
-    ...{ teamRows, teamTargets, heldTargets, scoreRows },
-    columnsAtOnce: Math.min(powerUpTo(columns), 4),
+    ...{ teamRows, teamTargets, paddedTargets, scoreRows },
+    columnsPerRound: Math.min(powerUpTo(columns), 4),
   };
 }
 

@@ -1,7 +1,6 @@
 /**
- * Attention's gradients over sequences of any length on CUDA, in two kernels: strips of rows make the gradients of the
- * scores and of the queries; with those whole, strips of columns make the keys' and the values'. Each column's sums are
- * one block's, so there is nothing to add up between blocks.
+ * The backward pass of attention over sequences of any length on CUDA, in two kernels: strips of rows compute dS and dQ, then strips of
+ * columns compute dK and dV. Each column belongs to one block, so there is no reduction between blocks.
  */
 
 import type { KernelSource } from "../../../driver/index.js";
@@ -68,7 +67,7 @@ export function tiledRowsKernel(elements: Elements, access: "out" | "partial-out
     pointers: pointersOf(elements, ["key", "value", "outGradient"], ["queryGradient"]),
     threads: tiledThreads,
     declarations: [
-      declareElement(dtype, "fused", "partOf"),
+      declareElement(dtype, "multiplyAdd", "laneOf"),
       declareMemory(elements),
       declareMemories(false, elements),
       ...[pointTo, multiplyTiles, forStripRows],
@@ -86,7 +85,7 @@ export function tiledColumnsKernel(elements: Elements, access: "out" | "partial-
     pointers: pointersOf(elements, ["query", "outGradient"], ["keyGradient", "valueGradient"]),
     threads: tiledThreads,
     declarations: [
-      declareElement(dtype, "fused", "partOf"),
+      declareElement(dtype, "multiplyAdd", "laneOf"),
       declareMemory(elements),
       declareMemories(false, elements),
       ...[pointTo, multiplyTiles],
@@ -102,31 +101,31 @@ const rowsBody = `
 ${declarePair("blockIdx.x / strips")}
 ${declareInputs("key", "value", "outGradient")}
 ${declarePairs("Stored", "queryGradient")}
-  const Scalar* const shares = probabilities + (pair * rows + firstRow) * columns;
-  Scalar* const gains = scoreGradient + (pair * rows + firstRow) * columns;
-  const unsigned maxSeen = seenBy(firstRow + count - 1, columns, isCausal);
+  const Scalar* const probs = probabilities + (pair * rows + firstRow) * columns;
+  Scalar* const scoreGrads = scoreGradient + (pair * rows + firstRow) * columns;
+  const unsigned maxVisible = visibleColumns(firstRow + count - 1, columns, isCausal);
 
-  const auto arriving = matrixOf(outGradientPair + (long long)firstRow * outGradientRow, outGradientRow, 1);
-  multiply(tiles, arriving, matrixOf(valuePair, valueRow, 1), count, maxSeen, valueWidth, [&](unsigned row, unsigned column, Scalar sum) {
-    gains[(long long)row * columns + column] = sum;
+  const auto outGrads = matrixOf(outGradientPair + (long long)firstRow * outGradientRow, outGradientRow, 1);
+  multiply(tiles, outGrads, matrixOf(valuePair, valueRow, 1), count, maxVisible, valueWidth, [&](unsigned row, unsigned column, Scalar sum) {
+    scoreGrads[(long long)row * columns + column] = sum;
   });
   __syncthreads();
 
   forRows(count, [&](unsigned row, unsigned lane) {
-    const Scalar* const share = shares + (long long)row * columns;
-    Scalar* const gain = gains + (long long)row * columns;
-    const unsigned seen = seenBy(firstRow + row, columns, isCausal);
+    const Scalar* const prob = probs + (long long)row * columns;
+    Scalar* const scoreGrad = scoreGrads + (long long)row * columns;
+    const unsigned visible = visibleColumns(firstRow + row, columns, isCausal);
     Scalar mean = 0;
-    for (unsigned column = lane; column < seen; column += 32) mean = fused(share[column], gain[column], mean);
+    for (unsigned column = lane; column < visible; column += 32) mean = multiplyAdd(prob[column], scoreGrad[column], mean);
     for (unsigned step = 16; step > 0; step /= 2) mean += __shfl_xor_sync(0xffffffffu, mean, step);
     for (unsigned column = lane; column < columns; column += 32) {
-      gain[column] = column < seen ? share[column] * (gain[column] - mean) : 0;
+      scoreGrad[column] = column < visible ? prob[column] * (scoreGrad[column] - mean) : 0;
     }
   });
   __syncthreads();
 
-  multiply(tiles, matrixOf(gains, columns, 1), matrixOf(keyPair, 1, keyRow), count, width, maxSeen, [&](unsigned row, unsigned place, Scalar sum) {
-    queryGradientPair[(long long)(firstRow + row) * queryGradientRow + place] = Rounding::of(sum * scale);
+  multiply(tiles, matrixOf(scoreGrads, columns, 1), matrixOf(keyPair, 1, keyRow), count, width, maxVisible, [&](unsigned row, unsigned d, Scalar sum) {
+    queryGradientPair[(long long)(firstRow + row) * queryGradientRow + d] = Rounding::of(sum * scale);
   });`;
 
 const columnsBody = `
@@ -136,16 +135,16 @@ const columnsBody = `
 ${declarePair("blockIdx.x / strips")}
 ${declareInputs("query", "outGradient")}
 ${declarePairs("Stored", "keyGradient", "valueGradient")}
-  // The first row that sees a column is, under a causal mask, the one of its own number.
+  // Under a causal mask, column i is visible from row i on.
   const unsigned firstRow = isCausal == 0 ? 0 : firstColumn < rows ? firstColumn : rows;
-  const unsigned terms = rows - firstRow;
+  const unsigned kSize = rows - firstRow;
   const long long corner = (pair * rows + firstRow) * columns + firstColumn;
 
   const auto queries = matrixOf(queryPair + (long long)firstRow * queryRow, 1, queryRow);
-  multiply(tiles, matrixOf(scoreGradient + corner, 1, columns), queries, count, width, terms, [&](unsigned column, unsigned place, Scalar sum) {
-    keyGradientPair[(long long)(firstColumn + column) * keyGradientRow + place] = Rounding::of(sum * scale);
+  multiply(tiles, matrixOf(scoreGradient + corner, 1, columns), queries, count, width, kSize, [&](unsigned column, unsigned d, Scalar sum) {
+    keyGradientPair[(long long)(firstColumn + column) * keyGradientRow + d] = Rounding::of(sum * scale);
   });
-  const auto arriving = matrixOf(outGradientPair + (long long)firstRow * outGradientRow, 1, outGradientRow);
-  multiply(tiles, matrixOf(probabilities + corner, 1, columns), arriving, count, valueWidth, terms, [&](unsigned column, unsigned place, Scalar sum) {
-    valueGradientPair[(long long)(firstColumn + column) * valueGradientRow + place] = Rounding::of(sum);
+  const auto outGrads = matrixOf(outGradientPair + (long long)firstRow * outGradientRow, 1, outGradientRow);
+  multiply(tiles, matrixOf(probabilities + corner, 1, columns), outGrads, count, valueWidth, kSize, [&](unsigned column, unsigned d, Scalar sum) {
+    valueGradientPair[(long long)(firstColumn + column) * valueGradientRow + d] = Rounding::of(sum);
   });`;

@@ -1,4 +1,4 @@
-/** Attention over sequences of any length on CUDA, forward: a block makes the scores of a strip of rows, and then uses them. */
+/** The forward pass of attention over sequences of any length on CUDA: a block computes the scores of a strip of rows, then the result. */
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
@@ -22,7 +22,7 @@ export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "partia
     query: "in",
     key: "in",
     value: "in",
-    /** Anything where `hasMask` is 0. */
+    /** Ignored if `hasMask` is 0. */
     mask: "in",
     out: access,
     probabilities: access,
@@ -49,7 +49,7 @@ export function tiledForwardKernel(elements: Elements, access: "out" | "partial-
     pointers: pointersOf(elements, inputs, ["out"]),
     threads: tiledThreads,
     declarations: [
-      declareElement(dtype, "power", "larger", "lowest", "fused", "partOf"),
+      declareElement(dtype, "exponential", "maximum", "negativeInfinity", "multiplyAdd", "laneOf"),
       declareMemory(elements),
       declareMemories(false, elements),
       ...[pointTo, multiplyTiles, forStripRows],
@@ -67,10 +67,10 @@ ${declareInputs(...inputs)}
 ${declarePairs("Scalar", "mask")}
 ${declarePairs("Stored", "out")}
   Scalar* const scores = probabilities + (pair * rows + firstRow) * columns;
-  const unsigned maxSeen = seenBy(firstRow + count - 1, columns, isCausal);
+  const unsigned maxVisible = visibleColumns(firstRow + count - 1, columns, isCausal);
 
   const auto queries = matrixOf(queryPair + (long long)firstRow * queryRow, queryRow, 1);
-  multiply(tiles, queries, matrixOf(keyPair, keyRow, 1), count, maxSeen, width, [&](unsigned row, unsigned column, Scalar sum) {
+  multiply(tiles, queries, matrixOf(keyPair, keyRow, 1), count, maxVisible, width, [&](unsigned row, unsigned column, Scalar sum) {
     Scalar score = sum * scale;
     if (hasMask != 0) score += maskPair[(long long)(firstRow + row) * maskRow + (long long)column * maskColumn];
     scores[(long long)row * columns + column] = score;
@@ -79,24 +79,24 @@ ${declarePairs("Stored", "out")}
 
   forRows(count, [&](unsigned row, unsigned lane) {
     Scalar* const line = scores + (long long)row * columns;
-    const unsigned seen = seenBy(firstRow + row, columns, isCausal);
-    Scalar largest = lowest();
-    for (unsigned column = lane; column < seen; column += 32) largest = larger(largest, line[column]);
+    const unsigned visible = visibleColumns(firstRow + row, columns, isCausal);
+    Scalar rowMax = negativeInfinity();
+    for (unsigned column = lane; column < visible; column += 32) rowMax = maximum(rowMax, line[column]);
     for (unsigned step = 16; step > 0; step /= 2) {
-      largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+      rowMax = maximum(rowMax, __shfl_xor_sync(0xffffffffu, rowMax, step));
     }
     Scalar total = 0;
-    for (unsigned column = lane; column < seen; column += 32) {
-      const Scalar share = power(line[column] - largest);
-      line[column] = share;
-      total += share;
+    for (unsigned column = lane; column < visible; column += 32) {
+      const Scalar prob = exponential(line[column] - rowMax);
+      line[column] = prob;
+      total += prob;
     }
     for (unsigned step = 16; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
-    for (unsigned column = lane; column < columns; column += 32) line[column] = column < seen ? line[column] / total : 0;
+    for (unsigned column = lane; column < columns; column += 32) line[column] = column < visible ? line[column] / total : 0;
   });
   __syncthreads();
 
   const auto weights = matrixOf(scores, columns, 1);
-  multiply(tiles, weights, matrixOf(valuePair, 1, valueRow), count, valueWidth, maxSeen, [&](unsigned row, unsigned place, Scalar sum) {
-    outPair[(long long)(firstRow + row) * outRow + place] = Rounding::of(sum);
+  multiply(tiles, weights, matrixOf(valuePair, 1, valueRow), count, valueWidth, maxVisible, [&](unsigned row, unsigned d, Scalar sum) {
+    outPair[(long long)(firstRow + row) * outRow + d] = Rounding::of(sum);
   });`;

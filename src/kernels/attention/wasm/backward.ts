@@ -1,13 +1,13 @@
 /**
- * Attention's gradients in one kernel. A block is one batch and head, and sums what its keys and values gain over the
- * rows in their order, so that there is nothing to add up between blocks.
+ * The backward pass of attention in one WebAssembly kernel. A block is one (batch, head); dK and dV are accumulated over the rows in
+ * order, so there is no reduction between blocks.
  */
 
 import type { KernelSource, Local } from "../../../driver/index.js";
 import { call, forRange, limitTo, setToElement } from "../../codegen/wasm/loops.js";
 import { localsOf, wasmKernel } from "../../codegen/wasm/wasm-function.js";
 import type { Element } from "../../gemm/cpu/element.js";
-import { inGroups, setLimit, setToGemm, setToPair, strideParameters } from "./pair.js";
+import { inGroups, setLimit, setToPair, setToProduct, strideParameters } from "./pair.js";
 import { scoresFunction } from "./score-dots.js";
 import { softmaxGradientFunction } from "./softmax.js";
 import { weightedSumsFunction } from "./weighted-sums.js";
@@ -45,7 +45,7 @@ export function backwardParameters({ dtype }: Element, access: "out" | "partial-
   } as const;
 }
 
-/** How many rows, or columns, a turn takes in each kind of product. */
+/** Rows or columns per iteration of each kind of GEMM. */
 const atOnce = { scores: 2, sums: 4 } as const;
 
 export function backwardKernel(element: Element, access: "out" | "partial-out"): KernelSource {
@@ -74,7 +74,7 @@ export function backwardKernel(element: Element, access: "out" | "partial-out"):
         "column",
         "limit",
         "left",
-        "seenStep",
+        "visibleStep",
       ] as const),
       ...(["from", "at", "to", "end", "scoreRowBytes"] as const),
     );
@@ -88,8 +88,8 @@ export function backwardKernel(element: Element, access: "out" | "partial-out"):
         body(rowsNow);
       });
     };
-    /** `to[column] = factor · Σ scores[row, column] · from[row]`, for some columns, over the rows that see any of them. */
-    const lowerBiasGradient = (
+    /** `to[column] = factor · Σ scores[row, column] · from[row]`, for some columns, over the rows that attend to any of them. */
+    const multiplyTransposed = (
       count: number,
       sum: {
         readonly scores: Local;
@@ -101,7 +101,7 @@ export function backwardKernel(element: Element, access: "out" | "partial-out"):
         readonly factor: Local;
       },
     ): void => {
-      // The first row that sees a column is, under a causal mask, the one of its own number.
+      // Under a causal mask, column i is visible from row i on.
       code.i32(0).set(row);
       code.get(given.isCausal).if(() => code.get(column).set(row));
       limitTo(code, row, rows);
@@ -115,13 +115,13 @@ export function backwardKernel(element: Element, access: "out" | "partial-out"):
     };
 
     code[element.dtype](1).set(one);
-    setToGemm(code, scoreRowBytes, columns, element.bytes);
-    setToGemm(code, here.seenStep, given.isCausal, element.bytes);
+    setToProduct(code, scoreRowBytes, columns, element.bytes);
+    setToProduct(code, here.visibleStep, given.isCausal, element.bytes);
     forRange(code, block, endBlock, 1, () => {
       code.get(block).get(given.heads).op("i32.div_u").set(here.batch);
       code.get(block).get(given.heads).op("i32.rem_u").set(here.head);
       for (const name of operands) setToPair(code, here[name], given, name, here);
-      setToGemm(code, row, block, rows);
+      setToProduct(code, row, block, rows);
       setToElement(code, here.probabilities, given.probabilities, row, scoreRowBytes);
       setToElement(code, here.scoreGradient, given.scoreGradient, row, scoreRowBytes);
 
@@ -133,9 +133,9 @@ export function backwardKernel(element: Element, access: "out" | "partial-out"):
       });
       code.i32(0).set(row);
       setLimit(code, limit, row, 1, given);
-      setToGemm(code, limit, limit, element.bytes);
+      setToProduct(code, limit, limit, element.bytes);
       setToElement(code, end, here.scoreGradient, rows, scoreRowBytes);
-      const strip = [here.scoreGradient, end, scoreRowBytes, limit, here.seenStep] as const;
+      const strip = [here.scoreGradient, end, scoreRowBytes, limit, here.visibleStep] as const;
       call(code, "softmaxGradientRows", here.probabilities, ...strip);
       overRows(atOnce.sums, (count) => {
         const { keyRowBytes, queryGradientRowBytes } = given;
@@ -145,7 +145,7 @@ export function backwardKernel(element: Element, access: "out" | "partial-out"):
       });
       code.i32(0).set(column);
       inGroups(code, column, columns, atOnce.sums, (count) => {
-        lowerBiasGradient(count, {
+        multiplyTransposed(count, {
           scores: here.scoreGradient,
           from: here.query,
           fromRowBytes: given.queryRowBytes,
@@ -154,7 +154,7 @@ export function backwardKernel(element: Element, access: "out" | "partial-out"):
           length: width,
           factor: scale,
         });
-        lowerBiasGradient(count, {
+        multiplyTransposed(count, {
           scores: here.probabilities,
           from: here.outGradient,
           fromRowBytes: given.outGradientRowBytes,

@@ -1,18 +1,18 @@
 /**
- * Attention in one kernel. A block is a strip of rows of one batch and head: their scores are made where their
- * probabilities will be, become those, and are multiplied by the values, all while they are in the first-level cache.
+ * The forward pass of attention in one WebAssembly kernel. A block is a strip of rows of one (batch, head): scores are computed in the
+ * memory of the probabilities, normalised in place, and multiplied by the values, all in the L1 cache.
  */
 
 import type { Code, KernelSource } from "../../../driver/index.js";
 import { call, forRange, limitTo, setToElement } from "../../codegen/wasm/loops.js";
 import { localsOf, wasmKernel } from "../../codegen/wasm/wasm-function.js";
 import type { Element } from "../../gemm/cpu/element.js";
-import { type Given, inGroups, setLimit, setToGemm, setToPair, strideParameters } from "./pair.js";
+import { type Given, inGroups, setLimit, setToPair, setToProduct, strideParameters } from "./pair.js";
 import { scoresFunction } from "./score-dots.js";
 import { addMaskFunction, importsOf, softmaxFunction } from "./softmax.js";
 import { weightedSumsFunction } from "./weighted-sums.js";
 
-/** Rows in one block: enough to stay with the keys and values, few enough that a long sequence has blocks for all. */
+/** Rows of a block: enough to reuse keys and values, few enough that a long sequence has blocks for all threads. */
 export const stripRows = 32;
 
 /** The arguments of the forward kernel, in order. */
@@ -21,7 +21,7 @@ export function forwardParameters({ dtype }: Element, access: "out" | "partial-o
     query: "in",
     key: "in",
     value: "in",
-    /** Anything where `hasMask` is 0. */
+    /** Ignored if `hasMask` is 0. */
     mask: "in",
     out: access,
     probabilities: access,
@@ -39,7 +39,7 @@ export function forwardParameters({ dtype }: Element, access: "out" | "partial-o
   } as const;
 }
 
-/** How many rows a turn takes in each of the two products. */
+/** Rows per iteration of the two GEMMs. */
 const atOnce = { scores: 2, out: 4 } as const;
 
 export function forwardKernel(element: Element, access: "out" | "partial-out"): KernelSource {
@@ -58,7 +58,7 @@ export function forwardKernel(element: Element, access: "out" | "partial-out"): 
       code,
       "i32",
       ...(["pair", "batch", "head", "query", "key", "value", "mask", "out", "scores"] as const),
-      ...(["firstRow", "endRow", "row", "limit", "seenStep", "from", "at", "to", "end"] as const),
+      ...(["firstRow", "endRow", "row", "limit", "visibleStep", "from", "at", "to", "end"] as const),
       "scoreRowBytes",
     );
     const { pair, firstRow, endRow, row, limit, from, at, to, end, scoreRowBytes } = here;
@@ -73,8 +73,8 @@ export function forwardKernel(element: Element, access: "out" | "partial-out"): 
     };
 
     code[element.dtype](1).set(one);
-    setToGemm(code, scoreRowBytes, columns, element.bytes);
-    setToGemm(code, here.seenStep, given.isCausal, element.bytes);
+    setToProduct(code, scoreRowBytes, columns, element.bytes);
+    setToProduct(code, here.visibleStep, given.isCausal, element.bytes);
     forRange(code, block, endBlock, 1, () => {
       code.get(block).get(given.rowStrips).op("i32.div_u").set(pair);
       code.get(block).get(given.rowStrips).op("i32.rem_u").i32(stripRows).op("i32.mul").tee(firstRow);
@@ -84,7 +84,7 @@ export function forwardKernel(element: Element, access: "out" | "partial-out"): 
       code.get(pair).get(given.heads).op("i32.rem_u").set(here.head);
       for (const name of ["query", "key", "value", "mask", "out"] as const)
         setToPair(code, here[name], given, name, here);
-      setToGemm(code, row, pair, rows);
+      setToProduct(code, row, pair, rows);
       setToElement(code, here.scores, given.probabilities, row, scoreRowBytes);
 
       overRows(atOnce.scores, (count) => {
@@ -102,8 +102,8 @@ export function forwardKernel(element: Element, access: "out" | "partial-out"): 
       setToElement(code, at, here.scores, firstRow, scoreRowBytes);
       setToElement(code, end, here.scores, endRow, scoreRowBytes);
       setLimit(code, limit, firstRow, 1, given);
-      setToGemm(code, limit, limit, element.bytes);
-      call(code, "softmaxRows", at, end, scoreRowBytes, limit, here.seenStep);
+      setToProduct(code, limit, limit, element.bytes);
+      call(code, "softmaxRows", at, end, scoreRowBytes, limit, here.visibleStep);
       overRows(atOnce.out, (count) => {
         setToElement(code, to, here.out, row, given.outRowBytes);
         const layout = [scoreRowBytes, given.valueRowBytes, given.outRowBytes] as const;

@@ -1,9 +1,9 @@
-/** What both kernels share: the strides of their operands, where a pair of batch and head begins, and causal limits. */
+/** What the forward and backward kernels share: strides of operands, addresses of a (batch, head), and causal limits. */
 
 import type { Code, Local } from "../../../driver/index.js";
 import { forRange, forWholeSteps, limitTo, push, setToElement } from "../../codegen/wasm/loops.js";
 
-/** A kernel's arguments by their names, and the blocks that it is to run. */
+/** A kernel's arguments by name, and its range of blocks. */
 export type Given<Parameters> = Readonly<Record<keyof Parameters | "firstBlock" | "endBlock", Local>>;
 
 type Stride<Name extends string> = `${Name}BatchBytes` | `${Name}HeadBytes` | `${Name}RowBytes`;
@@ -20,11 +20,11 @@ export function strideParameters<Name extends string>(
 }
 
 /** `local = a · b` */
-export function setToGemm(code: Code, local: Local, a: Local, b: Local | number): void {
+export function setToProduct(code: Code, local: Local, a: Local, b: Local | number): void {
   push(code.get(a), b).op("i32.mul").set(local);
 }
 
-/** `address` = where the operand has its elements of one batch and head. */
+/** `address` = the operand's elements of one batch and head. */
 export function setToPair<Name extends string>(
   code: Code,
   address: Local,
@@ -37,7 +37,7 @@ export function setToPair<Name extends string>(
   setToElement(code, address, address, head, strides[`${name}HeadBytes`]);
 }
 
-/** `limit` = how many columns the rows from `row` on, `count` of them, see between them. */
+/** `limit` = how many columns the `count` rows from `row` on attend to, at most. */
 export function setLimit(
   code: Code,
   limit: Local,
@@ -52,7 +52,7 @@ export function setLimit(
   });
 }
 
-/** Goes from `at` to `end`, `atOnce` at a time while there are so many, and then one by one. */
+/** Loops from `at` to `end`, `atOnce` at a time, then one by one. */
 export function inGroups(
   code: Code,
   at: Local,

@@ -1,5 +1,5 @@
 /**
- * Scores: the products of some rows and all columns, each summed in the lanes of a vector. As many sums as a vector has
+ * Scores: the products of some rows and all columns, each summed in the lanes of a vector. As many acc as a vector has
  * lanes are then added up together, by shuffles, and leave as one vector.
  */
 
@@ -17,17 +17,17 @@ const halves: readonly [Shuffle, Shuffle] = [
   [0, 1, 4, 5],
   [2, 3, 6, 7],
 ];
-/** The floats in even places of two vectors, or those in odd ones. */
+/** The even or the odd lanes of two vectors. */
 const everyOther: readonly [Shuffle, Shuffle] = [
   [0, 2, 4, 6],
   [1, 3, 5, 7],
 ];
 
-/** Leaves a vector with the sum of each vector's lanes. */
-function pushTotals(code: Code, { lanes, addVectors }: Element, sums: readonly Local[]): void {
+/** Pushes a vector with the lane sum of each vector. */
+function pushTotals(code: Code, { lanes, addVectors }: Element, acc: readonly Local[]): void {
   const addPicks = (a: Local, b: Local, [first, second]: readonly [Shuffle, Shuffle]): Code =>
     code.get(a).get(b).shuffle(first).get(a).get(b).shuffle(second).op(addVectors);
-  const [a, b, c, d] = sums as [Local, Local, Local, Local];
+  const [a, b, c, d] = acc as [Local, Local, Local, Local];
   if (lanes === 2) {
     addPicks(a, b, halves);
     return;
@@ -65,7 +65,7 @@ export function scoresFunction(name: string, element: Element, rows: number): Wa
       address,
       target: targets[row] as Local,
       fromQuery: code.local("v128"),
-      sums: keys.map(() => code.local("v128")),
+      acc: keys.map(() => code.local("v128")),
       totals: code.local("v128"),
     }));
     const loadAt = (base: Local, load: MemoryOpcode): Code =>
@@ -76,28 +76,28 @@ export function scoresFunction(name: string, element: Element, rows: number): Wa
     code.block((leave) => {
       code.loop((again) => {
         code.get(left).op("i32.eqz").branchIf(leave);
-        // Where fewer columns are left than a vector has lanes, the last one stands in for those that are missing.
+        // With fewer remaining columns than lanes, the last column is repeated.
         code.get(left).i32(-1).op("i32.add").set(last);
         for (const [column, address] of keys.entries()) {
           code.i32(column).set(index);
           limitTo(code, index, last);
           setToElement(code, address, key, index, given.keyRowBytes);
         }
-        for (const { sums } of tile) for (const sum of sums) setZero(code, element, sum);
+        for (const { acc } of tile) for (const sum of acc) setZero(code, element, sum);
         code.i32(0).set(at);
         code.get(width).i32(lanes).op("i32.div_u").set(steps);
-        // One vector a turn: V8 of Node 20 keeps the sums in their registers here, and moves them about when unrolled.
+        // One vector a turn: V8 of Node 20 keeps the acc in their registers here, and moves them about when unrolled.
         repeat(code, steps, () => {
           for (const { address, fromQuery } of tile) loadAt(address, "v128.load").set(fromQuery);
           for (const [column, address] of keys.entries()) {
             loadAt(address, "v128.load").set(fromKey);
-            for (const { fromQuery, sums } of tile)
-              accumulateVector(code.get(fromQuery).get(fromKey), element, sums[column] as Local);
+            for (const { fromQuery, acc } of tile)
+              accumulateVector(code.get(fromQuery).get(fromKey), element, acc[column] as Local);
           }
           advance(code, at, vectorBytes);
         });
-        for (const { sums, totals } of tile) {
-          pushTotals(code, element, sums);
+        for (const { acc, totals } of tile) {
+          pushTotals(code, element, acc);
           code.set(totals);
         }
         code.get(width).i32(lanes).op("i32.rem_u").set(steps);

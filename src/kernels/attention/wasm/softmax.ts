@@ -1,6 +1,6 @@
 /**
- * Softmax of a strip of score rows, in place, and its gradient. The rows lie behind each other. Of the first one the first
- * `seenBytes` are seen, and of each row `seenStep` more than of the one before, as a causal mask has it.
+ * Softmax of a strip of score rows, in place, and its gradient. The rows are contiguous. The first `visibleBytes` of the first row are
+ * visible, and `visibleStep` more of each following row, as under a causal mask.
  */
 
 import type { Code, Local, WasmFunction, WasmImport } from "../../../driver/index.js";
@@ -13,27 +13,27 @@ import type { Element } from "../../gemm/cpu/element.js";
 const vectorBytes = 16;
 
 const opcodes = {
-  f32: { subtract: "f32x4.sub", divide: "f32x4.div", larger: "f32x4.pmax" },
-  f64: { subtract: "f64x2.sub", divide: "f64x2.div", larger: "f64x2.pmax" },
+  f32: { subtract: "f32x4.sub", divide: "f32x4.div", max: "f32x4.pmax" },
+  f64: { subtract: "f64x2.sub", divide: "f64x2.div", max: "f64x2.pmax" },
 } as const;
 
-/** exp of doubles is the engine's. */
+/** exp of f64 is imported from the engine. */
 export function importsOf({ dtype }: Element): readonly WasmImport[] {
   return dtype === "f64" ? [{ name: "exp", parameters: ["f64"], results: ["f64"] }] : [];
 }
 
-/** From here down e^x is 0 in float. */
-const noPower = -104;
+/** Below this, exp is 0 in f32. */
+const minExponent = -104;
 
-/** Leaves e^x on the stack, lane by lane; the local is overwritten. */
+/** Pushes exp(x) of each lane; the local is overwritten. */
 function pushExp(code: Code, { dtype }: Element, x: Local): void {
   if (dtype === "f32") {
-    // A product that underflows takes x86 a hundred cycles, and what a mask hides is −Infinity: those are let out.
-    const isGone = code.local("v128");
-    code.get(x).f32(noPower).op("f32x4.splat").op("f32x4.le").set(isGone);
-    code.get(x).get(isGone).op("v128.andnot").set(x);
+    // Underflow costs x86 a hundred cycles, and masked scores are −Infinity: these lanes are zeroed instead.
+    const underflows = code.local("v128");
+    code.get(x).f32(minExponent).op("f32x4.splat").op("f32x4.le").set(underflows);
+    code.get(x).get(underflows).op("v128.andnot").set(x);
     vectorMath.exp.inline(code, x);
-    code.get(isGone).op("v128.andnot");
+    code.get(underflows).op("v128.andnot");
     return;
   }
   const pushLane = (lane: number): Code => code.get(x).lane("f64x2.extract_lane", lane).call("math.exp");
@@ -41,10 +41,10 @@ function pushExp(code: Code, { dtype }: Element, x: Local): void {
   pushLane(1).lane("f64x2.replace_lane", 1);
 }
 
-/** How a pass takes elements: as many as a vector holds, or one, in every lane alike. */
-type Form = "vector" | "lone";
+/** A vector of elements, or one element splatted. */
+type Form = "vector" | "scalar";
 
-/** Goes on from `at` to `end`: a vector at a time, then `between`, and the last elements one by one. */
+/** Loops from `at` to `end`: a vector at a time, then `between`, then the tail element by element. */
 function pass(
   code: Code,
   { bytes }: Element,
@@ -59,7 +59,7 @@ function pass(
     advance(code, at, vectorBytes);
   });
   between?.();
-  forRange(code, at, end, bytes, () => visit("lone"));
+  forRange(code, at, end, bytes, () => visit("scalar"));
 }
 
 function pushElements(code: Code, element: Element, form: Form, address: Local): Code {
@@ -72,8 +72,8 @@ function storeElements(code: Code, element: Element, form: Form, address: Local,
   else code.lane(element.extractLane, 0).memory(element.store);
 }
 
-/** Joins the vector's lanes, and has what comes out in each of them. */
-function flattenSpans(code: Code, { lanes }: Element, vector: Local, join: () => void): void {
+/** Reduces the lanes of a vector (butterfly): every lane gets the result. */
+function reduceLanes(code: Code, { lanes }: Element, vector: Local, join: () => void): void {
   code.get(vector).get(vector).get(vector).shuffle([2, 3, 0, 1]);
   join();
   code.set(vector);
@@ -83,7 +83,7 @@ function flattenSpans(code: Code, { lanes }: Element, vector: Local, join: () =>
   code.set(vector);
 }
 
-/** Sets what is left of a row, from `at` on, to 0. */
+/** Zeroes the rest of a row, from `at` on. */
 function fillWithZero(code: Code, element: Element, at: Local, rowEnd: Local): void {
   forRange(code, at, rowEnd, element.bytes, () => {
     code.get(at);
@@ -91,25 +91,25 @@ function fillWithZero(code: Code, element: Element, at: Local, rowEnd: Local): v
   });
 }
 
-/** Runs over a strip's rows; `end` stands behind what a row sees, and `rowEnd` behind the row. */
+/** Loops over a strip's rows; `end` is the end of the visible part of a row, and `rowEnd` that of the row. */
 function overRows(
   code: Code,
   strip: Readonly<
-    Record<"row" | "end" | "rowEnd" | "stripEnd" | "rowBytes" | "seenBytes" | "seenStep", Local>
+    Record<"row" | "end" | "rowEnd" | "stripEnd" | "rowBytes" | "visibleBytes" | "visibleStep", Local>
   >,
   body: () => void,
 ): void {
-  const { row, end, rowEnd, stripEnd, rowBytes, seenBytes, seenStep } = strip;
+  const { row, end, rowEnd, stripEnd, rowBytes, visibleBytes, visibleStep } = strip;
   forRange(code, row, stripEnd, rowBytes, () => {
-    code.get(row).get(seenBytes).op("i32.add").set(end);
+    code.get(row).get(visibleBytes).op("i32.add").set(end);
     code.get(row).get(rowBytes).op("i32.add").set(rowEnd);
     body();
-    advance(code, seenBytes, seenStep);
-    limitTo(code, seenBytes, rowBytes);
+    advance(code, visibleBytes, visibleStep);
+    limitTo(code, visibleBytes, rowBytes);
   });
 }
 
-/** `addMask`: adds what lies `maskColumnBytes` apart to a row, from `at` to `end`. */
+/** `addMask`: adds a mask with stride `maskColumnBytes` to a row, from `at` to `end`. */
 export function addMaskFunction(element: Element): WasmFunction {
   const parameters = { at: "i32", end: "i32", mask: "i32", maskColumnBytes: "i32" } as const;
   return wasmFunction("addMask", parameters, (code, { at, end, mask, maskColumnBytes }) => {
@@ -122,47 +122,47 @@ export function addMaskFunction(element: Element): WasmFunction {
 }
 
 /**
- * `softmaxRows`: scores become probabilities; those of columns that are not seen, 0. The largest score is taken off its
+ * `softmaxRows`: scores become probabilities; those of columns that are not seen, 0. The rowMax score is taken off its
  * row first, so that no exp overflows. A row of nothing but −Infinity becomes NaN, and so does one with a NaN.
  */
 export function softmaxFunction(element: Element): WasmFunction {
-  const { subtract, divide, larger } = opcodes[element.dtype];
+  const { subtract, divide, max } = opcodes[element.dtype];
   const parameters = {
     strip: "i32",
     stripEnd: "i32",
     rowBytes: "i32",
-    seenBytes: "i32",
-    seenStep: "i32",
+    visibleBytes: "i32",
+    visibleStep: "i32",
   } as const;
   return wasmFunction("softmaxRows", parameters, (code, { strip, ...given }) => {
     const { row, end, rowEnd, at } = localsOf(code, "i32", "row", "end", "rowEnd", "at");
-    const { largest, sums, value } = localsOf(code, "v128", "largest", "sums", "value");
+    const { rowMax, acc, value } = localsOf(code, "v128", "rowMax", "acc", "value");
 
     code.get(strip).set(row);
     overRows(code, { row, end, rowEnd, ...given }, () => {
-      code[element.dtype](Number.NEGATIVE_INFINITY).op(element.splat).set(largest);
+      code[element.dtype](Number.NEGATIVE_INFINITY).op(element.splat).set(rowMax);
       code.get(row).set(at);
-      // A NaN is not larger than anything: it is kept where it stands, and reaches its row by the sum.
+      // A NaN is not max than anything: it is kept where it stands, and reaches its row by the sum.
       pass(code, element, { at, end }, (form) => {
-        code.get(largest);
-        pushElements(code, element, form, at).op(larger).set(largest);
+        code.get(rowMax);
+        pushElements(code, element, form, at).op(max).set(rowMax);
       });
-      flattenSpans(code, element, largest, () => code.op(larger));
-      setZero(code, element, sums);
+      reduceLanes(code, element, rowMax, () => code.op(max));
+      setZero(code, element, acc);
       code.get(row).set(at);
-      const takePowers = (form: Form): void => {
-        pushElements(code, element, form, at).get(largest).op(subtract).set(value);
+      const exponentiate = (form: Form): void => {
+        pushElements(code, element, form, at).get(rowMax).op(subtract).set(value);
         pushExp(code, element, value);
         code.set(value);
         storeElements(code, element, form, at, value);
-        code.get(sums).get(value).op(element.addVectors).set(sums);
+        code.get(acc).get(value).op(element.addVectors).set(acc);
       };
-      pass(code, element, { at, end }, takePowers, () =>
-        flattenSpans(code, element, sums, () => code.op(element.addVectors)),
+      pass(code, element, { at, end }, exponentiate, () =>
+        reduceLanes(code, element, acc, () => code.op(element.addVectors)),
       );
       code.get(row).set(at);
       pass(code, element, { at, end }, (form) => {
-        pushElements(code, element, form, at).get(sums).op(divide).set(value);
+        pushElements(code, element, form, at).get(acc).op(divide).set(value);
         storeElements(code, element, form, at, value);
       });
       fillWithZero(code, element, at, rowEnd);
@@ -170,7 +170,7 @@ export function softmaxFunction(element: Element): WasmFunction {
   });
 }
 
-/** `softmaxGradientRows`: with probabilities p, `gradient = p ∘ (gradient − Σ p ∘ gradient)`, and 0 where nothing is seen. */
+/** `softmaxGradientRows`: with probabilities p, `gradient = p ∘ (gradient − Σ p ∘ gradient)`, and 0 for invisible columns. */
 export function softmaxGradientFunction(element: Element): WasmFunction {
   const { subtract } = opcodes[element.dtype];
   const parameters = {
@@ -178,12 +178,12 @@ export function softmaxGradientFunction(element: Element): WasmFunction {
     strip: "i32",
     stripEnd: "i32",
     rowBytes: "i32",
-    seenBytes: "i32",
-    seenStep: "i32",
+    visibleBytes: "i32",
+    visibleStep: "i32",
   } as const;
   return wasmFunction("softmaxGradientRows", parameters, (code, { probabilities, strip, ...given }) => {
     const { row, end, rowEnd, at, atP } = localsOf(code, "i32", "row", "end", "rowEnd", "at", "atP");
-    const { sums, value } = localsOf(code, "v128", "sums", "value");
+    const { acc, value } = localsOf(code, "v128", "acc", "value");
     const begin = (): void => {
       code.get(row).set(at).get(probabilities).set(atP);
     };
@@ -191,20 +191,20 @@ export function softmaxGradientFunction(element: Element): WasmFunction {
 
     code.get(strip).set(row);
     overRows(code, { row, end, rowEnd, ...given }, () => {
-      setZero(code, element, sums);
+      setZero(code, element, acc);
       begin();
       const addUp = (form: Form): void => {
         pushElements(code, element, form, at);
         pushElements(code, element, form, atP);
-        accumulate(code, element, sums);
+        accumulate(code, element, acc);
         step(form);
       };
       pass(code, element, { at, end }, addUp, () =>
-        flattenSpans(code, element, sums, () => code.op(element.addVectors)),
+        reduceLanes(code, element, acc, () => code.op(element.addVectors)),
       );
       begin();
       pass(code, element, { at, end }, (form) => {
-        pushElements(code, element, form, at).get(sums).op(subtract);
+        pushElements(code, element, form, at).get(acc).op(subtract);
         pushElements(code, element, form, atP).op(element.multiplyVectors).set(value);
         storeElements(code, element, form, at, value);
         step(form);

@@ -1,6 +1,6 @@
 /**
- * Sums of rows, each with the weight that a matrix of scores has for it: `to[t] = factor · Σ weight(t, s) · from[s]`, for
- * some t at a time. Vectors run along the rows, and every element is summed in the order of s.
+ * Weighted sums of rows, with weights from a matrix of scores: `to[t] = factor · Σ weight(t, s) · from[s]`, for several t at a time.
+ * Vectors run along the rows, and every element is accumulated in the order of s.
  */
 
 import type { Code, Local, WasmFunction } from "../../../driver/index.js";
@@ -11,10 +11,10 @@ import type { Element } from "../../gemm/cpu/element.js";
 
 const vectorBytes = 16;
 
-/** Whether target t takes its weights from row t of the scores, or from column t. */
+/** Target t has its weights in row t of the scores, or in column t. */
 export type WeightLayout = "fromRow" | "fromColumn";
 
-/** `name`: makes `targets` rows, of `length` elements each, out of `steps` rows. Scores lie side by side in their row. */
+/** `name`: computes `targets` rows of `length` elements from `steps` rows. Rows of scores are contiguous. */
 export function weightedSumsFunction(
   name: string,
   element: Element,
@@ -39,7 +39,7 @@ export function weightedSumsFunction(
       "i32",
       ...(["place", "left", "fromAt", "toAt", "lastPlace"] as const),
     );
-    /** One walks down the scores' rows for all targets, or each target has its own that walks along its row. */
+    /** One cursor for all targets that moves down the scores' rows, or one per target that moves along its row. */
     const starts =
       layout === "fromRow" ? rowAddresses(code, targets, weights, given.weightRowBytes) : [weights];
     const walkers = starts.map((start) => ({ start, at: code.local("i32") }));
@@ -51,10 +51,10 @@ export function weightedSumsFunction(
       const type = isVector ? "v128" : element.dtype;
       const values = Array.from({ length: isVector ? width : 1 }, () => code.local(type));
       const weight = code.local(type);
-      const sums = Array.from({ length: targets }, () =>
+      const acc = Array.from({ length: targets }, () =>
         values.map((value) => ({ value, sum: code.local(type) })),
       );
-      for (const { sum } of sums.flat()) setZero(code, element, sum);
+      for (const { sum } of acc.flat()) setZero(code, element, sum);
       setToElement(code, fromAt, from, place, bytes);
       for (const { start, at } of walkers) code.get(start).set(at);
       code.get(steps).set(left);
@@ -64,7 +64,7 @@ export function weightedSumsFunction(
             .get(fromAt)
             .memory(isVector ? "v128.load" : element.load, index * vectorBytes)
             .set(value);
-        for (const [target, sumsOfTarget] of sums.entries()) {
+        for (const [target, sumsOfTarget] of acc.entries()) {
           const { at } = walkers[layout === "fromRow" ? target : 0] as { at: Local };
           code
             .get(at)
@@ -76,9 +76,9 @@ export function weightedSumsFunction(
         advance(code, fromAt, given.fromRowBytes);
       });
       setToElement(code, toAt, to, place, bytes);
-      for (const sumsOfTarget of sums) {
+      for (const sumsOfTarget of acc) {
         for (const [index, { sum }] of sumsOfTarget.entries())
-          storeGemm(code, element, toAt, index, sum, isVector ? factorOfAll : given.factor);
+          storeScaled(code, element, toAt, index, sum, isVector ? factorOfAll : given.factor);
         advance(code, toAt, given.toRowBytes);
       }
     };
@@ -89,7 +89,7 @@ export function weightedSumsFunction(
       () => {
         forWholeSteps(code, place, length, 2 * lanes, () => sumAt(2));
         code.get(length).i32(lanes).op("i32.sub").set(lastPlace);
-        // The last vector may begin inside the one before it: what both hold is made twice, and alike.
+        // The last vector may overlap the one before it: the common elements are computed twice, with the same result.
         forRange(code, place, length, lanes, () => {
           limitTo(code, place, lastPlace);
           sumAt(1);
@@ -100,8 +100,15 @@ export function weightedSumsFunction(
   });
 }
 
-/** Stores factor · sum, scalars or vectors, the one numbered `index` from the address. */
-function storeGemm(code: Code, element: Element, to: Local, index: number, sum: Local, factor: Local): void {
+/** Stores factor · sum, a scalar or a vector, at the `index`-th vector from the address. */
+function storeScaled(
+  code: Code,
+  element: Element,
+  to: Local,
+  index: number,
+  sum: Local,
+  factor: Local,
+): void {
   const isVector = sum.type === "v128";
   code.get(to).get(sum).get(factor);
   code.op(isVector ? element.multiplyVectors : element.multiply);

@@ -1,4 +1,4 @@
-/** How column kernels are spread over a GPU: every thread has rows, the bits are the rows' alone, and loads don't wait. */
+/** How column kernels use a GPU: every thread has rows, the bits follow from the rows alone, and loads are in flight together. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -40,7 +40,7 @@ function formOf(kernel: ColumnKernel, rows: number, columns: number, processors 
   return cudaColumnConfig(kernel, { rows, columns, strides }, processors);
 }
 
-test("few columns are spread over up to half of the GPU, and of many a block takes what fills a sector", () => {
+test("few columns are spread over up to half of the SMs, and of many a block takes a sector", () => {
   const cases: readonly [
     kernel: ColumnKernel,
     rows: number,
@@ -69,7 +69,7 @@ test("few columns are spread over up to half of the GPU, and of many a block tak
 describe("on CUDA", { skip: cudaMissing }, () => {
   const runtime = openCudaKernelRuntime();
 
-  test("the bits are the same however many multiprocessors the GPU has", () => {
+  test("the bits do not depend on the number of SMs", () => {
     for (const [rows, columns] of [
       [3, 19],
       [900, 19],
@@ -120,7 +120,7 @@ function maxLoadsInCombo(ptx: string): number {
 }
 
 describe("under nvcc", { skip: noCompiler() }, () => {
-  test("a thread asks for 16 elements before it waits for the first, whole strides and the last alike", () => {
+  test("a thread has 16 loads in flight, in full iterations and in the last one", () => {
     for (const [rows, columns] of [
       [3072, 256],
       [24_613, 1],
@@ -138,7 +138,7 @@ describe("under nvcc", { skip: noCompiler() }, () => {
       assert.equal(stackBytes + spillBytes, 0);
   });
 
-  test("red proof: a loop that is unrolled by a pragma alone has a test behind every load", () => {
+  test("red proof: a loop that is unrolled by a pragma alone has a branch after every load", () => {
     const kernel = cudaKernel({
       name: "tested loop",
       parameters: { x: "in", to: "out", rows: "u32" },

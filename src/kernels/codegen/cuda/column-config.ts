@@ -1,28 +1,30 @@
-/** From rows and columns in a GPU's memory to what a printed column kernel follows from and takes. */
+/** Selects the layout and the launch parameters of a column kernel on a GPU. */
 
 import type { ColumnKernel } from "../../../ir/index.js";
 import { dtypes } from "../../../ir/index.js";
+import { maxThreadsPerBlock, sectorBytes } from "../../cost-model.js";
 import type { Columns, LaunchConfig } from "../../launch-config.js";
 import { type ColumnLayout, printColumnKernel } from "./column-kernel.js";
-import { requireCountable, requireStep } from "./limits.js";
+import { requireCountable, requireStride } from "./limits.js";
 
-/** How many partial results a column has: of few rows, of as many rows as this or more, and of as many as this. */
-const partialsOfFew = 32;
-export const partialsOfSome = 128;
-export const partialsOfMany = 1024;
-const maxThreads = 1024;
-/** What memory brings at a time: of rows that lie apart, a block's columns should fill it. */
-const sectorBytes = 32;
+/**
+ * How many partials a column is reduced to in parallel: 32, from 128 rows on 128, and from 1024 rows on 1024. The bits of a result follow
+ * from these, so they are the same on every device.
+ */
+const minPartials = 32;
+export const mediumPartials = 128;
+export const maxPartials = 1024;
+/** Columns of a block: at most as many as it has warps when it reduces 32 partials per column. */
 const maxColumns = 8;
-/** What a thread has on its way from memory at a time, over all inputs. */
-const loadsUnderWay = 16;
+/** Outstanding loads of a thread, over all inputs: enough to hide DRAM latency (measured by `bench/gpu/compiled.ts`). */
+const maxLoadsInFlight = 16;
 
-/** `parallelism`: how many blocks run side by side at least. It moves no bits: those follow from the rows alone. */
+/** `parallelism`: the number of SMs. It does not change the bits of a result: these follow from the number of rows. */
 export function cudaColumnConfig(kernel: ColumnKernel, launch: Columns, parallelism: number): LaunchConfig {
   const { columns, strides } = launch;
   const sizes = columnSizes(kernel, launch);
   const layout = layoutOf(kernel, launch, parallelism);
-  let key = `c${layout.parts}/${layout.columns}/${layout.turns}`;
+  let key = `c${layout.partials}/${layout.columns}/${layout.unroll}`;
   for (const { column } of strides) key += column === "unit" ? "u" : "n";
   return {
     key,
@@ -32,40 +34,40 @@ export function cudaColumnConfig(kernel: ColumnKernel, launch: Columns, parallel
   };
 }
 
-/** The numbers that a printed kernel takes behind its operands. */
+/** The launch parameters after the operands. */
 export function columnSizes(kernel: ColumnKernel, { rows, columns, strides }: Columns): readonly number[] {
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, columns, "columns");
-  return [rows, columns, ...strides.map(({ row }) => requireStep(kernel, row))];
+  return [rows, columns, ...strides.map(({ row }) => requireStride(kernel, row))];
 }
 
-/** How many partial results a column has: what its bits follow from. */
+/** How many partials a column has. The bits of a result follow from it. */
 export function columnPartials(rows: number): number {
-  if (rows < partialsOfSome) return partialsOfFew;
-  return rows < partialsOfMany ? partialsOfSome : partialsOfMany;
+  if (rows < mediumPartials) return minPartials;
+  return rows < maxPartials ? mediumPartials : maxPartials;
 }
 
-/** How many neighbouring columns fill a sector in an input; of half floats it takes two blocks. */
+/** How many neighbouring columns fill a 32-byte sector of the widest input; of 16-bit inputs two blocks share a sector. */
 function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
-  const moving = inputs.filter((_, index) => strides[index]?.column === "unit");
-  const widest = Math.max(...moving.map((dtype) => dtypes[dtype].bytes), 1);
+  const varying = inputs.filter((_, index) => strides[index]?.column === "unit");
+  const widest = Math.max(...varying.map((dtype) => dtypes[dtype].bytes), 1);
   return Math.min(maxColumns, sectorBytes / widest);
 }
 
 function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): ColumnLayout {
   const { rows, strides } = launch;
-  const parts = columnPartials(rows);
+  const partials = columnPartials(rows);
   const columns = columnsPerBlock(kernel, launch, parallelism);
-  const lanes = Math.min(parts, maxThreads / columns);
-  const loadsPerTurn = (parts / lanes) * Math.max(1, kernel.inputs.length);
-  let turns = 1;
-  while (turns * parts < rows && 2 * turns * loadsPerTurn <= loadsUnderWay) turns *= 2;
-  return { strides: strides.map(({ column }) => column), parts, lanes, columns, turns };
+  const lanes = Math.min(partials, maxThreadsPerBlock / columns);
+  const loadsPerRow = (partials / lanes) * Math.max(1, kernel.inputs.length);
+  let unroll = 1;
+  while (unroll * partials < rows && 2 * unroll * loadsPerRow <= maxLoadsInFlight) unroll *= 2;
+  return { strides: strides.map(({ column }) => column), partials, lanes, columns, unroll };
 }
 
 /**
- * A sector's worth, and fewer where blocks would leave most of the GPU idle: a block then reads as many sectors as before,
- * and more threads share them. Beyond half of the GPU what is read twice would cost more than that brings.
+ * A sector of columns, halved while the blocks cover at most a quarter of the SMs: more blocks then share the same sectors. Beyond half
+ * of the SMs, reading sectors twice would cost more than the parallelism gains.
  */
 function columnsPerBlock(kernel: ColumnKernel, launch: Columns, parallelism: number): number {
   let count = sectorColumns(kernel, launch);

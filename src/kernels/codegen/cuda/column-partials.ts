@@ -1,33 +1,29 @@
 /**
- * Sums over columns that a kernel of rows makes of what it has in its registers. Of a column's 1024 partial sums, joined in halves, the
- * first three joins are of such whose numbers have the same remainder by 128: so each of 128 blocks takes the rows that have its own
- * number as remainder, a warp each, adds them up in the order of a column kernel, and leaves one partial sum of every column. A column
- * kernel over what the blocks leave, 128 rows, makes the other joins: the bits are those of a column kernel over all rows.
+ * Column sums as an output of row kernels. A column reduction is a fixed binary tree over 1024 partials (row mod 1024). Its first three
+ * levels only combine partials that are equal mod 128. So block b of 128 owns the rows ≡ b (mod 128), one per warp, reduces those levels
+ * in shared memory and writes one partial per column; a column kernel over the 128 rows of partials does the rest. Same order, same bits.
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
 import type { Iteration, RowKernel } from "../../../ir/index.js";
 import { dtypes } from "../../../ir/index.js";
-import { partialsOfMany, partialsOfSome } from "./column-config.js";
+import {
+  maxSharedBytesPerBlock,
+  maxThreadsPerBlock,
+  registerBytesPerThread,
+  warpSize,
+} from "../../cost-model.js";
+import { maxPartials, mediumPartials } from "./column-config.js";
 import { combineHalves } from "./column-kernel.js";
 import { binary } from "./expressions.js";
 import type { KernelText } from "./kernel-text.js";
 
-/** Blocks, each of which leaves a partial sum of every column. */
-export const columnPartialCount = partialsOfSome;
-/** How many of a column's partial sums are a block's. */
-const parts = partialsOfMany / columnPartialCount;
-const warp = 32;
-const maxThreads = 1024;
-/** What the warps of a block can pass on; and by the compute capability, where that is more. */
-const maxSharedBytes = 48 * 1024;
-const maxSharedBytesOf: ReadonlyMap<string, number> = new Map([
-  ["8.0", 160 * 1024],
-  ["9.0", 224 * 1024],
-  ["10.0", 224 * 1024],
-]);
+/** Blocks of the row kernel: each writes one partial per column. */
+export const columnPartialCount = mediumPartials;
+/** How many of a column's partials one block reduces. */
+const partialsPerBlock = maxPartials / columnPartialCount;
 
-/** The outputs of a kernel that are sums of columns. */
+/** The outputs of a kernel that are column sums. */
 export function colsumOutputs({ outputs }: RowKernel): readonly number[] {
   return outputs.flatMap(({ per }, output) => (per === "column" ? [output] : []));
 }
@@ -36,90 +32,98 @@ export function storesColsums(kernel: RowKernel): boolean {
   return colsumOutputs(kernel).length > 0;
 }
 
-/** What a thread may hold of its row: the more threads a block has, the fewer registers are left for each. */
-function maxHeldBytes(threads: number): number {
-  return threads <= 768 ? 240 : 128;
+/**
+ * How many bytes of its row a thread may keep in registers without spills. One block is resident per SM: 768 threads have 340 bytes of
+ * registers each, and 1024 have 256. Measured as the largest values without spills (`bench/gpu/compiled.ts`, CrossAsset).
+ */
+function maxCachedBytes(threads: number): number {
+  return registerBytesPerThread(threads) > 256 ? 240 : 128;
 }
 
-/** How columns are added up where a thread has so many packs of a row and holds so many bytes of it; nothing where that can't be. */
+/** The layout for threads with so many vectors of a row, of which so many bytes are in registers; undefined if it does not fit. */
 export function columnPartialsOf(
   kernel: RowKernel,
   { rows }: Iteration,
-  { packs, heldBytes }: { readonly packs: number; readonly heldBytes: number },
+  { vectors, cachedBytes }: { readonly vectors: number; readonly cachedBytes: number },
 ): ColumnPartialsLayout | undefined {
-  // With fewer rows than partial sums there are other joins.
-  const turns = rows < partialsOfMany ? 0 : Math.ceil(rows / partialsOfMany);
-  const threads = turns * parts * warp;
-  const width = packs * 4 * warp;
-  const summed = colsumOutputs(kernel).map((output) => kernel.outputs[output]?.dtype);
-  const sharedBytes = summed.length * turns * parts * width * dtypes.f32.bytes;
-  const fitsMemory = threads > 0 && threads <= maxThreads && heldBytes <= maxHeldBytes(threads);
-  return fitsMemory && summed.every((dtype) => dtype === "f32")
-    ? { turns, threads, width, sharedBytes }
+  // With fewer rows the tree has fewer partials.
+  const rowsPerPartial = rows < maxPartials ? 0 : Math.ceil(rows / maxPartials);
+  const threads = rowsPerPartial * partialsPerBlock * warpSize;
+  const width = vectors * 4 * warpSize;
+  const colsumDtypes = colsumOutputs(kernel).map((output) => kernel.outputs[output]?.dtype);
+  const sharedBytes = colsumDtypes.length * rowsPerPartial * partialsPerBlock * width * dtypes.f32.bytes;
+  const fits = threads > 0 && threads <= maxThreadsPerBlock && cachedBytes <= maxCachedBytes(threads);
+  return fits && colsumDtypes.every((dtype) => dtype === "f32")
+    ? { rowsPerPartial, threads, width, sharedBytes }
     : undefined;
 }
 
-/** Has a device so much memory for a block? */
-export function fitsIn(
-  { computeCapability = "" }: Pick<DeviceInfo, "computeCapability">,
+/** True if a block of the device has enough shared memory. */
+export function fitsSharedMemory(
+  device: Pick<DeviceInfo, "computeCapability">,
   { sharedBytes }: ColumnPartialsLayout,
 ): boolean {
-  return sharedBytes <= (maxSharedBytesOf.get(computeCapability) ?? maxSharedBytes);
+  return sharedBytes <= maxSharedBytesPerBlock(device);
 }
 
 export interface ColumnPartialsLayout {
-  /** How many rows a partial sum has at most; so many warps have one each. */
-  readonly turns: number;
+  /** The maximum of rows per partial; each has its own warp. */
+  readonly rowsPerPartial: number;
   readonly threads: number;
-  /** Columns that the threads of a warp have packs for. */
+  /** Columns that the vectors of a warp cover. */
   readonly width: number;
-  /** What warps pass on. */
+  /** Dynamic shared memory of a block. */
   readonly sharedBytes: number;
 }
 
-/** Which row a thread's warp has. */
-export const colsumRow = `blockIdx.x + ${columnPartialCount}u * (threadIdx.x / ${warp}u)`;
+/** C++: the row of a thread's warp. */
+export const colsumRow = `blockIdx.x + ${columnPartialCount}u * (threadIdx.x / ${warpSize}u)`;
 
-/** Prints where warps leave what is to be added up. */
-export function declareAccumulators(
+/** Declares the shared memory in which warps put the rows to be summed. */
+export function declareSharedRows(
   text: KernelText,
-  { turns, width, sharedBytes }: ColumnPartialsLayout,
+  { rowsPerPartial, width, sharedBytes }: ColumnPartialsLayout,
 ): void {
-  text.line(`${text.call("dynamicSharedMemory", "launched", `${sharedBytes}`)};`);
-  text.line(`auto* const shared = reinterpret_cast<float(*)[${turns * parts}][${width}]>(launched);`);
+  text.line(`${text.call("dynamicSharedMemory", "smem", `${sharedBytes}`)};`);
+  text.line(
+    `auto* const sharedRows = reinterpret_cast<float(*)[${rowsPerPartial * partialsPerBlock}][${width}]>(smem);`,
+  );
 }
 
-/** A pointer to where a warp leaves its pack of an output, by that one's place among those that are added up. */
-export function indexInAccumulators(place: number): string {
-  return `&shared[${place}][threadIdx.x / ${warp}u][position]`;
+/** C++: where a thread puts its vector of the `index`-th column sum. */
+export function sharedRowAddress(index: number): string {
+  return `&sharedRows[${index}][threadIdx.x / ${warpSize}u][position]`;
 }
 
-/** Prints the sums of what all warps have left. */
-export function addUpColumns(
+/** Prints the block's part of the reduction tree. */
+export function reduceColumns(
   text: KernelText,
   layout: ColumnPartialsLayout,
   outputs: readonly number[],
 ): void {
-  const { turns, threads, width } = layout;
+  const { rowsPerPartial, threads, width } = layout;
   text.line("__syncthreads();");
-  text.block(`for (unsigned at = threadIdx.x; at < ${outputs.length * width}u; at += ${threads}u)`, () => {
-    text.line(`const unsigned column = at % ${width}u;`);
-    text.line("if (column >= columns) continue;");
-    text.line(`float sums[${parts}];`);
-    text.unrolled("own", parts, () => {
-      text.line("sums[own] = 0.0f;");
-      text.unrolled("turn", turns, () => {
-        const value = `shared[at / ${width}u][turn * ${parts}u + own][column]`;
-        const sum = binary(text, "add", "f32", "sums[own]", value);
-        const row = `blockIdx.x + ${columnPartialCount}u * (turn * ${parts}u + own)`;
-        text.line(`if (${row} < rows) sums[own] = ${sum};`);
+  text.block(
+    `for (unsigned index = threadIdx.x; index < ${outputs.length * width}u; index += ${threads}u)`,
+    () => {
+      text.line(`const unsigned column = index % ${width}u;`);
+      text.line("if (column >= columns) continue;");
+      text.line(`float partials[${partialsPerBlock}];`);
+      text.unrolled("partial", partialsPerBlock, () => {
+        text.line("partials[partial] = 0.0f;");
+        text.unrolled("round", rowsPerPartial, () => {
+          const value = `sharedRows[index / ${width}u][round * ${partialsPerBlock}u + partial][column]`;
+          const sum = binary(text, "add", "f32", "partials[partial]", value);
+          const row = `blockIdx.x + ${columnPartialCount}u * (round * ${partialsPerBlock}u + partial)`;
+          text.line(`if (${row} < rows) partials[partial] = ${sum};`);
+        });
       });
-    });
-    combineHalves(text, "add", "f32", "sums", parts);
-    for (const [place, output] of outputs.entries()) {
-      const isOwn = place < outputs.length - 1 ? `if (at < ${(place + 1) * width}u) ` : "";
-      const to = `out${output}[blockIdx.x * columns + column]`;
-      text.line(`${place === 0 ? "" : "else "}${isOwn}${to} = sums[0];`);
-    }
-  });
+      combineHalves(text, "add", "f32", "partials", partialsPerBlock);
+      for (const [index, output] of outputs.entries()) {
+        const condition = index < outputs.length - 1 ? `if (index < ${(index + 1) * width}u) ` : "";
+        const target = `out${output}[blockIdx.x * columns + column]`;
+        text.line(`${index === 0 ? "" : "else "}${condition}${target} = partials[0];`);
+      }
+    },
+  );
 }

@@ -13,7 +13,7 @@ import {
 } from "../../../../test/support/handwritten-kernels.js";
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import { cudaKernel } from "./cuda-function.js";
-import { awaiting } from "./kernel-text.js";
+import { pdlDeclaration } from "./intrinsics/pdl.js";
 
 describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
   test("compiles for sm_80 without a warning, and no kernel of the common dtypes needs local memory", () => {
@@ -26,7 +26,7 @@ describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
     }
   });
 
-  test("attention of a small transformer leaves room for eight blocks on a multiprocessor", () => {
+  test("eight blocks of a small transformer's attention fit on an SM", () => {
     const narrow = elementsOf("f32", "bf16", ["query", "key", "value", "outGradient"]);
     const pair = (["forward", "backward"] as const).flatMap((direction) => [
       smallAttention(direction, "f32", transformer, true),
@@ -39,7 +39,7 @@ describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
     }
   });
 
-  test("a map that is passed by value is where copies can read it", () => {
+  test("a tensor map passed by value is in memory that TMA can read", () => {
     const declarations = "struct __align__(64) TensorMap { unsigned long long words[16]; };";
     const sizes = {
       columns: "i32",
@@ -69,7 +69,7 @@ describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
   });
 });
 
-test("a kernel's head names its parameters in their order, memory by the type that it points to", () => {
+test("a kernel's signature has its parameters in order, pointers with their element type", () => {
   const source = cudaKernel({
     name: "add.rows-2",
     parameters: {
@@ -91,7 +91,7 @@ test("a kernel's head names its parameters in their order, memory by the type th
     entry: "hf_add_rows_2",
     threads: 64,
     waits: true,
-    code: `${awaiting}extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
+    code: `${pdlDeclaration}extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
   gridDependencyWait();
   to[0] = from[index[0]];
 }
@@ -99,7 +99,7 @@ test("a kernel's head names its parameters in their order, memory by the type th
   });
 });
 
-test("a kernel that waits for the launch before it in a line of its own does not wait in its first", () => {
+test("a kernel with its own grid dependency wait has none in its first line", () => {
   const parameters = { to: "out" } as const;
   const body = "  const unsigned own = threadIdx.x;\n  gridDependencyWait();\n  to[own] = 1;";
   const { code, waits } = cudaKernel({ name: "late", parameters, elements: "float", threads: 64, body }).cuda;
@@ -108,7 +108,7 @@ test("a kernel that waits for the launch before it in a line of its own does not
   assert.equal(code.match(/ gridDependencyWait\(\);/g)?.length, 1);
 });
 
-test("a kernel's head says how many blocks make a cluster, and whether each has a multiprocessor to itself", () => {
+test("a kernel's signature has the cluster size and the resident blocks per SM", () => {
   const parameters = { to: "out" } as const;
   const own = { name: "pair", parameters, elements: "float", threads: 64, body: "  to[0] = 1;" };
   assert.match(cudaKernel(own).cuda.code, /void __launch_bounds__\(64\) hf_pair/);
@@ -116,7 +116,7 @@ test("a kernel's head says how many blocks make a cluster, and whether each has 
   assert.match(code, /void __cluster_dims__\(2, 1, 1\) __launch_bounds__\(64, 1\) hf_pair/);
 });
 
-test("a parameter with a map is one in the head, and the code says by number what its map is made of, which has a name only where the body reads it", () => {
+test("a tensor map is a parameter, its sizes are given by number, and they are named only if the body reads them", () => {
   const { cuda, parameters } = cudaKernel({
     name: "boxes",
     parameters: {

@@ -1,4 +1,4 @@
-/** CUDA kernels whose parameters have names: the order of the record's keys is their order, in the text and in launches. */
+/** Hand-written CUDA kernels with named parameters: the order of the record's keys is the order of the parameters. */
 
 import {
   type CudaCode,
@@ -7,12 +7,13 @@ import {
   type Parameter,
   type TensorMap,
 } from "../../../driver/index.js";
-import { awaiting, awaitingFirst, boundsOf } from "./kernel-text.js";
+import { pdlDeclaration, pdlWait } from "./intrinsics/pdl.js";
+import { launchBounds } from "./kernel-text.js";
 
-/** The C++ types that memory parameters point to, by name; the rest point to `elements`. */
+/** The C++ element types of pointer parameters, by name; default: `elements`. */
 type Pointers<Name extends string> = Readonly<Partial<Record<Name, string>>>;
 
-/** A `TensorMap` whose parameters go by their names; it is of the parameter under whose name it stands. */
+/** A `TensorMap` that names its parameters; its key is the parameter that becomes the tensor map. */
 export interface NamedTensorMap<Name extends string> extends Pick<TensorMap, "dtype" | "box"> {
   readonly columns: Name;
   readonly rows: Name;
@@ -31,23 +32,23 @@ export interface CudaKernel<Name extends string> {
   readonly threads: number;
   readonly onlyFor?: string;
   readonly sharedBytes?: number;
-  /** How many blocks make a cluster, where they do; a launch has a multiple of that. */
+  /** Blocks of a cluster; the grid is a multiple of it. */
   readonly cluster?: number;
-  /** Is a multiprocessor its block's alone? Compilers know then how many registers a thread has at first, which a kernel may change. */
+  /** One resident block per SM: fixes the initial register count, which setmaxnreg needs. */
   readonly isAlone?: boolean;
-  /** Memory parameters that are no pointers but maps, of the type `TensorMap`, which the declarations have. */
+  /** Memory parameters that are passed as tensor maps; `declarations` defines the type `TensorMap`. */
   readonly maps?: NamedTensorMaps<NoInfer<Name>>;
-  /** What stands before the kernel: constants and functions, all of internal linkage. */
+  /** Constants and functions before the kernel, all of internal linkage. */
   readonly declarations?: string;
   readonly body: string;
 }
 
 const scalars = { i32: "int", u32: "unsigned", f32: "float", f64: "double" } as const;
 
-/** What C++ calls the elements of a dtype. Integers are unsigned here, so that their sums wrap round. */
+/** The C++ element type of a dtype. Integers are unsigned, so that sums wrap. */
 export const cudaTypes = { f32: "float", f64: "double", i32: "unsigned" } as const;
 
-/** A kernel of CUDA C++: its head is made of the parameters, the rest is given. */
+/** Builds a kernel: the signature follows from the parameters. */
 export function cudaKernel<Name extends string>(
   kernel: CudaKernel<Name>,
 ): KernelSource & { readonly cuda: CudaCode } {
@@ -55,26 +56,26 @@ export function cudaKernel<Name extends string>(
   const { onlyFor, sharedBytes, cluster, isAlone } = kernel;
   const names = Object.keys(parameters) as Name[];
   const maps = kernel.maps && numberMaps(names, kernel.maps);
-  const ofMaps = new Set(
-    Object.values<NamedTensorMap<Name> | undefined>(kernel.maps ?? {}).flatMap(figuresOf),
+  const tensorMapSizes = new Set(
+    Object.values<NamedTensorMap<Name> | undefined>(kernel.maps ?? {}).flatMap(sizesOf),
   );
   const mentioned = new Set<string>(body.match(/\w+/g));
   const entry = `hf_${name.replaceAll(/[^A-Za-z0-9]+/g, "_")}`;
   const signature = names.map((parameter, number) => {
     const kind: Parameter = parameters[parameter];
-    const pointed = (pointers as Pointers<Name>)[parameter] ?? elements;
+    const element = (pointers as Pointers<Name>)[parameter] ?? elements;
     if (maps?.some((map) => map.parameter === number))
       return `const __grid_constant__ TensorMap ${parameter}`;
-    if (kind === "in") return `const ${pointed}* ${parameter}`;
-    if (isMemory(kind)) return `${pointed}* ${parameter}`;
-    // What only a map is made of has no name, or compilers would point at it.
-    const isNamed = mentioned.has(parameter) || !ofMaps.has(parameter);
+    if (kind === "in") return `const ${element}* ${parameter}`;
+    if (isMemory(kind)) return `${element}* ${parameter}`;
+    // A size that only a tensor map needs has no name, or the compiler would warn.
+    const isNamed = mentioned.has(parameter) || !tensorMapSizes.has(parameter);
     return isNamed ? `${scalars[kind]} ${parameter}` : scalars[kind];
   });
   const clusters = cluster === undefined ? "" : `__cluster_dims__(${cluster}, 1, 1) `;
-  const bounds = boundsOf(threads, isAlone ? 1 : undefined);
+  const bounds = launchBounds(threads, isAlone ? 1 : undefined);
   const head = `extern "C" __global__ void ${clusters}${bounds} ${entry}(${signature.join(", ")})`;
-  const waiting = mentioned.has("gridDependencyWait") ? "" : awaitingFirst;
+  const wait = mentioned.has("gridDependencyWait") ? "" : pdlWait;
   return {
     name,
     parameters: names.map((parameter) => parameters[parameter]),
@@ -85,16 +86,16 @@ export function cudaKernel<Name extends string>(
       ...(sharedBytes !== undefined && { sharedBytes }),
       ...(maps && { maps }),
       waits: true,
-      code: `${awaiting}${`${declarations.trim()}\n\n${head}`.trimStart()} {\n${waiting}${withoutMargin(body)}\n}\n`,
+      code: `${pdlDeclaration}${`${declarations.trim()}\n\n${head}`.trimStart()} {\n${wait}${trimEmptyLines(body)}\n}\n`,
     },
   };
 }
 
-function figuresOf<Name extends string>(map: NamedTensorMap<Name> | undefined): readonly Name[] {
+function sizesOf<Name extends string>(map: NamedTensorMap<Name> | undefined): readonly Name[] {
   return map ? [map.columns, map.rows, map.rowStride, map.matrices, map.matrixStride] : [];
 }
 
-/** Maps with the numbers of their parameters instead of names, in the parameters' order. */
+/** Tensor maps with parameter numbers instead of names, in the order of the parameters. */
 function numberMaps<Name extends string>(
   names: readonly Name[],
   maps: NamedTensorMaps<Name>,
@@ -111,7 +112,7 @@ function numberMaps<Name extends string>(
   });
 }
 
-/** Takes empty lines off both ends. */
-function withoutMargin(code: string): string {
+/** Removes empty lines at both ends. */
+function trimEmptyLines(code: string): string {
   return code.trimEnd().replace(/^\n+/, "");
 }

@@ -1,13 +1,13 @@
-/** Elements in CUDA C++: how each dtype lies in memory, and how it is widened to what it computes in and narrowed back. */
+/** The C++ type of each dtype in memory, and the conversions to and from its compute type. */
 
 import type { Compute, Dtype } from "../../../ir/index.js";
 import type { PreludeName } from "./prelude.js";
 
-/** What arithmetic is done in. */
+/** The C++ types of arithmetic. */
 export const computeTypes: Readonly<Record<Compute, string>> = { f32: "float", f64: "double", i32: "int" };
 
 interface ElementCode {
-  /** The type that holds an element in memory. */
+  /** The type of an element in memory. */
   readonly type: string;
   readonly widen?: PreludeName;
   readonly narrow?: PreludeName;

@@ -1,13 +1,13 @@
-/** Checked expressions of the loop IR as CUDA C++. */
+/** Prints checked expressions of the loop IR as CUDA C++. */
 
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../../ir/index.js";
 import { countUses, type Load } from "../../../ir/index.js";
 import { computeTypes } from "./element-types.js";
 import type { KernelText } from "./kernel-text.js";
 
-/** Where the leaves of an expression come from: each as text that can stand beside any operator. */
+/** Prints the leaves of an expression, each as an operand that needs no parentheses. */
 export interface Leaves {
-  /** With an index, `at` is its text. */
+  /** `at` is the printed index of an indexed load. */
   load(load: Load, at: string | undefined): string;
   scalar(index: number): string;
   reduced(stage: number): string;
@@ -15,10 +15,10 @@ export interface Leaves {
   row(): string;
 }
 
-/** Longer text becomes a local, so that lines can be read and braces don't pile up. */
-const longestText = 60;
+/** Longer expressions become locals, so that the code stays readable and parentheses don't pile up. */
+const maxInlineLength = 60;
 
-/** The text of an expression's value; what it uses more than once is computed once, and what is known not at all. */
+/** Prints an expression. Common subexpressions become locals; those in `known` are already computed. */
 export function printExpression(
   text: KernelText,
   root: Expression,
@@ -28,7 +28,7 @@ export function printExpression(
   return expressionPrinter(text, [root], leaves, known)(root);
 }
 
-/** Prints expressions one after the other in the same braces: what they have in common is computed once. */
+/** Prints several expressions in one scope, with common subexpressions computed once. */
 export function expressionPrinter(
   text: KernelText,
   roots: readonly Expression[],
@@ -36,17 +36,17 @@ export function expressionPrinter(
   known: ReadonlyMap<Expression, string> = new Map(),
 ): (root: Expression) => string {
   const uses = countUses(...roots);
-  const kept = new Map(known);
+  const locals = new Map(known);
 
   function print(expression: Expression): string {
-    const name = kept.get(expression);
+    const name = locals.get(expression);
     if (name !== undefined) return name;
     const value = compute(expression);
-    const isWorthKeeping = (uses.get(expression) ?? 0) > 1 || value.length > longestText;
-    // A name, a number or a leaf that is one already needs no other.
-    if (!isWorthKeeping || /^\w+$/.test(value) || expression.kind === "constant") return value;
+    const needsLocal = (uses.get(expression) ?? 0) > 1 || value.length > maxInlineLength;
+    // Names and literals need no local.
+    if (!needsLocal || /^\w+$/.test(value) || expression.kind === "constant") return value;
     const local = text.keep(computeTypes[expression.type], value);
-    kept.set(expression, local);
+    locals.set(expression, local);
     return local;
   }
 
@@ -92,21 +92,21 @@ const comparisons: Readonly<Record<CompareOp, string>> = {
 };
 
 function comparison(op: CompareOp, type: Compute, a: string, b: string): string {
-  // Compilers point at a whole number that is compared with itself; only a NaN differs from itself.
+  // Compilers warn about an integer that is compared with itself; only a NaN differs from itself.
   if (type === "i32" && a === b) return op === "eq" || op === "le" || op === "ge" ? "1" : "0";
   return `(int)(${a} ${comparisons[op]} ${b})`;
 }
 
-/** A number as its type holds it: the shortest decimal of a rounded value reads back as that very value. */
+/** A literal of a compute type: the shortest decimal that reads back as the same value. */
 export function literal(type: Compute, value: number): string {
   if (type === "i32") {
     const whole = value | 0;
     if (whole === -(2 ** 31)) return "(-2147483647 - 1)";
     return whole < 0 ? `(${whole})` : `${whole}`;
   }
-  const held = type === "f32" ? Math.fround(value) : value;
-  if (!Number.isFinite(held)) return notFinite(type, held);
-  const decimal = Object.is(held, -0) ? "-0" : `${held}`;
+  const rounded = type === "f32" ? Math.fround(value) : value;
+  if (!Number.isFinite(rounded)) return notFinite(type, rounded);
+  const decimal = Object.is(rounded, -0) ? "-0" : `${rounded}`;
   const digits = `${decimal}${/[.e]/.test(decimal) ? "" : ".0"}${type === "f32" ? "f" : ""}`;
   return digits.startsWith("-") ? `(${digits})` : digits;
 }
@@ -119,7 +119,7 @@ function notFinite(type: "f32" | "f64", value: number): string {
   return `__longlong_as_double((long long)${bits})`;
 }
 
-/** Functions that the language has for both floats, under the name for doubles. */
+/** Functions of the C++ library, by their names for doubles. */
 const functions: Partial<Record<UnaryOp, string>> = {
   abs: "fabs",
   sqrt: "sqrt",
@@ -138,15 +138,15 @@ const functions: Partial<Record<UnaryOp, string>> = {
 function unary(text: KernelText, op: UnaryOp, type: Compute, a: string): string {
   if (type === "i32") return op === "abs" ? text.call("abs_i32", a) : `(int)(0u - (unsigned)${a})`;
   if (op === "neg") return `(-${a})`;
-  if (text.isQuick && type === "f32" && (op === "tanh" || op === "sigmoid"))
-    return text.call(`quick_${op}_f32`, a);
+  if (text.usesFastMath && type === "f32" && (op === "tanh" || op === "sigmoid"))
+    return text.call(`fast_${op}_f32`, a);
   if (op === "sigmoid" || op === "softplus" || op === "rsqrt") return text.call(`${op}_${type}`, a);
   return `${functions[op]}${type === "f32" ? "f" : ""}(${a})`;
 }
 
 const operators = { add: "+", sub: "-", mul: "*", div: "/" } as const;
 
-/** The text of two values joined; whole numbers wrap round, which C++ leaves to unsigned ones. */
+/** Prints a binary operation. Integers wrap, which C++ guarantees for unsigned types only. */
 export function binary(text: KernelText, op: BinaryOp, type: Compute, a: string, b: string): string {
   switch (op) {
     case "min":

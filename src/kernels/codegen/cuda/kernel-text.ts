@@ -1,26 +1,27 @@
-/** The text of one CUDA kernel, or of a function of one, while it is being printed: its parameters, its lines, what it calls. */
+/** The source of a CUDA kernel or device function while it is being printed: parameters, lines, and the prelude functions it calls. */
 
 import type { CudaCode, KernelSource, Parameter } from "../../../driver/index.js";
+import { pdlWait } from "./intrinsics/pdl.js";
 import { type PreludeName, preludeOf } from "./prelude.js";
 
-/** A parameter that has a place in a launch. */
+/** A parameter of a kernel. */
 export interface NamedParameter {
   readonly kind: Parameter;
   readonly type: string;
   readonly name: string;
 }
 
-/** A function that a kernel of several texts calls. */
+/** A device function that a combo kernel calls. */
 export interface PrintedFunction {
   readonly code: string;
   readonly parameters: readonly NamedParameter[];
-  /** What it calls of the prelude, which the kernel has to print. */
+  /** The prelude functions it calls, which the kernel has to contain. */
   readonly called: ReadonlySet<PreludeName>;
 }
 
 interface Line {
   readonly text: string;
-  /** The local that the line does nothing but define; without a reader it is left out. */
+  /** The local that the line defines; without a use the line is dropped. */
   readonly defines?: string;
 }
 
@@ -33,22 +34,25 @@ export class KernelText {
   #depth: number;
   #locals = 0;
 
-  /** May functions be quick, at the cost of some bits: for values that have fewer of them anyway? */
-  readonly isQuick: boolean;
+  /** True if approximate functions may be used. */
+  readonly usesFastMath: boolean;
 
-  /** `depth`: how far its lines are moved in. */
-  constructor({ depth = 1, isQuick = false }: { readonly depth?: number; readonly isQuick?: boolean } = {}) {
+  /** `depth`: the indentation of its lines. */
+  constructor({
+    depth = 1,
+    usesFastMath = false,
+  }: { readonly depth?: number; readonly usesFastMath?: boolean } = {}) {
     this.#depth = depth;
-    this.isQuick = isQuick;
+    this.usesFastMath = usesFastMath;
   }
 
-  /** Declares the next parameter that points to elements of a type. */
+  /** Declares the next parameter, a pointer. */
   pointer(kind: "in" | "out" | "inout" | "partial-out", type: string, name: string): string {
     this.#parameters.push({ kind, type: kind === "in" ? `const ${type}*` : `${type}*`, name });
     return name;
   }
 
-  /** Declares the next parameter that goes by value. */
+  /** Declares the next parameter, passed by value. */
   scalar(kind: keyof typeof scalarTypes, name: string): string {
     this.#parameters.push({ kind, type: scalarTypes[kind], name });
     return name;
@@ -58,12 +62,12 @@ export class KernelText {
     this.#lines.push({ text: `${"  ".repeat(this.#depth)}${text}` });
   }
 
-  /** A local that is set once; where nothing reads it, it is not printed. */
+  /** Defines a constant local; it is dropped if nothing reads it. */
   define(type: string, name: string, value: string): void {
     this.#lines.push({ text: `${"  ".repeat(this.#depth)}${type} ${name} = ${value};`, defines: name });
   }
 
-  /** Lines between braces behind a head: a loop's, a condition's. */
+  /** A braced block after a loop or condition. */
   block(head: string, body: () => void): void {
     this.line(`${head} {`);
     this.#depth++;
@@ -72,25 +76,25 @@ export class KernelText {
     this.line("}");
   }
 
-  /** A loop whose turns are known when the code is compiled, and written out by the compiler. */
-  unrolled(counter: string, turns: number, body: () => void): void {
+  /** An unrolled loop with a constant trip count. */
+  unrolled(counter: string, count: number, body: () => void): void {
     this.line("#pragma unroll");
-    this.block(`for (unsigned ${counter} = 0u; ${counter} < ${turns}u; ${counter}++)`, body);
+    this.block(`for (unsigned ${counter} = 0u; ${counter} < ${count}u; ${counter}++)`, body);
   }
 
-  /** A name that nothing else in the kernel has. */
+  /** A name that is unique in the kernel. */
   freshName(): string {
     return `v${this.#locals++}`;
   }
 
-  /** Keeps a value under a fresh name. */
+  /** Defines a local with a fresh name. */
   keep(type: string, value: string): string {
     const name = this.freshName();
     this.define(`const ${type}`, name, value);
     return name;
   }
 
-  /** The name of a function of the prelude, which is printed along. */
+  /** Adds a prelude function to the kernel's source, and returns its name. */
   use(name: PreludeName): string {
     this.#called.add(name);
     return name;
@@ -100,37 +104,37 @@ export class KernelText {
     return `${this.use(name)}(${values.join(", ")})`;
   }
 
-  /** Its lines as a part of a kernel that somebody else writes, and the functions that they call. */
+  /** The lines as a fragment of a larger kernel, and the prelude functions that they call. */
   fragment(): { readonly called: ReadonlySet<PreludeName>; readonly lines: string } {
     const { body, called } = this.#print();
     return { called, lines: body };
   }
 
-  /** `blocksAtOnce`: as `boundsOf` takes it; `sharedBytes`: what comes with the launch. */
-  finish(name: string, threads: number, blocksAtOnce?: number, sharedBytes?: number): KernelSource {
+  /** The complete kernel. `blocksPerSm`: see `launchBounds`; `sharedBytes`: dynamic shared memory. */
+  toKernel(name: string, threads: number, blocksPerSm?: number, sharedBytes?: number): KernelSource {
     const { signature, body, called } = this.#print();
     const entry = `hf_${name.replace(/\W+/g, "_")}`;
     const cuda: CudaCode = {
       ...{ entry, threads, waits: true },
       ...(sharedBytes !== undefined && { sharedBytes }),
-      code: `${preludeOf(new Set([...called, "gridDependencyWait"]))}extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
+      code: `${preludeOf(new Set([...called, "gridDependencyWait"]))}extern "C" __global__ void ${launchBounds(threads, blocksPerSm)} ${entry}(
     ${signature.join(",\n    ")}) {
-${called.has("gridDependencyWait") ? "" : awaitingFirst}${body}
+${called.has("gridDependencyWait") ? "" : pdlWait}${body}
 }
 `,
     };
     return { name, parameters: this.#parameters.map(({ kind }) => kind), cuda };
   }
 
-  /** `before`: what it takes besides, ahead of its own parameters. */
-  epilogueFunction(name: string, before: readonly string[]): PrintedFunction {
+  /** A device function. `before`: parameters ahead of its own. */
+  toFunction(name: string, before: readonly string[]): PrintedFunction {
     const { signature, body, called, isRead } = this.#print();
-    const given = before.map((one) => {
-      const cut = one.lastIndexOf(" ");
-      return isRead(one.slice(cut + 1)) ? one : one.slice(0, cut);
+    const named = before.map((parameter) => {
+      const space = parameter.lastIndexOf(" ");
+      return isRead(parameter.slice(space + 1)) ? parameter : parameter.slice(0, space);
     });
     const code = `static __device__ __forceinline__ void ${name}(
-    ${[...given, ...signature].join(",\n    ")}) {
+    ${[...named, ...signature].join(",\n    ")}) {
 ${body}
 }
 `;
@@ -143,35 +147,29 @@ ${body}
     called: ReadonlySet<PreludeName>;
     isRead(name: string): boolean;
   } {
-    const lines = withoutUnread(this.#lines);
+    const lines = dropDeadDefinitions(this.#lines);
     const mentioned = countNames(lines);
     return {
-      // A parameter that nothing reads has no name, or compilers would point at it.
+      // An unused parameter has no name, or the compiler would warn.
       signature: this.#parameters.map(({ type, name }) => (mentioned.has(name) ? `${type} ${name}` : type)),
       isRead: (name) => mentioned.has(name),
       body: lines.map(({ text }) => text).join("\n"),
-      // What only unread lines have called goes with them.
-      called: new Set([...this.#called].filter((one) => mentioned.has(one))),
+      // Functions that only dropped lines have called are dropped as well.
+      called: new Set([...this.#called].filter((name) => mentioned.has(name))),
     };
   }
 }
 
-/** C++: what a kernel that waits has to declare. */
-export const awaiting = preludeOf(new Set(["gridDependencyWait"]));
-
-/** C++: the first line of a kernel that fetches nothing before it has waited for the launch before it. */
-export const awaitingFirst = "  gridDependencyWait();\n";
-
-/** C++: `blocksAtOnce` is how many blocks a multiprocessor is to have registers for; the compiler decides where it is not said. */
-export function boundsOf(threads: number, blocksAtOnce?: number): string {
-  return `__launch_bounds__(${threads}${blocksAtOnce === undefined ? "" : `, ${blocksAtOnce}`})`;
+/** C++: __launch_bounds__. `blocksPerSm` bounds the registers so that so many blocks are resident; default: the compiler decides. */
+export function launchBounds(threads: number, blocksPerSm?: number): string {
+  return `__launch_bounds__(${threads}${blocksPerSm === undefined ? "" : `, ${blocksPerSm}`})`;
 }
 
-/** Lines less those that define what no other line reads. */
-function withoutUnread(lines: readonly Line[]): readonly Line[] {
+/** Drops definitions of locals that no other line reads. */
+function dropDeadDefinitions(lines: readonly Line[]): readonly Line[] {
   const mentions = countNames(lines);
   const read = lines.filter(({ defines }) => defines === undefined || (mentions.get(defines) ?? 0) > 1);
-  return read.length === lines.length ? lines : withoutUnread(read);
+  return read.length === lines.length ? lines : dropDeadDefinitions(read);
 }
 
 function countNames(lines: readonly Line[]): ReadonlyMap<string, number> {

@@ -9,9 +9,9 @@ import type { LaunchConfig } from "../../launch-config.js";
 import { cachedSource } from "../../source-cache.js";
 import { cudaColumnConfig } from "./column-config.js";
 import {
-  areColumnArgumentsFew,
   columnGroupConfig,
   columnScratchBytes,
+  fitColumnArguments,
   isSplitReduction,
   type PartialColumns,
   splitColumnConfig,
@@ -21,11 +21,11 @@ import { canGroupRows, rowGroupConfig } from "./combo/row-group.js";
 import { cudaRowConfig } from "./row-config.js";
 
 export function lowerRowOnCuda(launch: RowLaunch): LaunchCommand {
-  const { kernel, iteration, operands, early } = launch;
-  return commandOf("rows", launch, cudaRowConfig(kernel, iteration, operands, early));
+  const { kernel, iteration, operands, prefetchable } = launch;
+  return commandOf("rows", launch, cudaRowConfig(kernel, iteration, operands, prefetchable));
 }
 
-/** `parallelism`: the number of multiprocessors. */
+/** `parallelism`: the number of SMs. */
 export function lowerColumnOnCuda(launch: ColumnLaunch, parallelism: number): LaunchCommand {
   return commandOf("columns", launch, cudaColumnConfig(launch.kernel, launch, parallelism));
 }
@@ -46,8 +46,8 @@ function commandOf(
 }
 
 /**
- * Row kernels none of which reads or writes what another one writes, in one launch. `canComboRows` says beforehand whether that
- * is possible. The bits are those of one launch for each.
+ * Row kernels none of which reads or writes what another one writes, in one launch. Requires `canComboRows`. Same bits as
+ * separate launches.
  */
 export function lowerRowCombo(launches: readonly RowLaunch[], op: string): readonly LaunchCommand[] {
   const full = launches.filter(hasRows);
@@ -64,8 +64,8 @@ export interface ColumnGroupOptions {
 }
 
 /**
- * Independent column kernels in one launch, and one more where columns have many rows: `scratch` is the memory in between, of
- * `columnScratchBytes`. `canGroupColumns` says beforehand whether that is possible. The bits are those of one launch for each.
+ * Independent column kernels in one launch, or in two for two-phase reductions: `scratch` holds the partials,
+ * `columnScratchBytes`. Requires `canGroupColumns`. Same bits as separate launches.
  */
 export function lowerColumnGroup(
   launches: readonly ColumnLaunch[],
@@ -74,7 +74,7 @@ export function lowerColumnGroup(
   const full = launches.filter(({ columns }) => columns > 0);
   const kernels = [...full, ...(begun?.members ?? [])].map(({ kernel }) => kernel);
   if (kernels.length === 0) return [];
-  if (!areColumnArgumentsFew(kernels)) throw cannotGroup(kernels);
+  if (!fitColumnArguments(kernels)) throw cannotGroup(kernels);
   requireScratch(columnScratchBytes(full), scratch);
   if (begun) requireScratch(columnScratchBytes(begun.members), begun.scratch);
   return columnGroupConfig(full, scratch, begun).map((config, step) =>
@@ -82,11 +82,11 @@ export function lowerColumnGroup(
   );
 }
 
-/** The first phase of column kernels with many rows. `lowerColumnGroup` makes the second, wherever that is wanted. */
+/** The first phase of two-phase column kernels. `lowerColumnGroup` runs the second. */
 export function lowerPartials(begun: PartialColumns, op: string): readonly LaunchCommand[] {
   const kernels = begun.members.map(({ kernel }) => kernel);
   if (kernels.length === 0) return [];
-  if (!areColumnArgumentsFew(kernels)) throw cannotGroup(kernels);
+  if (!fitColumnArguments(kernels)) throw cannotGroup(kernels);
   const short = begun.members.find((member) => !isSplitReduction(member));
   if (short) throw isNotSplit(short);
   requireScratch(columnScratchBytes(begun.members), begun.scratch);
@@ -105,21 +105,21 @@ function comboCommand(
 }
 
 function requireScratch(needed: number, scratch: Storage | undefined): void {
-  const given = scratch?.span.size ?? 0;
-  if (given >= needed) return;
+  const available = scratch?.span.size ?? 0;
+  if (available >= needed) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `These column kernels leave partial results of ${needed} bytes, and were given ${given} bytes of scratch memory. Ask ` +
-      "columnScratchBytes how much they need.",
-    { numbers: { needed, given } },
+    `These column kernels need ${needed} bytes of scratch memory for partials, and got ${available}. ` +
+      "Call columnScratchBytes for the size.",
+    { numbers: { needed, available } },
   );
 }
 
 export function cannotCombine(kernels: number): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `${kernels} row kernels can't be run beside each other here: only a GPU does, a launch has 4 KiB of arguments, and a row ` +
-      "that is reduced has no more than 8192 elements. Ask canComboRows first.",
+    `${kernels} row kernels cannot run in one launch: this needs a GPU, at most 4 KiB of arguments, and reduced rows of at most ` +
+      "8192 elements. Call canComboRows first.",
     { numbers: { kernels } },
   );
 }
@@ -127,8 +127,8 @@ export function cannotCombine(kernels: number): HoldfastError {
 export function cannotGroup(kernels: readonly ColumnKernel[]): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `${kernels.length} column kernels can't be run together here: only a GPU does, and a launch has 4 KiB of ` +
-      "arguments. Ask canGroupColumns first.",
+    `${kernels.length} column kernels cannot run in one launch: this needs a GPU and at most 4 KiB of arguments. ` +
+      "Call canGroupColumns first.",
     { numbers: { kernels: kernels.length } },
   );
 }
@@ -136,7 +136,7 @@ export function cannotGroup(kernels: readonly ColumnKernel[]): HoldfastError {
 function isNotSplit({ kernel, rows }: Pick<ColumnLaunch, "kernel" | "rows">): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `Kernel "${kernel.name}" reduces ${rows} rows in one step, so that there is nothing to begin. Ask isSplitReduction first.`,
+    `Kernel "${kernel.name}" reduces ${rows} rows in one phase, so it has no partials. Call isSplitReduction first.`,
     { numbers: { rows } },
   );
 }

@@ -36,12 +36,12 @@ function elementKernel(inputs: readonly Dtype[], values: readonly Expression[]):
 
 function elementLayout(kernel: RowKernel, own: Partial<ElementLayout> = {}): ElementLayout {
   const inner = units(kernel.inputs.length + kernel.outputs.length);
-  return { outerRank: 0, inner, aliases: new Map(), width: 4, moves: "whole", ...own };
+  return { outerRank: 0, inner, aliases: new Map(), width: 4, access: "vector", ...own };
 }
 
 const x = term.load(0, "f32");
 
-test("a kernel's code holds what it calls, and no more", () => {
+test("a kernel's source contains the functions it calls, and no others", () => {
   const kernel = elementKernel(["f32", "f32"], [term.add(x, 1)]);
   const { cuda, parameters } = printElementKernel(kernel, elementLayout(kernel));
   assert.deepEqual(parameters, ["in", "in", "inout", "u32"]);
@@ -53,23 +53,23 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   T lane[N];
 };
 
-#ifndef HOLDFAST_INSTRUCTIONS
+template <int N, class T>
+static __device__ __forceinline__ Vec<T, N> loadVec(const T* source) {
+  return *reinterpret_cast<const Vec<T, N>*>(source);
+}
+
+template <class T, int N>
+static __device__ __forceinline__ void storeVec(T* destination, const Vec<T, N>& vec) {
+  *reinterpret_cast<Vec<T, N>*>(destination) = vec;
+}
+
+#ifndef HOLDFAST_EMULATOR
 static __device__ __forceinline__ void gridDependencyWait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\\ngriddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 #endif
-
-template <int N, class T>
-static __device__ __forceinline__ Vec<T, N> load(const T* from) {
-  return *reinterpret_cast<const Vec<T, N>*>(from);
-}
-
-template <class T, int N>
-static __device__ __forceinline__ void store(T* to, const Vec<T, N>& values) {
-  *reinterpret_cast<Vec<T, N>*>(to) = values;
-}
 
 extern "C" __global__ void __launch_bounds__(256) hf_elements_of_it(
     const float* in0,
@@ -79,19 +79,19 @@ extern "C" __global__ void __launch_bounds__(256) hf_elements_of_it(
   gridDependencyWait();
   const unsigned position = (blockIdx.x * 256u + threadIdx.x) * 4u;
   if (position >= elements) return;
-  const Vec<float, 4> v0 = load<4>(in0 + position);
+  const Vec<float, 4> v0 = loadVec<4>(in0 + position);
   Vec<float, 4> v1;
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++) {
     v1.lane[k] = (v0.lane[k] + 1.0f);
   }
-  store(out0 + position, v1);
+  storeVec(out0 + position, v1);
 }
 `,
   );
 });
 
-test("numbers are written so that they read back as what they were", () => {
+test("literals read back as the same values", () => {
   const cases: readonly [type: "f32" | "f64" | "i32", value: number, text: string][] = [
     ["f32", 1, "1.0f"],
     ["f32", 0.1, "0.10000000149011612f"],
@@ -140,7 +140,7 @@ function conversions(from: Dtype): RowKernel {
   };
 }
 
-/** layerNorm's shape of stages: two reductions, one element and one row stored, an operand that stands still. */
+/** The stages of layerNorm: two reductions, stores per element and per row, and a row-invariant operand. */
 function reducing(dtype: "f32" | "f64" | "bf16", op: ReduceOp): RowKernel {
   const { compute } = dtypes[dtype];
   const own = term.load(0, compute);
@@ -166,10 +166,10 @@ const rowLayout: ReducingLayout = {
   outerRank: 2,
   inner: ["unit", "none", "unit", "none"],
   aliases: new Map(),
-  moves: "whole",
+  access: "vector",
   lanes: 32,
-  packs: 8,
-  heldBytes: 128,
+  vectors: 8,
+  cachedBytes: 128,
 };
 
 const kernels: readonly KernelSource[] = [
@@ -177,7 +177,7 @@ const kernels: readonly KernelSource[] = [
     const kernel = everything(type);
     return [
       printElementKernel(kernel, elementLayout(kernel)),
-      printElementKernel(kernel, elementLayout(kernel, { moves: "tailed" })),
+      printElementKernel(kernel, elementLayout(kernel, { access: "tail" })),
     ];
   }),
   ...dtypeNames.map((dtype) => {
@@ -186,14 +186,14 @@ const kernels: readonly KernelSource[] = [
     return printElementKernel(kernel, elementLayout(kernel, { width: 1, outerRank: 3, inner }));
   }),
   ...(["f32", "f64", "bf16"] as const).flatMap((dtype) => [
-    printReducingKernel(reducing(dtype, "max"), { ...rowLayout, packs: dtype === "f64" ? 0 : 8 }),
-    printReducingKernel(reducing(dtype, "add"), { ...rowLayout, moves: "single", lanes: 4, packs: 1 }),
+    printReducingKernel(reducing(dtype, "max"), { ...rowLayout, vectors: dtype === "f64" ? 0 : 8 }),
+    printReducingKernel(reducing(dtype, "add"), { ...rowLayout, access: "scalar", lanes: 4, vectors: 1 }),
     printReducingKernel(reducing(dtype, "min"), {
       ...rowLayout,
       inner: ["any", "none", "any", "none"],
-      moves: "single",
+      access: "scalar",
       lanes: 1024,
-      packs: 0,
+      vectors: 0,
     }),
     printColumnKernel(
       {
@@ -204,11 +204,11 @@ const kernels: readonly KernelSource[] = [
         op: "max",
         values: [term.load(0, dtypes[dtype].compute, term.mul(term.load(1, "i32"), term.scalar(0, "i32")))],
       },
-      { strides: ["unit", "none"], parts: 1024, lanes: 128, columns: 8, turns: dtype === "f32" ? 2 : 1 },
+      { strides: ["unit", "none"], partials: 1024, lanes: 128, columns: 8, unroll: dtype === "f32" ? 2 : 1 },
     ),
     printChunkedReduceKernel(
       {
-        ...{ name: `parts of ${dtype}`, dtype, scalars: ["f64"], op: "add" },
+        ...{ name: `chunks of ${dtype}`, dtype, scalars: ["f64"], op: "add" },
         value: term.mul(term.convert(term.load(0, dtypes[dtype].compute), "f64"), term.scalar(0, "f64")),
       },
       8,
@@ -216,7 +216,7 @@ const kernels: readonly KernelSource[] = [
   ]),
 ];
 
-test("reductions that don't wait for each other go through a row together, and one that does for itself", () => {
+test("independent reductions share one pass over a row, and a dependent one has its own", () => {
   const reduceAll = (...values: readonly Expression[]): string => {
     const stages: Stage[] = values.map((value) => ({ kind: "reduce", op: "add", value }));
     const kernel: RowKernel = {
@@ -224,20 +224,20 @@ test("reductions that don't wait for each other go through a row together, and o
       stages: [...stages, { kind: "store", output: 0, value: term.reduced(values.length - 1, "f32") }],
     };
     const layout: ReducingLayout = {
-      ...{ outerRank: 1, inner: units(3), aliases: new Map(), moves: "whole", lanes: 256, packs: 0 },
-      heldBytes: 0,
+      ...{ outerRank: 1, inner: units(3), aliases: new Map(), access: "vector", lanes: 256, vectors: 0 },
+      cachedBytes: 0,
     };
     return printReducingKernel(kernel, layout).cuda?.code ?? "";
   };
   const passes = (code: string): number[] =>
-    [/for \(unsigned position/g, /__syncthreads/g, /load<4>/g].map((one) => code.match(one)?.length ?? 0);
+    [/for \(unsigned position/g, /__syncthreads/g, /loadVec<4>/g].map((one) => code.match(one)?.length ?? 0);
   const [y, first] = [term.load(1, "f32"), term.reduced(0, "f32")];
   assert.deepEqual(passes(reduceAll(x, y)), [1, 1, 2]);
   assert.deepEqual(passes(reduceAll(x, term.mul(x, y), y)), [1, 1, 2]);
   assert.deepEqual(passes(reduceAll(x, y, term.sub(x, first))), [2, 2, 3]);
 });
 
-test("what is one value for a row is computed once, whichever stages have use for it", () => {
+test("row-invariant values are computed once for all stages", () => {
   // As fusion leaves them: what is equal is one.
   const power = term.exp(term.reduced(0, "f32"));
   const factors = [power, term.add(power, term.constant(1, "f32"))];
@@ -255,13 +255,13 @@ test("what is one value for a row is computed once, whichever stages have use fo
       ),
     ],
   };
-  const layout = { outerRank: 1, inner: units(4), aliases: new Map(), moves: "whole", lanes: 32 } as const;
-  const code = printReducingKernel(kernel, { ...layout, packs: 1, heldBytes: 16 }).cuda?.code ?? "";
+  const layout = { outerRank: 1, inner: units(4), aliases: new Map(), access: "vector", lanes: 32 } as const;
+  const code = printReducingKernel(kernel, { ...layout, vectors: 1, cachedBytes: 16 }).cuda?.code ?? "";
   assert.equal(code.match(/expf\(/g)?.length, 1, code);
 });
 
-test("threads that hold little of a row leave registers for six blocks", () => {
-  const layout = { outerRank: 1, inner: units(2), aliases: new Map(), moves: "whole", packs: 1 } as const;
+test("threads that cache little of a row allow six blocks per SM", () => {
+  const layout = { outerRank: 1, inner: units(2), aliases: new Map(), access: "vector", vectors: 1 } as const;
   const kernel: RowKernel = {
     ...{ name: "sum", inputs: ["f32"], outputs: [{ dtype: "f32", per: "row" }], scalars: [] },
     stages: [
@@ -269,8 +269,8 @@ test("threads that hold little of a row leave registers for six blocks", () => {
       { kind: "store", output: 0, value: term.reduced(0, "f32") },
     ],
   };
-  const boundsOf = (lanes: number, heldBytes: number): string | undefined =>
-    printReducingKernel(kernel, { ...layout, lanes, heldBytes }).cuda?.code.match(/bounds__\((.*?)\)/)?.[1];
+  const boundsOf = (lanes: number, cachedBytes: number): string | undefined =>
+    printReducingKernel(kernel, { ...layout, lanes, cachedBytes }).cuda?.code.match(/bounds__\((.*?)\)/)?.[1];
   assert.equal(boundsOf(32, 224), "128, 6");
   assert.equal(boundsOf(32, 225), "128");
   assert.equal(boundsOf(256, 16), "256");

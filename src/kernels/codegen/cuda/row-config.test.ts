@@ -37,31 +37,31 @@ function copyOf(from: Dtype, to: Dtype): RowKernel {
 }
 
 const codeOf = (form: LaunchConfig): string => form.print().cuda?.code ?? "";
-const movesWhole = (form: LaunchConfig): boolean => codeOf(form).includes("load<4>");
+const isVectorised = (form: LaunchConfig): boolean => codeOf(form).includes("loadVec<4>");
 
-describe("packs of four are moved as a whole", () => {
+describe("vectors of four are used", () => {
   const copy = copyOf("f32", "f32");
 
-  test("where lengths, addresses and steps allow it, and one by one where not", () => {
+  test("if lengths, addresses and strides allow it, and single elements if not", () => {
     const vector = (count: number, from: number, to: number): LaunchConfig =>
       cudaRowConfig(copy, iterateElements([count], [[1], [1]]), [at(from), at(to)]);
-    assert.ok(movesWhole(vector(64, first, second)));
-    assert.ok(!movesWhole(vector(64, first + 4, second)));
-    assert.ok(!movesWhole(vector(64, first, second + 8)));
-    assert.ok(!movesWhole(vector(3, first, second)));
+    assert.ok(isVectorised(vector(64, first, second)));
+    assert.ok(!isVectorised(vector(64, first + 4, second)));
+    assert.ok(!isVectorised(vector(64, first, second + 8)));
+    assert.ok(!isVectorised(vector(3, first, second)));
     const rows = (strides: readonly number[]): LaunchConfig =>
       cudaRowConfig(copy, iterateElements([5, 8], [strides, [8, 1]]), [at(first), at(second)]);
-    assert.ok(movesWhole(rows([12, 1])));
-    assert.ok(movesWhole(rows([0, 1])));
+    assert.ok(isVectorised(rows([12, 1])));
+    assert.ok(isVectorised(rows([0, 1])));
     // A row that does not move has nothing to align.
-    assert.ok(codeOf(rows([1, 0])).includes("store("));
-    assert.ok(!movesWhole(rows([9, 1])));
-    assert.ok(!movesWhole(rows([1, 5])));
+    assert.ok(codeOf(rows([1, 0])).includes("storeVec("));
+    assert.ok(!isVectorised(rows([9, 1])));
+    assert.ok(!isVectorised(rows([1, 5])));
   });
 
   test("and a vector of any length has a tail", () => {
     const form = cudaRowConfig(copy, iterateElements([1027], [[1], [1]]), [at(first), at(second)]);
-    assert.ok(movesWhole(form) && codeOf(form).includes("loadSome"));
+    assert.ok(isVectorised(form) && codeOf(form).includes("loadTail"));
     assert.deepEqual([form.blocks, form.sizes], [2, [1027]]);
   });
 
@@ -74,8 +74,8 @@ describe("packs of four are moved as a whole", () => {
     ] as const) {
       const form = (address: number): LaunchConfig =>
         cudaRowConfig(copyOf(dtype, "f32"), iterateElements([64], [[1], [1]]), [at(address), at(second)]);
-      assert.ok(movesWhole(form(first + alignment)), dtype);
-      assert.ok(!movesWhole(form(first + alignment / 2)), dtype);
+      assert.ok(isVectorised(form(first + alignment)), dtype);
+      assert.ok(!isVectorised(form(first + alignment / 2)), dtype);
     }
   });
 
@@ -91,9 +91,9 @@ describe("packs of four are moved as a whole", () => {
         at(second),
         at(third),
       ]);
-    assert.ok(movesWhole(form(64)));
-    // Behind a tail stands nothing that could be indexed with.
-    assert.ok(!movesWhole(form(63)));
+    assert.ok(isVectorised(form(64)));
+    // Lanes beyond the end cannot be used as an index.
+    assert.ok(!isVectorised(form(63)));
   });
 });
 
@@ -116,7 +116,7 @@ describe("reduced rows", () => {
     ]);
   };
 
-  test("are shared by as many threads as their length asks for, whatever their number and place", () => {
+  test("take as many threads as their length needs, whatever their number and address", () => {
     const cases: readonly [columns: number, threads: number, rowsPerBlock: number][] = [
       [0, 128, 128],
       [4, 128, 128],
@@ -137,7 +137,7 @@ describe("reduced rows", () => {
     }
   });
 
-  test("are held in registers while they fit, and read anew in every stage where not", () => {
+  test("stay in registers if they fit, and are loaded again in every stage if not", () => {
     const wide: RowKernel = {
       ...sum,
       inputs: ["f64", "f64"],
@@ -147,17 +147,17 @@ describe("reduced rows", () => {
         { kind: "store", output: 0, value: term.reduced(0, "f64") },
       ],
     };
-    const isHeld = (one: LaunchConfig): boolean => codeOf(one).includes("[pack]");
-    assert.ok(isHeld(form(3, 256)) && isHeld(form(3, 1024)) && isHeld(form(3, 256, wide)));
-    assert.ok(!isHeld(form(3, 1024, wide)));
+    const isCached = (one: LaunchConfig): boolean => codeOf(one).includes("[v]");
+    assert.ok(isCached(form(3, 256)) && isCached(form(3, 1024)) && isCached(form(3, 256, wide)));
+    assert.ok(!isCached(form(3, 1024, wide)));
     // The threads of a block have fewer registers each, and those of a large one fewer still.
-    assert.ok(isHeld(form(3, 1025)) && isHeld(form(3, 8192)) && isHeld(form(3, 2048, wide)));
-    assert.ok(!isHeld(form(3, 2049, wide)));
-    assert.ok(isHeld(form(3, 16_384)) && !isHeld(form(3, 16_385)) && !isHeld(form(3, 8193, wide)));
+    assert.ok(isCached(form(3, 1025)) && isCached(form(3, 8192)) && isCached(form(3, 2048, wide)));
+    assert.ok(!isCached(form(3, 2049, wide)));
+    assert.ok(isCached(form(3, 16_384)) && !isCached(form(3, 16_385)) && !isCached(form(3, 8193, wide)));
   });
 });
 
-describe("rows of whole packs", () => {
+describe("rows of whole vectors", () => {
   /** Each row's products with some columns of a matrix. */
   const dots = (columns: number): RowKernel => ({
     name: "dots",
@@ -191,26 +191,26 @@ describe("rows of whole packs", () => {
   };
   const uses = (one: LaunchConfig, name: string): boolean => codeOf(one).includes(`${name}(`);
 
-  test("are moved so for each operand that lies for it, and step by step for others", () => {
+  test("are accessed as vectors by aligned operands, and element by element by others", () => {
     const one = form(1, 9);
-    assert.ok(movesWhole(one) && uses(one, "loadEach") && !uses(one, "loadSome"));
+    assert.ok(isVectorised(one) && uses(one, "loadStrided") && !uses(one, "loadTail"));
     const askew = form(1, 1, first + 4);
-    assert.ok(movesWhole(askew) && uses(askew, "loadEach"));
+    assert.ok(isVectorised(askew) && uses(askew, "loadStrided"));
     assert.notEqual(askew.key, form(1, 1).key);
-    assert.ok(!uses(form(1, 1), "loadEach"));
+    assert.ok(!uses(form(1, 1), "loadStrided"));
   });
 
-  test("are read together for columns that take turns in memory, if all of them are there", () => {
-    assert.ok(uses(form(3, 3), "loadInterleaved") && !uses(form(3, 3), "loadEach"));
+  test("are loaded together for interleaved columns, if all of them are inputs", () => {
+    assert.ok(uses(form(3, 3), "loadInterleaved") && !uses(form(3, 3), "loadStrided"));
     assert.ok(uses(form(4, 4), "loadInterleaved") && uses(form(2, 2), "loadInterleaved"));
     for (const apart of [form(2, 3), form(3, 3, first, second + 4), form(3, 5)]) {
-      assert.ok(!uses(apart, "loadInterleaved") && uses(apart, "loadEach"));
+      assert.ok(!uses(apart, "loadInterleaved") && uses(apart, "loadStrided"));
     }
     assert.notEqual(form(3, 3).key, form(3, 3, first, second + 4).key);
   });
 });
 
-describe("what a form is kept by tells", () => {
+describe("the key of a config contains", () => {
   /** p ← p − g after m ← m + g, as an optimizer does. */
   const update: RowKernel = {
     name: "update",
@@ -228,9 +228,9 @@ describe("what a form is kept by tells", () => {
   const iteration = iterateElements([64], [[1], [1], [1], [1], [1]]);
   const [p, g, m] = [at(first), at(second), at(third)];
   /** How often memory is read. */
-  const loads = (form: LaunchConfig): number => codeOf(form).match(/load<4>/g)?.length ?? 0;
+  const loads = (form: LaunchConfig): number => codeOf(form).match(/loadVec<4>/g)?.length ?? 0;
 
-  test("which inputs lie in which outputs: what was just stored is not read again", () => {
+  test("which inputs alias which outputs: a value just stored is not loaded again", () => {
     const inPlace = cudaRowConfig(update, iteration, [p, g, m, m, p]);
     const apart = cudaRowConfig(update, iteration, [p, g, m, at(first + (1 << 22)), at(second + (1 << 22))]);
     const mixed = cudaRowConfig(update, iteration, [p, g, m, at(third + 16), p]);
@@ -238,20 +238,20 @@ describe("what a form is kept by tells", () => {
     assert.deepEqual([loads(inPlace), loads(apart), loads(mixed)], [3, 3, 4]);
   });
 
-  test("nothing of it where nothing is read after a store", () => {
+  test("no aliasing if nothing is read after a store", () => {
     const copy = copyOf("f32", "f32");
     const one = iterateElements([64], [[1], [1]]);
     assert.equal(cudaRowConfig(copy, one, [p, p]).key, cudaRowConfig(copy, one, [p, g]).key);
   });
 });
 
-test("more than 31 bits can count is rejected: elements, rows, columns and steps", () => {
+test("counts above 31 bits are rejected: elements, rows, columns and strides", () => {
   const copy = copyOf("f32", "f32");
   const huge = 2 ** 31;
   const launch = (shape: readonly number[], strides: readonly number[]): LaunchConfig =>
     cudaRowConfig(copy, iterateElements(shape, [strides, [2, 1]]), [at(first), at(second)]);
   rejects("BAD_SIZE", () => launch([huge, 2], [2, 1]), /"copy" was launched over 4294967296 elements/);
-  rejects("BAD_SIZE", () => launch([3, 5], [huge, 1]), /a step of 2147483648 elements/);
+  rejects("BAD_SIZE", () => launch([3, 5], [huge, 1]), /a stride of 2147483648 elements/);
   const sum: ColumnKernel = {
     name: "sum",
     inputs: ["f32"],
@@ -264,6 +264,6 @@ test("more than 31 bits can count is rejected: elements, rows, columns and steps
     cudaColumnConfig(sum, { rows, columns: count, strides: [{ row, column: "unit" }] }, 132);
   rejects("BAD_SIZE", () => columns(huge, 8, 8), /2147483648 rows/);
   rejects("BAD_SIZE", () => columns(8, huge, 8), /2147483648 columns/);
-  rejects("BAD_SIZE", () => columns(8, 8, -huge - 1), /a step of -2147483649/);
+  rejects("BAD_SIZE", () => columns(8, 8, -huge - 1), /a stride of -2147483649/);
   assert.deepEqual(columns(8, 20, -8).sizes, [8, 20, -8]);
 });

@@ -1,6 +1,6 @@
 /**
- * From an iteration over operands in a GPU's memory to what a printed row kernel follows from and takes. Whether packs
- * are moved as a whole, and which inputs are stored over, is decided here, where addresses are known.
+ * Selects the layout and the launch parameters of a row kernel on a GPU. Vectorisation and aliasing are decided here, where the addresses
+ * are known.
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
@@ -15,53 +15,55 @@ import {
 } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
 import { overlaps } from "../../../units/index.js";
+import { maxVectorBytes, warpSize } from "../../cost-model.js";
 import type { LaunchConfig } from "../../launch-config.js";
 import {
   type ColumnPartialsLayout,
   columnPartialCount,
   columnPartialsOf,
-  fitsIn,
+  fitsSharedMemory,
   storesColsums,
 } from "./column-partials.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { elementThreads, printElementFunction, printElementKernel } from "./element-kernel.js";
-import { requireCountable, requireStep } from "./limits.js";
-import { isReducedBy, printReducingFunction, printReducingKernel, rowsPerBlock } from "./row-kernel.js";
+import { requireCountable, requireStride } from "./limits.js";
+import { canReduceWith, printReducingFunction, printReducingKernel, rowsPerBlock } from "./row-kernel.js";
 import type { Alias, RowLayout } from "./row-operands.js";
 
-/** Elements of a pack, and the alignment that moves the largest of them as a whole. */
+/** Elements of a vector. */
 const vectorWidth = 4;
-const vectorAlignment = 16;
 
-/** A form, and the same as a function of blocks with so many threads, of which a launch may run several. */
+/** A launch config, and the same kernel as a member of a combo kernel. */
 export interface RowConfig extends LaunchConfig {
-  /** Nothing where blocks have to have more threads. */
-  readonly inGroup?: { readonly blocks: number; print(name: string): BlockFunction };
+  /** Undefined if the kernel needs larger blocks than combo kernels have. */
+  readonly member?: { readonly blocks: number; print(name: string): BlockFunction };
 }
 
-/** Threads of a block that runs one of several kernels. */
-export const groupThreads = elementThreads;
+/** Threads of a block of a combo kernel. */
+export const comboThreads = elementThreads;
 
 export function cudaRowConfig(
   kernel: RowKernel,
   iteration: Iteration,
   operands: readonly Storage[],
-  early?: readonly boolean[],
+  prefetchable?: readonly boolean[],
 ): RowConfig {
   const facts = factsOf(kernel);
-  const make = isApart(facts, iteration) ? elementConfig : reducingConfig;
-  return make(kernel, facts, iteration, operands, early);
+  const select = isThreadLocal(facts, iteration) ? elementConfig : reducingConfig;
+  return select(kernel, facts, iteration, operands, prefetchable);
 }
 
-/** A stage that reads others' elements after a store needs the row's threads to wait for each other. */
-function isApart(facts: RowFacts, { kind }: Iteration): boolean {
+/** True if no thread reads another thread's elements after a store, so that rows need no synchronisation. */
+function isThreadLocal(facts: RowFacts, { kind }: Iteration): boolean {
   return facts.isElementwise && (kind === "elements" || !facts.readsAcrossStores);
 }
 
-/** Does a form have a function for groups? */
-export function hasGroupConfig(kernel: RowKernel, iteration: Iteration): boolean {
+/** True if the kernel can be a member of a combo kernel. */
+export function canBeMember(kernel: RowKernel, iteration: Iteration): boolean {
   if (storesColsums(kernel)) return false;
-  return isApart(factsOf(kernel), iteration) || isReducedBy(groupThreads, lanesOf(iteration.row.size));
+  return (
+    isThreadLocal(factsOf(kernel), iteration) || canReduceWith(comboThreads, lanesOf(iteration.row.size))
+  );
 }
 
 function elementConfig(
@@ -69,33 +71,39 @@ function elementConfig(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-  early: readonly boolean[] | undefined,
+  prefetchable: readonly boolean[] | undefined,
 ): RowConfig {
   const { outer, row, elements } = iteration;
   requireCountable(kernel, elements, "elements");
-  const isEven = row.size % vectorWidth === 0;
-  // What stands behind the end must not be indexed with.
+  const hasWholeVectors = row.size % vectorWidth === 0;
+  // Lanes beyond the end must not be used as an index.
   const mayHaveTail = outer.length === 0 && row.size > vectorWidth && !facts.readsAtIndex;
-  const isPacked = (isEven || mayHaveTail) && arePacked(facts, iteration, operands);
-  const width = isPacked ? vectorWidth : 1;
-  const moves = isPacked && !isEven ? "tailed" : "whole";
-  const layout = { ...layoutOf(facts, iteration, operands), early };
+  const isVectorised = (hasWholeVectors || mayHaveTail) && areVectorised(facts, iteration, operands);
+  const width = isVectorised ? vectorWidth : 1;
+  const access = isVectorised && !hasWholeVectors ? "tail" : "vector";
+  const layout = { ...layoutOf(facts, iteration, operands), prefetchable };
   const sizes = outer.length > 0 ? [elements, row.size] : [elements];
   const blocks = Math.ceil(elements / (width * elementThreads));
-  addSteps(kernel, iteration, layout.inner, sizes);
+  addStrides(kernel, iteration, layout.inner, sizes);
   return {
-    key: `${width}${moves}${keyOf(layout)}`,
+    key: `${width}${access}${keyOf(layout)}`,
     ...{ sizes, blocks },
-    print: () => printElementKernel(kernel, { ...layout, width, moves }),
-    inGroup: { blocks, print: (name) => printElementFunction(kernel, { ...layout, width, moves }, name) },
+    print: () => printElementKernel(kernel, { ...layout, width, access }),
+    member: { blocks, print: (name) => printElementFunction(kernel, { ...layout, width, access }, name) },
   };
 }
 
-/** Rows up to this length take a warp or a part of it; longer ones a block, and the longest a large block. */
-const longestWarpRow = 1024;
-const longestSmallBlockRow = 8192;
-/** What of a row's inputs a thread may hold in its registers: the more threads a block has, the fewer are left for each. */
-function maxHeldBytes(lanes: number): number {
+/**
+ * Rows up to these lengths take at most a warp, or a block of 256 threads; longer rows take a block of 1024. The order of a row's sum
+ * follows from them, so they are the same on every device.
+ */
+const maxWarpRow = 1024;
+const maxSmallBlockRow = 8192;
+/**
+ * Bytes of a row's inputs that a thread may keep in registers: 96 registers in blocks of 128 threads, 32 in blocks of 256, and 16 of the
+ * 64 registers that a thread of a 1024-thread block has. Measured on an H200 (`bench/gpu/compiled.ts`): more of them spill.
+ */
+function maxCachedBytes(lanes: number): number {
   if (lanes <= 32) return 384;
   return lanes <= 256 ? 128 : 64;
 }
@@ -105,87 +113,90 @@ function reducingConfig(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-  early: readonly boolean[] | undefined,
+  prefetchable: readonly boolean[] | undefined,
 ): RowConfig {
   const { row, rows } = iteration;
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, row.size, "elements in a row");
-  const moves = row.size % vectorWidth === 0 ? "whole" : "single";
-  const plain = { ...layoutOf(facts, iteration, operands), early };
-  const layout = moves === "whole" ? packedLayout(plain, facts, iteration, operands) : plain;
+  const access = row.size % vectorWidth === 0 ? "vector" : "scalar";
+  const plain = { ...layoutOf(facts, iteration, operands), prefetchable };
+  const layout = access === "vector" ? vectorLayout(plain, facts, iteration, operands) : plain;
   const lanes = lanesOf(row.size);
   const all = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
-  const bytes = heldBytes(facts, layout, all);
-  const packs = bytes <= maxHeldBytes(lanes) ? all : 0;
-  const held = { lanes, packs, heldBytes: packs === 0 ? 0 : bytes };
+  const bytes = cachedBytesOf(facts, layout, all);
+  const vectors = bytes <= maxCachedBytes(lanes) ? all : 0;
+  const cached = { lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes };
   const sizes = [rows, row.size];
-  addSteps(kernel, iteration, layout.inner, sizes);
+  addStrides(kernel, iteration, layout.inner, sizes);
   if (storesColsums(kernel)) {
-    const sums = sumsIn(kernel, iteration);
-    if (!sums) throw cannotSum(kernel, iteration);
+    const colsums = colsumLayoutOf(kernel, iteration);
+    if (!colsums) throw cannotSum(kernel, iteration);
     return {
-      key: `${packs}${moves}${keyOf(layout)} sums ${sums.turns}`,
+      key: `${vectors}${access}${keyOf(layout)} colsums ${colsums.rowsPerPartial}`,
       ...{ sizes, blocks: columnPartialCount },
-      print: () => printReducingKernel(kernel, { ...layout, moves, ...held, sums }),
+      print: () => printReducingKernel(kernel, { ...layout, access, ...cached, colsums }),
     };
   }
   return {
-    key: `${lanes} ${packs}${moves}${keyOf(layout)}`,
+    key: `${lanes} ${vectors}${access}${keyOf(layout)}`,
     sizes,
     blocks: Math.ceil(rows / rowsPerBlock(lanes)),
-    print: () => printReducingKernel(kernel, { ...layout, moves, ...held }),
-    ...(isReducedBy(groupThreads, lanes) && {
-      inGroup: {
-        blocks: Math.ceil(rows / rowsPerBlock(lanes, groupThreads)),
-        print: (name) => printReducingFunction(kernel, { ...layout, moves, ...held }, groupThreads, name),
+    print: () => printReducingKernel(kernel, { ...layout, access, ...cached }),
+    ...(canReduceWith(comboThreads, lanes) && {
+      member: {
+        blocks: Math.ceil(rows / rowsPerBlock(lanes, comboThreads)),
+        print: (name) => printReducingFunction(kernel, { ...layout, access, ...cached }, comboThreads, name),
       },
     }),
   };
 }
 
-/** Can a GPU add up columns in a kernel of rows? A row takes a warp, and no others' elements. */
+/** True if a row kernel can output column sums: a row takes exactly a warp, and no element is read at an index. */
 export function canSumColumns(device: DeviceInfo, kernel: RowKernel, iteration: Iteration): boolean {
-  const sums = device.computeCapability === undefined ? undefined : sumsIn(kernel, iteration);
-  return sums !== undefined && fitsIn(device, sums);
+  const layout = device.computeCapability === undefined ? undefined : colsumLayoutOf(kernel, iteration);
+  return layout !== undefined && fitsSharedMemory(device, layout);
 }
 
-function sumsIn(kernel: RowKernel, iteration: Iteration): ColumnPartialsLayout | undefined {
+function colsumLayoutOf(kernel: RowKernel, iteration: Iteration): ColumnPartialsLayout | undefined {
   const { kind, row } = iteration;
   const facts = factsOf(kernel);
-  if (kind !== "rows" || lanesOf(row.size) !== 32 || facts.readsAtIndex) return undefined;
-  const packs = Math.ceil(row.size / (vectorWidth * 32));
+  if (kind !== "rows" || lanesOf(row.size) !== warpSize || facts.readsAtIndex) return undefined;
+  const vectors = Math.ceil(row.size / (vectorWidth * warpSize));
   const inner = row.strides.map((_, operand) => innerStrideOf(row, operand));
-  return columnPartialsOf(kernel, iteration, { packs, heldBytes: heldBytes(facts, { inner }, packs) });
+  return columnPartialsOf(kernel, iteration, {
+    vectors,
+    cachedBytes: cachedBytesOf(facts, { inner }, vectors),
+  });
 }
 
 function cannotSum({ name }: RowKernel, { rows, row }: Iteration): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `Kernel "${name}" adds up columns of ${rows} rows of ${row.size} elements, which kernels of rows can't. Ask canSumColumns first.`,
+    `Kernel "${name}" outputs column sums of ${rows} rows of ${row.size} elements, which a row kernel cannot compute. Call canSumColumns first.`,
     { numbers: { rows, elements: row.size } },
   );
 }
 
-/** How many threads share a row. */
+/** Threads per row. */
 function lanesOf(length: number): number {
-  if (length > longestSmallBlockRow) return 1024;
-  if (length > longestWarpRow) return 256;
+  if (length > maxSmallBlockRow) return 1024;
+  if (length > maxWarpRow) return 256;
   let lanes = 1;
   while (lanes * vectorWidth < length && lanes < 32) lanes *= 2;
   return lanes;
 }
 
-/** What so many packs of all inputs come to. */
-function heldBytes(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, packs: number): number {
+/** The bytes of so many vectors of all inputs. */
+function cachedBytesOf(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, vectors: number): number {
   let bytes = 0;
   for (const [input, isRead] of facts.isReadPlainly.entries()) {
-    if (isRead && inner[input] !== "none") bytes += packs * vectorWidth * (facts.bytes[input] ?? 0);
+    if (isRead && inner[input] !== "none") bytes += vectors * vectorWidth * (facts.bytes[input] ?? 0);
   }
   return bytes;
 }
 
-/** Does every operand that moves, and is read or stored in its place, lie so that whole packs can be moved? */
-function arePacked(facts: RowFacts, iteration: Iteration, operands: readonly Storage[]): boolean {
+/** True if every operand that varies along the row, and is not only read at an index, is contiguous and aligned for vectors. */
+function areVectorised(facts: RowFacts, iteration: Iteration, operands: readonly Storage[]): boolean {
   for (let operand = 0; operand < operands.length; operand++) {
     const inner = innerStrideOf(iteration.row, operand);
     if (inner === "none" || facts.isReadPlainly[operand] === false) continue;
@@ -194,34 +205,34 @@ function arePacked(facts: RowFacts, iteration: Iteration, operands: readonly Sto
   return true;
 }
 
-/** Does every row of an operand begin where packs begin? */
+/** True if every row of an operand begins on a vector boundary. */
 function isAligned(
   operand: number,
   facts: RowFacts,
   { outer }: Iteration,
   operands: readonly Storage[],
 ): boolean {
-  const alignment = Math.min(vectorAlignment, vectorWidth * (facts.bytes[operand] ?? 1));
+  const alignment = Math.min(maxVectorBytes, vectorWidth * (facts.bytes[operand] ?? 1));
   const address = operands[operand]?.span.address ?? 1;
   if (address % alignment !== 0) return false;
   for (const { strides } of outer) if ((strides[operand] ?? 0) % vectorWidth !== 0) return false;
   return true;
 }
 
-/** The layout of rows of whole packs: an operand that lies askew takes steps, of one element. */
-function packedLayout(
+/** The layout of rows of whole vectors: an unaligned operand is accessed as a strided one, with stride 1. */
+function vectorLayout(
   layout: RowLayout,
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
 ): RowLayout {
-  const inner = layout.inner.map((own, operand) =>
-    own === "unit" && !isAligned(operand, facts, iteration, operands) ? "any" : own,
+  const inner = layout.inner.map((inner, operand) =>
+    inner === "unit" && !isAligned(operand, facts, iteration, operands) ? "any" : inner,
   );
   return { ...layout, inner, interleaved: interleavedIn(inner, facts, iteration, operands) };
 }
 
-/** Inputs that take turns in memory: each stands one element behind the one before, and steps over all of them. */
+/** Groups of interleaved inputs: each begins one element after the previous one, with a stride over all of them. */
 function interleavedIn(
   inner: readonly InnerStride[],
   facts: RowFacts,
@@ -231,23 +242,23 @@ function interleavedIn(
   const { isReadPlainly } = facts;
   const interleaved: number[][] = [];
   for (const [first, isRead] of isReadPlainly.entries()) {
-    const step = iteration.row.strides[first] ?? 0;
-    if (!isRead || inner[first] !== "any" || step < 2 || step > vectorWidth) continue;
+    const stride = iteration.row.strides[first] ?? 0;
+    if (!isRead || inner[first] !== "any" || stride < 2 || stride > vectorWidth) continue;
     if (!isAligned(first, facts, iteration, operands)) continue;
     const inputs = [first];
-    for (let place = 1; place < step; place++) {
+    for (let distance = 1; distance < stride; distance++) {
       const next = isReadPlainly.findIndex(
-        (isGood, input) => isGood && standsBehind(input, first, place, facts, iteration, operands),
+        (isCandidate, input) => isCandidate && follows(input, first, distance, facts, iteration, operands),
       );
       if (next >= 0) inputs.push(next);
     }
-    if (inputs.length === step) interleaved.push(inputs);
+    if (inputs.length === stride) interleaved.push(inputs);
   }
   return interleaved;
 }
 
-/** Does an input step as another one does, so many elements behind it? */
-function standsBehind(
+/** True if an input has the strides of another one and begins `distance` elements after it. */
+function follows(
   input: number,
   first: number,
   distance: number,
@@ -273,17 +284,17 @@ function layoutOf(facts: RowFacts, iteration: Iteration, operands: readonly Stor
 
 const letters: Readonly<Record<InnerStride, string>> = { unit: "u", none: "n", any: "a" };
 
-function keyOf({ outerRank, inner, aliases, interleaved = [], early }: RowLayout): string {
+function keyOf({ outerRank, inner, aliases, interleaved = [], prefetchable }: RowLayout): string {
   let key = `${outerRank}`;
-  for (const one of inner) key += letters[one];
+  for (const stride of inner) key += letters[stride];
   for (const alias of aliases.values()) key += ` ${alias}`;
   for (const inputs of interleaved) key += ` ${inputs}`;
-  return early ? `${key} early ${early.map(Number).join("")}` : key;
+  return prefetchable ? `${key} prefetch ${prefetchable.map(Number).join("")}` : key;
 }
 
 const noAliases: ReadonlyMap<number, Alias> = new Map();
 
-/** Where the inputs lie that are read after something was stored. */
+/** How the inputs that are read after a store alias the outputs. */
 function aliasesOf(
   facts: RowFacts,
   iteration: Iteration,
@@ -301,24 +312,24 @@ function aliasOf(
   operands: readonly Storage[],
 ): Alias {
   const inputs = facts.isReadPlainly.length;
-  const own = operands[input]?.span;
-  let alias: Alias = "apart";
+  const span = operands[input]?.span;
+  let alias: Alias = "none";
   for (let operand = inputs; operand < operands.length; operand++) {
     const other = operands[operand]?.span;
-    if (!own || !other || !overlaps(own, other)) continue;
+    if (!span || !other || !overlaps(span, other)) continue;
     const isSame =
-      own.address === other.address &&
+      span.address === other.address &&
       facts.dtypes[input] === facts.dtypes[operand] &&
       row.strides[input] === row.strides[operand] &&
       outer.every(({ strides }) => strides[input] === strides[operand]);
-    if (!isSame || alias !== "apart") return "mixed";
+    if (!isSame || alias !== "none") return "mixed";
     alias = operand - inputs;
   }
   return alias;
 }
 
-/** Adds the numbers behind the counts: the outer axes' sizes but the first, and every operand's steps. */
-function addSteps(
+/** Adds the launch parameters after the counts: the sizes of the outer axes but the first, and every operand's strides. */
+function addStrides(
   kernel: RowKernel,
   { outer, row }: Iteration,
   inner: readonly InnerStride[],
@@ -326,7 +337,7 @@ function addSteps(
 ): void {
   for (let axis = 1; axis < outer.length; axis++) sizes.push(outer[axis]?.size ?? 1);
   for (let operand = 0; operand < inner.length; operand++) {
-    for (const { strides } of outer) sizes.push(requireStep(kernel, strides[operand] ?? 0));
-    if (inner[operand] === "any") sizes.push(requireStep(kernel, row.strides[operand] ?? 0));
+    for (const { strides } of outer) sizes.push(requireStride(kernel, strides[operand] ?? 0));
+    if (inner[operand] === "any") sizes.push(requireStride(kernel, row.strides[operand] ?? 0));
   }
 }

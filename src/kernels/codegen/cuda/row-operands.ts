@@ -1,4 +1,4 @@
-/** The operands of a row kernel in CUDA C++: the kernel's parameters, and where each operand stands in a row. */
+/** The operands of a row kernel in CUDA C++: the kernel's parameters, and the address of each operand's row. */
 
 import type { Dtype, InnerStride, RowKernel } from "../../../ir/index.js";
 import { factsOf } from "../../../ir/index.js";
@@ -6,39 +6,39 @@ import { elementTypes } from "./element-types.js";
 import type { KernelText } from "./kernel-text.js";
 
 /**
- * Where an input that is read after something was stored lies: apart from every output, in the very elements of one, by
- * its number, or overlapping some in another way.
+ * How an input that is read after a store aliases the outputs: not at all, element by element with one output (its number), or in
+ * another way.
  */
-export type Alias = "apart" | number | "mixed";
+export type Alias = "none" | number | "mixed";
 
-/** What of the operands' layouts is fixed when a kernel is printed; sizes and strides come with the launch. */
+/** What the generated code is specialised on; sizes and strides are launch parameters. */
 export interface RowLayout {
-  /** Over how many axes rows are counted, the last one fastest. */
+  /** The number of outer axes, the last one fastest. */
   readonly outerRank: number;
   /** One for each input, then one for each output. */
   readonly inner: readonly InnerStride[];
-  /** By the input's number; missing for inputs that are only read before anything is stored. */
+  /** By input; missing for inputs that are only read before the first store. */
   readonly aliases: ReadonlyMap<number, Alias>;
-  /** Inputs that take turns in memory, in that order: a few columns of a matrix. They are read together. */
+  /** Groups of inputs that are interleaved in memory, in order (a few columns of a matrix). They are loaded together. */
   readonly interleaved?: readonly (readonly number[])[];
-  /** By input, where the kernel begins early: is it good before the launch before has ended? */
-  readonly early?: readonly boolean[] | undefined;
+  /** Programmatic dependent launch: the inputs that can be loaded before the grid dependency wait. */
+  readonly prefetchable?: readonly boolean[] | undefined;
 }
 
 export interface Operand {
   readonly dtype: Dtype;
   readonly inner: InnerStride;
-  /** Points to the row's first element. */
+  /** A pointer to the row's first element. */
   readonly start: string;
-  /** The step along the row; for "any" it is a parameter. */
-  readonly step: string;
+  /** The stride along the row; a parameter for "any". */
+  readonly stride: string;
 }
 
 export class RowOperands {
   readonly inputs: readonly Operand[];
   readonly outputs: readonly Operand[];
-  /** What an input that doesn't move along the row holds, by its number: read once, before the stages. */
-  readonly fixed = new Map<number, string>();
+  /** By input: the local of an input that is constant along the row, loaded once before the stages. */
+  readonly rowInvariant = new Map<number, string>();
   readonly #text: KernelText;
   readonly #outerRank: number;
   readonly #addresses: readonly string[];
@@ -46,7 +46,7 @@ export class RowOperands {
 
   /**
    * Declares the parameters: the inputs, the outputs, the `counts` as u32, the sizes of the outer axes but the first,
-   * each operand's outer steps and, where it is "any", its inner one, in elements; then the kernel's own scalars.
+   * each operand's outer strides and, for "any", its inner stride, in elements; then the kernel's scalars.
    */
   constructor(text: KernelText, kernel: RowKernel, layout: RowLayout, counts: readonly string[]) {
     this.#text = text;
@@ -66,66 +66,67 @@ export class RowOperands {
     this.outputs = operands.slice(inputs.length);
     for (const [index, type] of scalars.entries()) text.scalar(type, `scalar${index}`);
     for (const [index, plainly] of factsOf(kernel).isReadPlainly.entries()) {
-      // An operand that is only read at an index may stand outside its memory where there is none, as a flipped one does.
-      if (plainly && layout.inner[index] === "none") this.fixed.set(index, `fixed${index}`);
+      // The row start of an operand that is only read at an index may lie outside of its memory, as that of a flipped one does.
+      if (plainly && layout.inner[index] === "none") this.rowInvariant.set(index, `invariant${index}`);
     }
   }
 
-  /** Prints where each operand's row starts; outputs of a value a row aside. */
-  place(row: string): void {
+  /** Prints the row address of each operand, except for outputs with one value per row. */
+  printRowAddresses(row: string): void {
     const text = this.#text;
     if (this.#outerRank > 1) text.line(`unsigned rest = ${row};`);
     for (let axis = this.#outerRank - 1; axis > 0; axis--) {
-      text.define("const int", `at${axis}`, `(int)(rest % size${axis})`);
+      text.define("const int", `index${axis}`, `(int)(rest % size${axis})`);
       text.line(`rest /= size${axis};`);
     }
-    if (this.#outerRank > 0) text.define("const int", "at0", `(int)${this.#outerRank > 1 ? "rest" : row}`);
-    for (const index of this.inputs.keys()) this.#placeOperand(index);
-    for (const [output, { per }] of this.#outputs.entries()) if (per === "element") this.placeOutput(output);
+    if (this.#outerRank > 0) text.define("const int", "index0", `(int)${this.#outerRank > 1 ? "rest" : row}`);
+    for (const index of this.inputs.keys()) this.#printRowAddress(index);
+    for (const [output, { per }] of this.#outputs.entries())
+      if (per === "element") this.printOutputAddress(output);
   }
 
-  /** Reads what doesn't move along the row. */
+  /** Loads the inputs that are constant along the row. */
   loadInvariant(): void {
-    for (const [index, name] of this.fixed) {
+    for (const [index, name] of this.rowInvariant) {
       const operand = this.inputs[index];
       if (!operand) continue;
       this.#text.define("const auto", name, widened(this.#text, operand.dtype, `${operand.start}[0]`));
     }
   }
 
-  /** Prints where an output's row starts. One of a value a row is placed where that is stored: registers are few. */
-  placeOutput(output: number): void {
-    this.#placeOperand(this.inputs.length + output);
+  /** Prints an output's row address. One value per row is addressed where it is stored, to save registers. */
+  printOutputAddress(output: number): void {
+    this.#printRowAddress(this.inputs.length + output);
   }
 
-  #placeOperand(index: number): void {
+  #printRowAddress(index: number): void {
     const isInput = index < this.inputs.length;
     const operand = isInput ? this.inputs[index] : this.outputs[index - this.inputs.length];
     if (this.#outerRank === 0 || !operand) return;
     const type = `${isInput ? "const " : ""}${elementTypes[operand.dtype].type}`;
-    const steps = Array.from(
+    const offsets = Array.from(
       { length: this.#outerRank },
-      (_, axis) => ` + (long long)at${axis} * step${index}_${axis}`,
+      (_, axis) => ` + (long long)index${axis} * stride${index}_${axis}`,
     );
-    this.#text.define(`${type}* const`, operand.start, `${this.#addresses[index]}${steps.join("")}`);
+    this.#text.define(`${type}* const`, operand.start, `${this.#addresses[index]}${offsets.join("")}`);
   }
 
   #declare(dtype: Dtype, index: number, { outerRank, inner: inners }: RowLayout): Operand {
     const inner = inners[index] ?? "unit";
-    for (let axis = 0; axis < outerRank; axis++) this.#text.scalar("i32", `step${index}_${axis}`);
-    const step = inner === "any" ? this.#text.scalar("i32", `step${index}`) : "1";
+    for (let axis = 0; axis < outerRank; axis++) this.#text.scalar("i32", `stride${index}_${axis}`);
+    const stride = inner === "any" ? this.#text.scalar("i32", `stride${index}`) : "1";
     const start = outerRank === 0 ? (this.#addresses[index] ?? "") : `row${index}`;
-    return { dtype, inner, start, step };
+    return { dtype, inner, start, stride };
   }
 }
 
-/** An element's text, widened to what its dtype computes in. */
+/** Converts an element to its compute type. */
 export function widened(text: KernelText, dtype: Dtype, element: string): string {
   const { widen } = elementTypes[dtype];
   return widen ? text.call(widen, element) : element;
 }
 
-/** A value's text, narrowed to what its dtype holds. */
+/** Converts a value to the dtype of memory. */
 export function narrowed(text: KernelText, dtype: Dtype, value: string): string {
   const { narrow } = elementTypes[dtype];
   return narrow ? text.call(narrow, value) : value;

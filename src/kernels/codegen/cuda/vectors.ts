@@ -1,10 +1,10 @@
 /**
- * Packs: the neighbouring elements that one thread takes at a time. A pack is moved as a whole where memory is aligned
- * for it, else element by element, as far as the row goes. Values are the same either way, and so is their order. In a
- * kernel of whole packs an operand that takes steps along the row is moved element by element, and the others are not.
+ * Vectorised access: a thread handles a vector of neighbouring elements at a time. Aligned memory is accessed vector-wise, other memory
+ * element by element up to the end of the row. Values and their order are the same either way. In a vectorised kernel, only operands
+ * with a stride along the row are accessed element by element.
  *
- * In the printed code a pack's place in its row is the local `position`; where packs are not whole, `left` tells how many
- * elements the row has from there on.
+ * In the generated code, `position` is a vector's first element in its row. In kernels with tails, `remaining` is the number of elements
+ * from there to the end of the row.
  */
 
 import { HoldfastError } from "../../../errors/index.js";
@@ -15,152 +15,153 @@ import { expressionPrinter, type Leaves, printExpression } from "./expressions.j
 import type { KernelText } from "./kernel-text.js";
 import { narrowed, type Operand, type RowOperands, widened } from "./row-operands.js";
 
-/**
- * How packs are moved: as a whole; as a whole but for the last one, behind whose end there is nothing; or element by
- * element.
- */
-export type VectorMoves = "whole" | "tailed" | "single";
+/** How vectors are accessed: vector-wise; vector-wise with a shorter last vector (tail); or element by element. */
+export type VectorAccess = "vector" | "tail" | "scalar";
 
-/** A pack of one element is always whole. */
+/** Vectors of width 1 have no tail. */
 export interface VectorShape {
   readonly width: 1 | 4;
-  readonly moves: VectorMoves;
+  readonly access: VectorAccess;
 }
 
-/** What stands around the stages of a kernel. */
-export interface Surroundings {
+/** The context in which stages are printed. */
+export interface StageContext {
   readonly text: KernelText;
   readonly operands: RowOperands;
   readonly shape: VectorShape;
-  /** The row's number. */
+  /** The expression of the row's index. */
   readonly row: string;
-  /** What earlier stages have reduced the row to. */
+  /** The results of earlier reductions, by stage. */
   readonly reduced: ReadonlyMap<number, string>;
 }
 
-/** Values that are computed already. */
+/** Locals that hold subexpressions already computed. */
 export type Known = ReadonlyMap<Expression, string>;
 
-export function vectorType({ shape }: Surroundings, { dtype }: Operand): string {
+export function vectorType({ shape }: StageContext, { dtype }: Operand): string {
   return `Vec<${elementTypes[dtype].type}, ${shape.width}>`;
 }
 
-/** The moving inputs whose element at the present place a value reads. */
-export function vectorsReadBy({ operands }: Surroundings, value: Expression): [input: number, Operand][] {
+/** The inputs that a value reads at the current element and that vary along the row. */
+export function vectorsReadBy({ operands }: StageContext, value: Expression): [input: number, Operand][] {
   const inputs = new Set(loadsOf(value).flatMap(({ input, at }) => (at ? [] : [input])));
   return [...inputs]
     .map((input): [number, Operand] => [input, inputAt(operands, input)])
     .filter(([, { inner }]) => inner !== "none");
 }
 
-export function loadedVector({ text, shape }: Surroundings, operand: Operand): string {
-  const place = placeOf(operand);
-  const whole = (): string => `${text.use("load")}<${shape.width}>(${place})`;
-  const single = (): string => text.call("loadSome", place, operand.step, "left");
-  if (isStepping(shape, operand)) return text.call("loadEach", place, operand.step);
-  if (shape.moves === "tailed") return `left < 4u ? ${single()} : ${whole()}`;
-  return shape.moves === "whole" ? whole() : single();
+export function loadedVector({ text, shape }: StageContext, operand: Operand): string {
+  const address = addressOf(operand);
+  const vector = (): string => `${text.use("loadVec")}<${shape.width}>(${address})`;
+  const tail = (): string => text.call("loadTail", address, operand.stride, "remaining");
+  if (isStrided(shape, operand)) return text.call("loadStrided", address, operand.stride);
+  if (shape.access === "tail") return `remaining < 4u ? ${tail()} : ${vector()}`;
+  return shape.access === "vector" ? vector() : tail();
 }
 
-/** Does an operand have packs of which each element has to be moved for itself, though the row has no tail? */
-function isStepping({ width, moves }: VectorShape, { inner }: Operand): boolean {
-  return width > 1 && moves === "whole" && inner === "any";
+/** True for an operand with a stride along the row, in a kernel of whole vectors. */
+function isStrided({ width, access }: VectorShape, { inner }: Operand): boolean {
+  return width > 1 && access === "vector" && inner === "any";
 }
 
-/** Computes a value for each element of a pack, and does something with its text. */
+/** Computes a value for each lane of a vector, and passes its expression to `body`. */
 export function forEachLane(
-  around: Surroundings,
+  context: StageContext,
   value: Expression,
-  packs: ReadonlyMap<number, string>,
+  vectors: ReadonlyMap<number, string>,
   known: Known,
   body: (value: string, lane: string) => void,
 ): void {
-  const { text, shape } = around;
+  const { text, shape } = context;
   const lane = shape.width === 1 ? "0" : "k";
   const print = (): void =>
-    body(printExpression(text, value, leavesInVector(around, lane, packs), known), lane);
+    body(printExpression(text, value, leavesInVector(context, lane, vectors), known), lane);
   if (shape.width === 1) print();
   else {
     text.unrolled("k", shape.width, () => {
-      // Behind a tail there are zeros to compute with, and nothing is stored of it.
-      if (shape.moves === "single") text.block("if (k < left)", print);
+      // Beyond a tail the lanes are zeros, and nothing is stored.
+      if (shape.access === "scalar") text.block("if (k < remaining)", print);
       else print();
     });
   }
 }
 
-/** Stores a value for each element of a pack; what it returns is the pack's name. */
+/** Stores a value for each lane; returns the name of the stored vector. */
 export function storeValues(
-  around: Surroundings,
+  context: StageContext,
   output: Operand,
   value: Expression,
-  packs: ReadonlyMap<number, string>,
+  vectors: ReadonlyMap<number, string>,
   known: Known,
 ): string {
-  const { text, shape } = around;
-  const pack = text.freshName();
-  // Behind the row's end nothing is set, and nothing stored; a compiler does not see that.
-  text.line(`${vectorType(around, output)} ${pack}${shape.moves === "single" ? " = {}" : ""};`);
-  forEachLane(around, value, packs, known, (computed, lane) => {
-    text.line(`${pack}.lane[${lane}] = ${narrowed(text, output.dtype, computed)};`);
+  const { text, shape } = context;
+  const vec = text.freshName();
+  // Lanes beyond the row's end are neither set nor stored; initialising them avoids a compiler warning.
+  text.line(`${vectorType(context, output)} ${vec}${shape.access === "scalar" ? " = {}" : ""};`);
+  forEachLane(context, value, vectors, known, (computed, lane) => {
+    text.line(`${vec}.lane[${lane}] = ${narrowed(text, output.dtype, computed)};`);
   });
-  const place = placeOf(output);
-  const whole = (): void => text.line(`${text.call("store", place, pack)};`);
-  const single = (): void => text.line(`${text.call("storeSome", place, output.step, "left", pack)};`);
-  if (isStepping(shape, output)) text.line(`${text.call("storeEach", place, output.step, pack)};`);
-  else if (shape.moves === "whole") whole();
-  else if (shape.moves === "single") single();
+  const address = addressOf(output);
+  const storeVector = (): void => text.line(`${text.call("storeVec", address, vec)};`);
+  const storeTail = (): void =>
+    text.line(`${text.call("storeTail", address, output.stride, "remaining", vec)};`);
+  if (isStrided(shape, output)) text.line(`${text.call("storeStrided", address, output.stride, vec)};`);
+  else if (shape.access === "vector") storeVector();
+  else if (shape.access === "scalar") storeTail();
   else {
-    text.block("if (left < 4u)", single);
-    text.block("else", whole);
+    text.block("if (remaining < 4u)", storeTail);
+    text.block("else", storeVector);
   }
-  return pack;
+  return vec;
 }
 
-/** Prints parts of a kernel's stages, outside of all braces: what several of them have in common is there from the first one on. */
-export type InvariantPrinter = (part: Expression) => string;
+/** Prints loop-invariant subexpressions of all stages, outside of the loops: each is computed once. */
+export type InvariantPrinter = (node: Expression) => string;
 
-export function invariantPrinter(around: Surroundings, stages: readonly Stage[]): InvariantPrinter {
+export function invariantPrinter(context: StageContext, stages: readonly Stage[]): InvariantPrinter {
   const values = stages.map(({ value }) => value);
-  return expressionPrinter(around.text, values, leavesAtStart(around));
+  return expressionPrinter(context.text, values, leavesAtStart(context));
 }
 
-/** Computes the parts of a value that don't change along the row, once. */
+/** Computes the row-invariant subexpressions of a value once, before the row's elements. */
 export function keepInvariants(
-  { text, operands }: Surroundings,
+  { text, operands }: StageContext,
   value: Expression,
   print: InvariantPrinter,
 ): Known {
   const known = new Map<Expression, string>();
-  for (const part of invariantNodesOf(value, (input) => operands.inputs[input]?.inner === "none")) {
-    const computed = print(part);
-    known.set(part, /^\w+$/.test(computed) ? computed : text.keep(computeTypes[part.type], computed));
+  for (const node of invariantNodesOf(value, (input) => operands.inputs[input]?.inner === "none")) {
+    const computed = print(node);
+    known.set(node, /^\w+$/.test(computed) ? computed : text.keep(computeTypes[node.type], computed));
   }
   return known;
 }
 
-/** The leaves of a value for one element of a pack; `packs` has the packs of the inputs that move. */
-function leavesInVector(around: Surroundings, lane: string, packs: ReadonlyMap<number, string>): Leaves {
-  const { text, operands, shape } = around;
+/** The leaves of a value for one lane; `vectors` holds the loaded vectors, by input. */
+function leavesInVector(context: StageContext, lane: string, vectors: ReadonlyMap<number, string>): Leaves {
+  const { text, operands, shape } = context;
   const position = shape.width === 1 ? "position" : `(position + ${lane})`;
   return {
-    ...leavesAtStart(around),
+    ...leavesAtStart(context),
     load({ input }, at) {
       const operand = inputAt(operands, input);
       if (at !== undefined) return widened(text, operand.dtype, indexed(operand, position, at));
-      return operands.fixed.get(input) ?? widened(text, operand.dtype, `${packs.get(input)}.lane[${lane}]`);
+      return (
+        operands.rowInvariant.get(input) ??
+        widened(text, operand.dtype, `${vectors.get(input)}.lane[${lane}]`)
+      );
     },
     position: () => `(int)${position}`,
   };
 }
 
-/** The leaves of a value that stands for the whole row: inputs are read at its start. */
-export function leavesAtStart({ text, operands, reduced, row }: Surroundings): Leaves {
+/** The leaves of a value per row: inputs are read at the row's start. */
+export function leavesAtStart({ text, operands, reduced, row }: StageContext): Leaves {
   return {
     load({ input }, at) {
       const { dtype, start } = inputAt(operands, input);
       if (at !== undefined) return widened(text, dtype, `${start}[${at}]`);
-      return operands.fixed.get(input) ?? widened(text, dtype, `${start}[0]`);
+      return operands.rowInvariant.get(input) ?? widened(text, dtype, `${start}[0]`);
     },
     scalar: (index) => `scalar${index}`,
     reduced: (stage) => reduced.get(stage) ?? "",
@@ -169,21 +170,21 @@ export function leavesAtStart({ text, operands, reduced, row }: Surroundings): L
   };
 }
 
-/** An operand by its number; a checked kernel names none that there isn't. */
+/** An input by its number; `checkRowKernel` has checked that it exists. */
 function inputAt({ inputs }: RowOperands, input: number): Operand {
   const operand = inputs[input];
   if (operand) return operand;
   throw new HoldfastError("BAD_ARGUMENT", `A kernel reads input ${input}, which it does not have.`);
 }
 
-/** A pointer to the pack's first element. */
-export function placeOf({ start, inner, step }: Operand): string {
-  return inner === "any" ? `${start} + (long long)(int)position * ${step}` : `${start} + position`;
+/** A pointer to the vector's first element. */
+export function addressOf({ start, inner, stride }: Operand): string {
+  return inner === "any" ? `${start} + (long long)(int)position * ${stride}` : `${start} + position`;
 }
 
-/** The element that lies as far from the operand's place as the index says. */
-function indexed({ start, inner, step }: Operand, position: string, at: string): string {
+/** The element at an index relative to the current element. */
+function indexed({ start, inner, stride }: Operand, position: string, at: string): string {
   if (inner === "none") return `${start}[${at}]`;
-  const along = inner === "any" ? ` * ${step}` : "";
-  return `${start}[(long long)(int)${position}${along} + ${at}]`;
+  const scale = inner === "any" ? ` * ${stride}` : "";
+  return `${start}[(long long)(int)${position}${scale} + ${at}]`;
 }

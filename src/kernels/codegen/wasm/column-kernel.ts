@@ -1,7 +1,6 @@
 /**
- * Prints a column kernel as a WebAssembly module. A block is a stripe of neighbouring columns; its rows are walked from
- * top to bottom with one accumulator a column and value, so loads are whole vectors and the order of additions is the
- * rows' own.
+ * Prints column kernels as WebAssembly modules. A block is a strip of neighbouring columns with one accumulator per column and value; its
+ * rows are processed from top to bottom, so loads are whole vectors and additions follow the order of the rows.
  */
 
 import {
@@ -17,12 +16,12 @@ import type { ColumnStride } from "../../launch-config.js";
 import { type Lanes, pushElements, pushSplat, storeElements } from "./elements.js";
 import {
   expressionPusher,
-  given,
   type Leaves,
   pushBinary,
   pushConstant,
   pushLaneNumbers,
-  spreadOf,
+  required,
+  splatOf,
 } from "./expressions.js";
 import { calledBy } from "./functions.js";
 import { pushIndexed } from "./indexed-load.js";
@@ -35,7 +34,7 @@ interface Input {
   readonly dtype: Dtype;
   readonly stride: ColumnStride;
   readonly rowStride: Local;
-  /** The stripe's first element in the present row. */
+  /** The address of the strip's first element in the current row. */
   readonly cursor: Local;
   readonly address: Local;
 }
@@ -74,16 +73,16 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
       stride: strides[index] ?? "unit",
       rowStride: parameter(),
       cursor: code.local("i32"),
-      address: given(addresses[index], `input ${index}`, kernel.name),
+      address: required(addresses[index], `input ${index}`, kernel.name),
     }),
   );
-  const scalars = kernel.scalars.map((type) => spreadOf(code, parameter(), type));
+  const scalars = kernel.scalars.map((type) => splatOf(code, parameter(), type));
   const [column, end] = [code.local("i32"), code.local("i32")];
   code.get(code.parameter(0)).i32(columnsPerBlock).op("i32.mul").set(column);
   code.get(code.parameter(1)).i32(columnsPerBlock).op("i32.mul").set(end);
   limitTo(code, end, columns);
 
-  // Stripes of four vectors, then of one, then lone columns.
+  // Strips of four vectors, then of one vector, then single columns.
   for (const [vectors, width] of [
     [4, lanes],
     [1, lanes],
@@ -107,64 +106,64 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
 
   function printStrip(vectors: number, width: Lanes): void {
     const reductions = kernel.values.map((value) => {
-      const sums = Array.from({ length: vectors }, () => code.local("v128"));
-      for (const sum of sums) {
+      const accumulators = Array.from({ length: vectors }, () => code.local("v128"));
+      for (const accumulator of accumulators) {
         pushConstant(code, value.type, identityOf(kernel.op, value.type));
-        code.set(sum);
+        code.set(accumulator);
       }
-      return { value, sums };
+      return { value, accumulators };
     });
     for (const { cursor, address, stride, dtype } of inputs) {
       if (stride === "unit") setToElement(code, cursor, address, column, dtypes[dtype].bytes);
       else code.get(address).set(cursor);
     }
-    const [row, rowNumber] = [code.local("i32"), code.local("v128")];
+    const [row, rowIndex] = [code.local("i32"), code.local("v128")];
     code.i32(0).set(row);
     forRange(code, row, rows, 1, () => {
-      code.get(row).op("i32x4.splat").set(rowNumber);
+      code.get(row).op("i32x4.splat").set(rowIndex);
       for (let vector = 0; vector < vectors; vector++) {
-        const push = expressionPusher(code, kernel.values, leavesAt(vector, width, rowNumber));
-        for (const { value, sums } of reductions) {
-          const sum = given(sums[vector], `vector ${vector}`, kernel.name);
-          code.get(sum);
+        const push = expressionPusher(code, kernel.values, leavesAt(vector, width, rowIndex));
+        for (const { value, accumulators } of reductions) {
+          const accumulator = required(accumulators[vector], `vector ${vector}`, kernel.name);
+          code.get(accumulator);
           push(value);
           pushBinary(code, kernel.op, value.type);
-          code.set(sum);
+          code.set(accumulator);
         }
       }
       for (const { cursor, rowStride, dtype } of inputs) {
         setToElement(code, cursor, cursor, rowStride, dtypes[dtype].bytes);
       }
     });
-    const place = code.local("i32");
-    for (const [index, { sums }] of reductions.entries()) {
-      const dtype = given(kernel.outputs[index], `output ${index}`, kernel.name);
+    const target = code.local("i32");
+    for (const [index, { accumulators }] of reductions.entries()) {
+      const dtype = required(kernel.outputs[index], `output ${index}`, kernel.name);
       const { bytes } = dtypes[dtype];
-      setToElement(code, place, given(targets[index], `output ${index}`, kernel.name), column, bytes);
-      for (const sum of sums) {
-        storeElements(code, dtype, width, place, sum);
-        advance(code, place, width * bytes);
+      setToElement(code, target, required(targets[index], `output ${index}`, kernel.name), column, bytes);
+      for (const accumulator of accumulators) {
+        storeElements(code, dtype, width, target, accumulator);
+        advance(code, target, width * bytes);
       }
     }
   }
 
-  function leavesAt(vector: number, width: Lanes, rowNumber: Local): Leaves {
+  function leavesAt(vector: number, width: Lanes, rowIndex: Local): Leaves {
     return {
       pushLoad: (index, at) => {
-        const { dtype, cursor, stride } = given(inputs[index], `input ${index}`, kernel.name);
-        const isMoving = stride === "unit";
-        const first = isMoving ? vector * width : 0;
+        const { dtype, cursor, stride } = required(inputs[index], `input ${index}`, kernel.name);
+        const isVarying = stride === "unit";
+        const first = isVarying ? vector * width : 0;
         if (at) {
           const uniform = isUniform(at, (other) => strides[other] === "none");
-          pushIndexed(code, { dtype, cursor, first, isMoving, lanes: width, isUniform: uniform });
+          pushIndexed(code, { dtype, cursor, first, isVarying, lanes: width, isUniform: uniform });
           return;
         }
         code.get(cursor);
-        if (isMoving) pushElements(code, dtype, width, first * dtypes[dtype].bytes);
+        if (isVarying) pushElements(code, dtype, width, first * dtypes[dtype].bytes);
         else pushSplat(code, dtype);
       },
-      pushScalar: (index) => code.get(given(scalars[index], `scalar ${index}`, kernel.name)),
-      pushReduced: (stage) => given(undefined, `the reduction of a stage ${stage}`, kernel.name),
+      pushScalar: (index) => code.get(required(scalars[index], `scalar ${index}`, kernel.name)),
+      pushReduced: (stage) => required(undefined, `the reduction of a stage ${stage}`, kernel.name),
       pushPosition: () => {
         code
           .get(column)
@@ -174,7 +173,7 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
         pushLaneNumbers(code, width);
         code.op("i32x4.add");
       },
-      pushRow: () => code.get(rowNumber),
+      pushRow: () => code.get(rowIndex),
     };
   }
 }

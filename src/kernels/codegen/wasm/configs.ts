@@ -1,4 +1,4 @@
-/** From iterations to what the WebAssembly printer prints by and its kernels take: layouts, blocks of rows, sizes. */
+/** Selects the layout, the blocks and the launch parameters of WebAssembly kernels. */
 
 import { HoldfastError } from "../../../errors/index.js";
 import type { ColumnKernel, RowKernel } from "../../../ir/index.js";
@@ -9,10 +9,7 @@ import type { Lanes } from "./elements.js";
 import { elementsPerBlock } from "./loops.js";
 import { lanesOf, printRowKernel } from "./row-kernel.js";
 
-/**
- * How many elements of a row are computed side by side. Sums are added up by lanes, so that the bits of a row's sum follow
- * from it: whoever makes one kernel of two keeps it.
- */
+/** The SIMD width of a row. The order of a row's sum follows from it, so that fusion has to preserve it. */
 export function rowLanesOf(kernel: RowKernel, { row }: Iteration): Lanes {
   return lanesOf(
     kernel,
@@ -24,21 +21,21 @@ export function wasmRowConfig(kernel: RowKernel, { kind, outer, row, elements }:
   if (kernel.outputs.some(({ per }) => per === "column")) {
     throw new HoldfastError(
       "UNSUPPORTED",
-      `Kernel "${kernel.name}" adds up columns beside its rows, which only a GPU's code does. Launch a column kernel.`,
+      `Kernel "${kernel.name}" outputs column sums, which only a GPU supports. Launch a column kernel.`,
     );
   }
-  if (kind === "rows" || outer.length > 0) return formOf(kernel, outer, row, elements);
-  // One long vector is cut into rows, so that threads can share it.
+  if (kind === "rows" || outer.length > 0) return configOf(kernel, outer, row, elements);
+  // One long vector is divided into rows, so that threads can share it.
   const size = Math.min(row.size, elementsPerBlock);
   const rows = {
     size: Math.ceil(row.size / Math.max(1, size)),
     strides: row.strides.map((stride) => stride * size),
   };
-  return formOf(kernel, [rows], { size, strides: row.strides }, elements);
+  return configOf(kernel, [rows], { size, strides: row.strides }, elements);
 }
 
-/** Where a row is cut from a vector, the last one may hold less than the others: `elements` tells. */
-function formOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements: number): LaunchConfig {
+/** The last row of a divided vector may be shorter: `elements` is the total. */
+function configOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements: number): LaunchConfig {
   const rows = outer.reduce((product, { size }) => product * size, 1);
   const inner = row.strides.map((_, operand): InnerStride => innerStrideOf(row, operand));
   const rowsPerBlock = Math.max(1, Math.floor(elementsPerBlock / Math.max(1, row.size)));
@@ -55,7 +52,7 @@ function formOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements: 
       rowsPerBlock,
       elements,
       ...outer.map(({ size }) => size),
-      // Negative steps (a flipped view) travel as their 32-bit pattern.
+      // Negative strides (of a flipped view) are passed as their 32-bit pattern.
       ...perOperand.map((stride) => stride >>> 0),
     ],
     print: () => printRowKernel(kernel, { outerRank: outer.length, inner }),
@@ -66,7 +63,7 @@ export function wasmColumnConfig(kernel: ColumnKernel, { rows, columns, strides 
   if (kernel.places) {
     throw new HoldfastError(
       "UNSUPPORTED",
-      `Kernel "${kernel.name}" puts its results apart from each other, which only a GPU's code does. Copy them there.`,
+      `Kernel "${kernel.name}" has strided results, which only a GPU supports. Copy the results instead.`,
     );
   }
   const perColumn = strides.map(({ column }) => column);

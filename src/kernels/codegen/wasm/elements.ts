@@ -1,6 +1,6 @@
 /**
- * Elements between memory and vectors: loads that widen a dtype to what it computes in, and stores that narrow it back,
- * rounding to nearest even. A vector has 4 lanes of f32 or i32 or 2 of f64; a lone element sits in lane 0.
+ * Loads that widen a dtype to its compute type, and stores that narrow it back, rounding to nearest even. A vector has 4 lanes of f32 or
+ * i32, or 2 of f64; a single element is in lane 0.
  */
 
 import type { Code, Local, MemoryOpcode } from "../../../driver/index.js";
@@ -33,7 +33,7 @@ export function pushElements(code: Code, dtype: Dtype, lanes: Lanes, offset = 0)
   }
 }
 
-/** Pushes one element, from the address on the stack, in every lane. */
+/** Splats one element, from the address on the stack. */
 export function pushSplat(code: Code, dtype: Dtype): void {
   if (dtype === "f32" || dtype === "i32") code.memory("v128.load32_splat");
   else if (dtype === "f64") code.memory("v128.load64_splat");
@@ -43,7 +43,7 @@ export function pushSplat(code: Code, dtype: Dtype): void {
   }
 }
 
-/** Pushes one element a lane, each from the address that `pushAddress` puts on the stack for it. */
+/** Gathers one element per lane, each from the address that `pushAddress` pushes. */
 export function pushGathered(
   code: Code,
   dtype: Dtype,
@@ -66,7 +66,7 @@ export function pushGathered(
   widenHalves(code, dtype);
 }
 
-/** Loads an element's bits into the low end of a 32-bit number. */
+/** The load of an element's bits into the low end of an i32. */
 function bitsLoadOf(dtype: Exclude<Dtype, "f64">): MemoryOpcode {
   return ({ 4: "i32.load", 2: "i32.load16_u", 1: "i32.load8_u" } as const)[dtypes[dtype].bytes];
 }
@@ -98,18 +98,18 @@ export function storeElements(code: Code, dtype: Dtype, lanes: Lanes, address: L
   }
 }
 
-/** Four bytes in the vector's first lane become four lanes. */
+/** Extends the four bytes of the first lane to four lanes. */
 function widenBytes(code: Code): void {
   code.op("i16x8.extend_low_i8x16_u").op("i32x4.extend_low_i16x8_u");
 }
 
-/** The bits of half floats, one in the low end of each lane, become floats; all else is wide already. */
+/** Converts 16-bit floats, one in the low end of each lane, to f32; other dtypes are wide already. */
 function widenHalves(code: Code, dtype: Dtype): void {
   if (dtype === "bf16") code.i32(16).op("i32x4.shl");
   else if (dtype === "f16") widenHalf(code);
 }
 
-/** f16 bits to f32: shifted into place and scaled by 2^112, which is exact, subnormals included. */
+/** f16 bits to f32: shifts into place and scales by 2^112, which is exact for subnormals too. */
 function widenHalf(code: Code): void {
   const bits = code.local("v128");
   const magnitude = code.local("v128");
@@ -122,15 +122,15 @@ function widenHalf(code: Code): void {
     .f32(2 ** 112)
     .op("f32x4.splat")
     .op("f32x4.mul");
-  // Infinity and NaN have all exponent bits set, which no scaling brings about.
+  // Infinity and NaN need all exponent bits set, which scaling does not give.
   code.i32(0x7f800000).op("i32x4.splat");
   code.get(magnitude).i32(0x7bff).op("i32x4.splat").op("i32x4.gt_s").op("v128.and").op("v128.or");
   code.get(bits).i32(0x8000).op("i32x4.splat").op("v128.and").i32(16).op("i32x4.shl").op("v128.or");
 }
 
-/** The bf16 bits of a vector, in the low half of each lane; the vector lies on the stack too, and is consumed. */
+/** The bf16 bits of a vector, in the low half of each lane; consumes the vector, which is on the stack too. */
 function narrowToBrain(code: Code, value: Local): void {
-  // bits + 0x7fff + the last kept bit carries exactly where rounding to nearest even goes up.
+  // bits + 0x7fff + the last kept bit carries exactly when rounding to nearest even goes up.
   code.i32(0x7fff).op("i32x4.splat").op("i32x4.add");
   code.get(value).i32(16).op("i32x4.shr_u").i32(1).op("i32x4.splat").op("v128.and").op("i32x4.add");
   code.i32(16).op("i32x4.shr_u");
@@ -138,7 +138,7 @@ function narrowToBrain(code: Code, value: Local): void {
   code.get(value).get(value).op("f32x4.eq").op("v128.bitselect");
 }
 
-/** The f16 bits of a vector, in the low half of each lane; the vector lies on the stack too, and is consumed. */
+/** The f16 bits of a vector, in the low half of each lane; consumes the vector, which is on the stack too. */
 function narrowToHalf(code: Code, value: Local): void {
   const magnitude = code.local("v128");
   const normal = code.local("v128");
@@ -156,7 +156,7 @@ function narrowToHalf(code: Code, value: Local): void {
   code.i32(0x3f000000).op("i32x4.splat").op("i32x4.sub");
   code.get(normal);
   code.get(magnitude).i32(0x38800000).op("i32x4.splat").op("i32x4.lt_s").op("v128.bitselect").set(normal);
-  // From 2^16 on: infinity, or NaN where it was one.
+  // From 2^16 on: infinity, or NaN for NaN.
   code.i32(0x7e00).op("i32x4.splat").i32(0x7c00).op("i32x4.splat");
   code.get(magnitude).i32(0x7f800000).op("i32x4.splat").op("i32x4.gt_s").op("v128.bitselect");
   code.get(normal);

@@ -1,4 +1,4 @@
-/** Checked expressions of the loop IR as vector code: every value is a v128 whose lanes are computed alike. */
+/** Prints checked expressions of the loop IR as SIMD code: every value is a v128. */
 
 import type { Code, Local, StackOpcode } from "../../../driver/index.js";
 import { HoldfastError } from "../../../errors/index.js";
@@ -17,9 +17,9 @@ const unaryInstructions: Partial<Record<UnaryOp, string>> = {
   ceil: "ceil",
 };
 
-/** Where the leaves of an expression come from. */
+/** Pushes the leaves of an expression. */
 export interface Leaves {
-  /** With `at`, the value of that expression lies on the stack and is consumed. */
+  /** With `at`, its value is on the stack and is consumed. */
   pushLoad(input: number, at: Expression | undefined): void;
   pushScalar(index: number): void;
   pushReduced(stage: number): void;
@@ -27,8 +27,8 @@ export interface Leaves {
   pushRow(): void;
 }
 
-/** What an expression refers to, or a rejection where its kernel has no such thing. */
-export function given<T>(found: T | undefined, what: string, kernel: string): T {
+/** What an expression refers to; throws if its kernel has no such thing. */
+export function required<T>(found: T | undefined, what: string, kernel: string): T {
   if (found !== undefined) return found;
   throw new HoldfastError(
     "BAD_ARGUMENT",
@@ -36,7 +36,7 @@ export function given<T>(found: T | undefined, what: string, kernel: string): T 
   );
 }
 
-/** Pushes the expression's value; what it uses more than once is computed once, and what is known not at all. */
+/** Pushes an expression's value. Common subexpressions are computed once; those in `known` are already computed. */
 export function pushExpression(
   code: Code,
   root: Expression,
@@ -46,7 +46,7 @@ export function pushExpression(
   expressionPusher(code, [root], leaves, known)(root);
 }
 
-/** Pushes expressions one after the other, with no branch between them: what they have in common is computed once. */
+/** Pushes several expressions in straight-line code, with common subexpressions computed once. */
 export function expressionPusher(
   code: Code,
   roots: readonly Expression[],
@@ -54,10 +54,10 @@ export function expressionPusher(
   known: ReadonlyMap<Expression, Local> = new Map(),
 ): (root: Expression) => void {
   const uses = countUses(...roots);
-  const kept = new Map(known);
+  const locals = new Map(known);
 
   function push(expression: Expression): void {
-    const local = kept.get(expression);
+    const local = locals.get(expression);
     if (local) {
       code.get(local);
       return;
@@ -65,7 +65,7 @@ export function expressionPusher(
     compute(expression);
     if ((uses.get(expression) ?? 0) > 1 && expression.kind !== "constant") {
       const local = code.local("v128");
-      kept.set(expression, local);
+      locals.set(expression, local);
       code.tee(local);
     }
   }
@@ -117,16 +117,16 @@ export function expressionPusher(
   return push;
 }
 
-/** Spreads the scalar on the stack over all lanes. */
-export function spread(code: Code, type: Compute): void {
+/** Splats the scalar on the stack. */
+export function splat(code: Code, type: Compute): void {
   code.op(`${shapeOf[type]}.splat`);
 }
 
-/** A scalar's value in every lane of a vector of its own. */
-export function spreadOf(code: Code, scalar: Local, type: Compute): Local {
+/** A new vector with a scalar in every lane. */
+export function splatOf(code: Code, scalar: Local, type: Compute): Local {
   const vector = code.local("v128");
   code.get(scalar);
-  spread(code, type);
+  splat(code, type);
   code.set(vector);
   return vector;
 }
@@ -139,24 +139,24 @@ export function pushLaneNumbers(code: Code, lanes: number): void {
 
 export function pushConstant(code: Code, type: Compute, value: number): void {
   code[type](value);
-  spread(code, type);
+  splat(code, type);
 }
 
 function pushUnary(code: Code, op: UnaryOp, type: Compute): void {
   const instruction = unaryInstructions[op];
   if (instruction) code.op(instructionOf(type, instruction));
-  else if (type === "f32") applyInPlace(code, op as VectorMathName, 1);
+  else if (type === "f32") inlineFunction(code, op as VectorMathName, 1);
   else callByLane(code, op, 1);
 }
 
-/** Applies a function of floats to the `operands` vectors on the stack. */
-function applyInPlace(code: Code, name: VectorMathName, operands: 1 | 2): void {
-  const vectors = takeVectors(code, operands);
+/** Inlines a vector function of floats on the `operands` vectors on the stack. */
+function inlineFunction(code: Code, name: VectorMathName, operands: 1 | 2): void {
+  const vectors = popVectors(code, operands);
   vectorMath[name].inline(code, ...vectors);
 }
 
-/** Moves vectors from the stack into locals, in their order. */
-function takeVectors(code: Code, count: number): Local[] {
+/** Pops vectors from the stack into locals, in order. */
+function popVectors(code: Code, count: number): Local[] {
   const vectors = Array.from({ length: count }, () => code.local("v128"));
   for (const vector of vectors.toReversed()) code.set(vector);
   return vectors;
@@ -164,7 +164,7 @@ function takeVectors(code: Code, count: number): Local[] {
 
 /** Calls a function of doubles for each lane of the `operands` vectors on the stack. */
 function callByLane(code: Code, name: string, operands: 1 | 2): void {
-  const vectors = takeVectors(code, operands);
+  const vectors = popVectors(code, operands);
   const call = (lane: number): void => {
     for (const vector of vectors) code.get(vector).lane("f64x2.extract_lane", lane);
     code.call(`math.${name}`);
@@ -177,7 +177,7 @@ function callByLane(code: Code, name: string, operands: 1 | 2): void {
 
 export function pushBinary(code: Code, op: BinaryOp, type: Compute): void {
   if (op === "pow") {
-    if (type === "f32") applyInPlace(code, "pow", 2);
+    if (type === "f32") inlineFunction(code, "pow", 2);
     else callByLane(code, "pow", 2);
   } else if (op === "and") {
     code.op("v128.and");
@@ -187,17 +187,17 @@ export function pushBinary(code: Code, op: BinaryOp, type: Compute): void {
   }
 }
 
-/** Vectors shift all their lanes by one count, which the IR therefore wants as a constant. */
+/** SIMD shifts all lanes by one count, so the IR requires a constant. */
 function pushShift(code: Code, by: Expression): void {
   code.i32(by.kind === "constant" ? by.value : 0).op("i32x4.shr_u");
 }
 
-/** Leaves 1 where the comparison holds and 0 where not. */
+/** Pushes 1 in lanes where the comparison is true, else 0. */
 function pushCompare(code: Code, op: CompareOp, type: Compute): void {
   const isIntegerOrder = type === "i32" && op !== "eq" && op !== "ne";
   code.op(instructionOf(type, isIntegerOrder ? `${op}_s` : op));
   if (type === "f64") {
-    // The mask of a 64-bit lane becomes 1.0 or 0.0, and that a 32-bit number in the lane's place.
+    // The mask of a 64-bit lane becomes 1.0 or 0.0, then an i32 in the same lane.
     pushConstant(code, "f64", 1);
     code.op("v128.and").op("i32x4.trunc_sat_f64x2_s_zero");
   } else {
@@ -206,14 +206,14 @@ function pushCompare(code: Code, op: CompareOp, type: Compute): void {
   }
 }
 
-/** Picks between the two vectors below the condition. */
+/** Selects between the two vectors below the condition. */
 function pushSelect(code: Code, type: Compute): void {
   if (type === "f64") code.op("f64x2.convert_low_i32x4_s");
   pushConstant(code, type === "f64" ? "f64" : "i32", 0);
   code.op(type === "f64" ? "f64x2.ne" : "i32x4.ne").op("v128.bitselect");
 }
 
-/** Floats become whole numbers by cutting off, as everywhere; NaN becomes 0 and what is too large the largest. */
+/** Float to integer truncates and saturates; NaN becomes 0. */
 function pushConversion(code: Code, from: Compute, to: Compute): void {
   if (from === to) return;
   const conversions = {

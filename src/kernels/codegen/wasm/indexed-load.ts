@@ -1,4 +1,4 @@
-/** Loads from places that an expression tells: what indexing, gathering and flipping are made of. */
+/** Indexed loads: indexing, gather and flip. */
 
 import type { Code, Local } from "../../../driver/index.js";
 import { type Dtype, dtypes } from "../../../ir/index.js";
@@ -6,37 +6,37 @@ import { type Lanes, pushElements, pushGathered, pushSplat } from "./elements.js
 
 export interface IndexedLoad {
   readonly dtype: Dtype;
-  /** Where the operand stands. */
+  /** The operand's address. */
   readonly cursor: Local;
-  /** Elements from there to the first lane's place. */
+  /** Elements from there to the first lane. */
   readonly first?: number;
-  /** Does each lane stand one element further on, or do all of them stand in one place? */
-  readonly isMoving: boolean;
+  /** True if each lane is one element further; false if all lanes read the same element. */
+  readonly isVarying: boolean;
   readonly lanes: Lanes;
-  /** Is the index the same in every lane? Then what lies side by side is loaded as a whole. */
+  /** True if the index is the same in every lane: then neighbouring elements are one vector load. */
   readonly isUniform: boolean;
 }
 
-/** Pushes the elements that lie as far from the operand's place as the index on the stack says. */
+/** Pushes the elements at the index on the stack, relative to the operand's address. */
 export function pushIndexed(
   code: Code,
-  { dtype, cursor, first = 0, isMoving, lanes, isUniform }: IndexedLoad,
+  { dtype, cursor, first = 0, isVarying, lanes, isUniform }: IndexedLoad,
 ): void {
   const { bytes } = dtypes[dtype];
   const index = code.local("v128");
   code.set(index);
-  // The sum is taken in 32 bits, which wrap round: an offset in the instruction would not, and trap behind a negative index.
+  // The address is computed in 32 bits, which wrap: an offset in the instruction would not, and a negative index would trap.
   const pushAddress = (lane: number): void => {
     code.get(cursor).get(index).lane("i32x4.extract_lane", lane).i32(Math.log2(bytes)).op("i32.shl");
     code.op("i32.add");
-    const beside = first + (isMoving ? lane : 0);
-    if (beside !== 0) code.i32(beside * bytes).op("i32.add");
+    const offset = first + (isVarying ? lane : 0);
+    if (offset !== 0) code.i32(offset * bytes).op("i32.add");
   };
   if (!isUniform) {
     pushGathered(code, dtype, lanes, pushAddress);
     return;
   }
   pushAddress(0);
-  if (isMoving) pushElements(code, dtype, lanes);
+  if (isVarying) pushElements(code, dtype, lanes);
   else pushSplat(code, dtype);
 }

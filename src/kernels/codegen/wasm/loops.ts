@@ -1,11 +1,11 @@
-/** The few shapes of control and arithmetic on addresses that hand-written WebAssembly kernels are made of. */
+/** Loops and address arithmetic for hand-written WebAssembly kernels. */
 
 import type { Code, Local } from "../../../driver/index.js";
 
-/** How many elements a block of work has, roughly: enough to be worth handing to a thread. */
+/** The approximate number of elements of a block: enough work for a thread. */
 export const elementsPerBlock = 4096;
 
-/** Puts a local or an i32 constant on the stack. */
+/** Pushes a local or an i32 constant. */
 export function push(code: Code, value: Local | number): Code {
   return typeof value === "number" ? code.i32(value) : code.get(value);
 }
@@ -45,7 +45,7 @@ export function forRange(code: Code, at: Local, end: Local, step: Local | number
 
 /** `while (left != 0) { body(); left -= 1; }` */
 export function repeat(code: Code, left: Local, body: () => void): void {
-  // The test stands at the loop's end: one branch a turn.
+  // The test is at the loop's end: one branch per iteration.
   code.get(left).if(() => {
     code.loop((again) => {
       body();

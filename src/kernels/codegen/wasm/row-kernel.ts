@@ -1,7 +1,6 @@
 /**
- * Prints a row kernel as a WebAssembly module. The loops are: blocks of rows, the rows of a block, the stages of a row,
- * and the elements of a stage, a vector at a time and then one by one. The lone elements at a row's end go through the
- * same vector code in lane 0, so a value never depends on where in its row it stands.
+ * Prints row kernels as WebAssembly modules. The loops are: blocks of rows, rows of a block, stages of a row, and elements of a stage, a
+ * vector at a time and then the tail. The tail runs the same vector code in lane 0, so a value never depends on its position in the row.
  */
 
 import {
@@ -25,22 +24,22 @@ import {
 } from "../../../ir/index.js";
 import { type Lanes, pushElements, pushSplat, storeElements } from "./elements.js";
 import {
-  given,
   type Leaves,
   pushBinary,
   pushConstant,
   pushExpression,
   pushLaneNumbers,
-  spread,
-  spreadOf,
+  required,
+  splat,
+  splatOf,
 } from "./expressions.js";
 import { calledBy } from "./functions.js";
 import { pushIndexed } from "./indexed-load.js";
 import { advance, forRange, limitTo, setToElement } from "./loops.js";
 
-/** What of the operands' layouts is fixed when the kernel is printed; the sizes come with the launch. */
+/** What the generated code is specialised on; the sizes are launch parameters. */
 export interface Layout {
-  /** Over how many axes rows are counted, the last one fastest. */
+  /** The number of outer axes, the last one fastest. */
   readonly outerRank: number;
   /** One for each input, then one for each output. */
   readonly inner: readonly InnerStride[];
@@ -53,11 +52,11 @@ interface Operand {
   readonly address: Local;
   readonly outerStrides: readonly Local[];
   readonly innerStride: Local | undefined;
-  /** The row's start, and the present place in it. */
+  /** The row's address, and the current element's. */
   readonly start: Local;
   readonly cursor: Local;
-  /** What an input that does not move along the row holds in every lane. */
-  readonly everywhere: Local;
+  /** The splatted value of an input that is constant along the row. */
+  readonly splat: Local;
 }
 
 /**
@@ -69,7 +68,8 @@ export function printRowKernel(kernel: RowKernel, layout: Layout): KernelSource 
   checkRowKernel(kernel);
   requireFitting(kernel, layout);
   const operands = kernel.inputs.length + kernel.outputs.length;
-  const sizes = 4 + layout.outerRank * (1 + operands) + layout.inner.filter((one) => one === "any").length;
+  const sizes =
+    4 + layout.outerRank * (1 + operands) + layout.inner.filter((stride) => stride === "any").length;
   const parameters: Parameter[] = [
     ...kernel.inputs.map(() => "in" as const),
     ...kernel.outputs.map(() => "inout" as const),
@@ -97,11 +97,11 @@ class Printer {
   readonly #elements: Local;
   readonly #outerSizes: readonly Local[];
   readonly #scalars: readonly Local[];
-  /** The inputs that some stage loads with no index. */
+  /** The inputs that some stage loads without an index. */
   readonly #plainlyRead: ReadonlySet<number>;
   readonly #reduced = new Map<number, Local>();
-  /** The row's number in every lane, and the elements' numbers in the row. */
-  readonly #rowNumber: Local;
+  /** The row's index in every lane, and the elements' positions in the row. */
+  readonly #rowIndex: Local;
   readonly #positions: Local;
   #nextParameter = 2;
 
@@ -122,10 +122,10 @@ class Printer {
     const operands = dtypesOfAll.map((dtype, index) => this.#operand(dtype, index, addresses));
     this.#inputs = operands.slice(0, kernel.inputs.length);
     this.#outputs = operands.slice(kernel.inputs.length);
-    this.#scalars = kernel.scalars.map((type) => spreadOf(code, this.#parameter(), type));
+    this.#scalars = kernel.scalars.map((type) => splatOf(code, this.#parameter(), type));
     const loads = kernel.stages.flatMap(({ value }) => loadsOf(value));
     this.#plainlyRead = new Set(loads.filter(({ at }) => !at).map(({ input }) => input));
-    this.#rowNumber = code.local("v128");
+    this.#rowIndex = code.local("v128");
     this.#positions = code.local("v128");
   }
 
@@ -141,24 +141,24 @@ class Printer {
 
   #printRow(row: Local): void {
     const code = this.#code;
-    this.#placeOperands(row);
-    code.get(row).op("i32x4.splat").set(this.#rowNumber);
-    // The last row of a cut-up vector may be shorter than the others.
+    this.#setRowAddresses(row);
+    code.get(row).op("i32x4.splat").set(this.#rowIndex);
+    // The last row of a divided vector may be shorter.
     const count = code.local("i32");
     code.get(this.#elements).get(row).get(this.#inner).op("i32.mul").op("i32.sub").set(count);
     limitTo(code, count, this.#inner);
     for (const [index, input] of this.#inputs.entries()) {
-      // An operand that is only read at an index may stand outside its memory where there is none, as a flipped one does.
+      // The row start of an operand that is only read at an index may lie outside of its memory, as that of a flipped one does.
       if (input.inner !== "none" || !this.#plainlyRead.has(index)) continue;
       code.get(input.start);
       pushSplat(code, input.dtype);
-      code.set(input.everywhere);
+      code.set(input.splat);
     }
     for (const [index, stage] of this.#kernel.stages.entries()) this.#printStage(stage, index, count);
   }
 
-  /** Sets every operand's start to its place in this row. */
-  #placeOperands(row: Local): void {
+  /** Sets the address of every operand's row. */
+  #setRowAddresses(row: Local): void {
     const code = this.#code;
     const operands = [...this.#inputs, ...this.#outputs];
     for (const { address, start } of operands) code.get(address).set(start);
@@ -203,114 +203,114 @@ class Printer {
       storeElements(code, output.dtype, 1, output.start, value);
       return;
     }
-    const fixed = this.#computeInvariant(stage.value);
+    const invariants = this.#computeInvariant(stage.value);
     this.#printElements(count, [...this.#readBy(stage.value), output], (lanes) => {
-      pushExpression(code, stage.value, this.#leaves(lanes), fixed);
+      pushExpression(code, stage.value, this.#leaves(lanes), invariants);
       code.set(value);
       storeElements(code, output.dtype, lanes, output.cursor, value);
     });
   }
 
-  /** Lanes are added up apart and joined in a fixed order at the end: the bits follow from the row's length alone. */
+  /** Lanes are accumulated separately and combined in a invariants order: the bits follow from the row's length alone. */
   #printReduction(op: ReduceOp, value: Expression, stage: number, count: Local): void {
     const code = this.#code;
     const { type } = value;
-    // A float's min and max are long chains of instructions, so several go side by side; their order changes nothing.
-    const isOrder = op === "min" || op === "max";
-    const sums = Array.from({ length: isOrder ? 4 : 1 }, () => code.local("v128"));
-    for (const sum of sums) {
+    // Float min and max have a long latency, so several chains run in parallel; their order does not matter.
+    const isMinMax = op === "min" || op === "max";
+    const accumulators = Array.from({ length: isMinMax ? 4 : 1 }, () => code.local("v128"));
+    for (const accumulator of accumulators) {
       pushConstant(code, type, identityOf(op, type));
-      code.set(sum);
+      code.set(accumulator);
     }
     const firstLane = code.local("v128");
     code.i32(-1).op("i32x4.splat").set(firstLane);
     for (let lane = type === "f64" ? 2 : 1; lane < 4; lane++) {
       code.get(firstLane).i32(0).lane("i32x4.replace_lane", lane).set(firstLane);
     }
-    const fixed = this.#computeInvariant(value);
+    const invariants = this.#computeInvariant(value);
     const addVector = (lanes: Lanes, vector: number): void => {
-      const sum = given(sums[vector], `vector ${vector}`, this.#kernel.name);
-      code.get(sum);
-      pushExpression(code, value, this.#leaves(lanes, vector), fixed);
+      const accumulator = required(accumulators[vector], `vector ${vector}`, this.#kernel.name);
+      code.get(accumulator);
+      pushExpression(code, value, this.#leaves(lanes, vector), invariants);
       pushBinary(code, op, type);
-      if (lanes === 1) code.get(sum).get(firstLane).op("v128.bitselect");
-      code.set(sum);
+      if (lanes === 1) code.get(accumulator).get(firstLane).op("v128.bitselect");
+      code.set(accumulator);
     };
-    this.#printElements(count, this.#readBy(value), addVector, sums.length);
+    this.#printElements(count, this.#readBy(value), addVector, accumulators.length);
     const total = code.local("v128");
     this.#reduced.set(stage, total);
-    for (const [index, sum] of sums.entries()) {
-      code.get(sum);
+    for (const [index, accumulator] of accumulators.entries()) {
+      code.get(accumulator);
       if (index > 0) pushBinary(code, op, type);
     }
     code.set(total);
-    this.#flattenSpans(op, type, total);
+    this.#reduceLanes(op, type, total);
     code.set(total);
   }
 
-  /** Computes the parts of a value that don't change along the row, once, before its elements. */
+  /** Computes the row-invariant subexpressions of a value once, before the row's elements. */
   #computeInvariant(value: Expression): ReadonlyMap<Expression, Local> {
     const code = this.#code;
-    const fixed = new Map<Expression, Local>();
-    for (const part of invariantNodesOf(value, (input) => this.#inputs[input]?.inner === "none")) {
+    const invariants = new Map<Expression, Local>();
+    for (const node of invariantNodesOf(value, (input) => this.#inputs[input]?.inner === "none")) {
       const local = code.local("v128");
-      pushExpression(code, part, this.#leaves(this.#lanes));
+      pushExpression(code, node, this.#leaves(this.#lanes));
       code.set(local);
-      fixed.set(part, local);
+      invariants.set(node, local);
     }
-    return fixed;
+    return invariants;
   }
 
-  /** Pushes (0 ∘ 1) ∘ (2 ∘ 3) of the lanes that hold elements, in every lane. */
-  #flattenSpans(op: ReduceOp, type: Compute, vector: Local): void {
+  /** Pushes (0 ∘ 1) ∘ (2 ∘ 3) of the lanes in use, splatted. */
+  #reduceLanes(op: ReduceOp, type: Compute, vector: Local): void {
     const code = this.#code;
     const pushLane = (lane: number): void => {
       const extract = (
         { f32: "f32x4.extract_lane", f64: "f64x2.extract_lane", i32: "i32x4.extract_lane" } as const
       )[type];
       code.get(vector).lane(extract, lane);
-      spread(code, type);
+      splat(code, type);
     };
-    const join = (): void => pushBinary(code, op, type);
+    const combine = (): void => pushBinary(code, op, type);
     pushLane(0);
     pushLane(1);
-    join();
-    // Where vectors hold two elements the other lanes hold none, also of narrower types.
+    combine();
+    // Vectors of two elements use two lanes of narrower types, too.
     if (type === "f64" || this.#lanes === 2) return;
     pushLane(2);
     pushLane(3);
-    join();
-    join();
+    combine();
+    combine();
   }
 
   /**
-   * Runs the body over a row's elements: `together` neighbouring vectors at a time, then single ones, then what is left,
-   * one by one.
+   * Runs the body over a row's elements: `unroll` neighbouring vectors at a time, then single vectors, then the tail element by
+   * element.
    */
   #printElements(
     count: Local,
     operands: readonly Operand[],
     body: (lanes: Lanes, vector: number) => void,
-    together = 1,
+    unroll = 1,
   ): void {
     const code = this.#code;
-    const moving = operands.filter(({ inner }) => inner !== "none");
-    const left = code.local("i32");
-    code.get(count).set(left);
+    const varying = operands.filter(({ inner }) => inner !== "none");
+    const remaining = code.local("i32");
+    code.get(count).set(remaining);
     this.#moveToStart(operands);
     const loop = (lanes: Lanes, vectors: number): void => {
       const elements = lanes * vectors;
       code.block((leave) => {
         code.loop((again) => {
-          code.get(left).i32(elements).op("i32.lt_u").branchIf(leave);
+          code.get(remaining).i32(elements).op("i32.lt_u").branchIf(leave);
           for (let vector = 0; vector < vectors; vector++) body(lanes, vector);
-          for (const operand of moving) this.#advance(operand, elements);
+          for (const operand of varying) this.#advance(operand, elements);
           code.get(this.#positions).i32(elements).op("i32x4.splat").op("i32x4.add").set(this.#positions);
-          code.get(left).i32(elements).op("i32.sub").set(left).branch(again);
+          code.get(remaining).i32(elements).op("i32.sub").set(remaining).branch(again);
         });
       });
     };
-    if (this.#lanes > 1 && together > 1) loop(this.#lanes, together);
+    if (this.#lanes > 1 && unroll > 1) loop(this.#lanes, unroll);
     if (this.#lanes > 1) loop(this.#lanes, 1);
     loop(1, 1);
   }
@@ -333,37 +333,37 @@ class Printer {
     else advance(this.#code, cursor, elements * bytes);
   }
 
-  /** What the elements of the present place are, or of one that lies so many vectors behind it. */
+  /** The leaves of the current vector, or of the `vector`-th after it. */
   #leaves(lanes: Lanes, vector = 0): Leaves {
     const code = this.#code;
     const first = vector * lanes;
     return {
       pushLoad: (index, at) => {
-        const input = given(this.#inputs[index], `input ${index}`, this.#kernel.name);
+        const input = required(this.#inputs[index], `input ${index}`, this.#kernel.name);
         const { dtype, cursor, inner } = input;
         if (at) {
           const isInvariant = (other: number): boolean => this.#inputs[other]?.inner === "none";
           const uniform = isUniform(at, isInvariant);
-          const isMoving = inner !== "none";
+          const isVarying = inner !== "none";
           pushIndexed(code, {
             dtype,
             cursor,
-            first: isMoving ? first : 0,
-            isMoving,
+            first: isVarying ? first : 0,
+            isVarying,
             lanes,
             isUniform: uniform,
           });
-        } else if (inner === "none") code.get(input.everywhere);
+        } else if (inner === "none") code.get(input.splat);
         else pushElements(code.get(cursor), dtype, lanes, first * input.bytes);
       },
-      pushScalar: (index) => code.get(given(this.#scalars[index], `scalar ${index}`, this.#kernel.name)),
+      pushScalar: (index) => code.get(required(this.#scalars[index], `scalar ${index}`, this.#kernel.name)),
       pushReduced: (stage) =>
-        code.get(given(this.#reduced.get(stage), `an earlier reduction ${stage}`, this.#kernel.name)),
+        code.get(required(this.#reduced.get(stage), `an earlier reduction ${stage}`, this.#kernel.name)),
       pushPosition: () => {
         code.get(this.#positions);
         if (first > 0) code.i32(first).op("i32x4.splat").op("i32x4.add");
       },
-      pushRow: () => code.get(this.#rowNumber),
+      pushRow: () => code.get(this.#rowIndex),
     };
   }
 
@@ -378,7 +378,7 @@ class Printer {
       innerStride: inner === "any" ? this.#parameter() : undefined,
       start: this.#code.local("i32"),
       cursor: this.#code.local("i32"),
-      everywhere: this.#code.local("v128"),
+      splat: this.#code.local("v128"),
     };
   }
 
@@ -391,7 +391,7 @@ class Printer {
   }
 }
 
-/** With f64 anywhere a vector has two lanes; where an operand jumps, elements go one by one. */
+/** Two lanes with any f64; one lane with a strided operand. */
 export function lanesOf({ inputs, outputs, stages }: RowKernel, inner: readonly InnerStride[]): Lanes {
   if (inner.includes("any")) return 1;
   const isWide = [...inputs, ...outputs.map(({ dtype }) => dtype)].includes("f64");

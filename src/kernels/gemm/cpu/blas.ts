@@ -1,4 +1,4 @@
-/** Products by a BLAS library: a native kernel around its function, which works on device memory in place. */
+/** GEMMs by a BLAS library: a native kernel that calls it on device memory in place. */
 
 import {
   type Blas,
@@ -11,7 +11,7 @@ import {
 import type { AccessToC, MatrixLayout } from "../desc.js";
 import type { GemmDtype } from "./element.js";
 
-/** The order in which the kernel's function takes them; row strides in elements, as BLAS counts. */
+/** The parameters in order; row strides in elements, as BLAS expects. */
 export function blasParameters(dtype: GemmDtype, access: AccessToC) {
   return {
     c: access,
@@ -75,7 +75,7 @@ function make(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {
     beta: number,
     threads: number,
   ): void => {
-    // The library counts threads for the whole process, and another runtime may have asked for others since.
+    // The library's thread count is process-wide, and another runtime may have changed it.
     blas.useThreads(threads);
     for (let item = firstBlock; item < endBlock; item++) {
       const matrixA = a + item * aBatchBytes;

@@ -1,6 +1,6 @@
 /**
- * Rows of a product where a row of op(B) lies side by side: vectors run over the columns of C, and every element is
- * summed in the order of k.
+ * Direct GEMM with contiguous rows of op(B): vectors run over the columns of C, and every element is accumulated in the order
+ * of k.
  */
 
 import type { Code, Local, WasmFunction } from "../../../driver/index.js";
@@ -11,11 +11,11 @@ import { type Blend, blendIntoC, type Element } from "./element.js";
 
 const vectorBytes = 16;
 
-/** The body of a loop over columns: `rows` × one scalar, or × some vectors, summed over k and put into C. */
+/** The body of a loop over columns: `rows` × one scalar or some vectors, accumulated over k and stored in C. */
 interface ColumnsLoop {
   readonly element: Element;
   readonly aRows: readonly Local[];
-  readonly aKMajor: Local;
+  readonly aKBytes: Local;
   readonly b: Local;
   readonly bStride: Local;
   readonly k: Local;
@@ -25,7 +25,7 @@ interface ColumnsLoop {
 }
 
 function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): void {
-  const { element, aRows, aKMajor, b, bStride, k, cRows, blend } = loop;
+  const { element, aRows, aKBytes, b, bStride, k, cRows, blend } = loop;
   const form = width === "scalar" ? "scalar" : "vector";
   const type = form === "vector" ? "v128" : element.dtype;
   const [load, loadA] =
@@ -55,7 +55,7 @@ function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): voi
     for (const { at, sums } of rows) {
       code.get(at).memory(loadA).set(fromA);
       for (const { b, sum } of sums) accumulate(code.get(fromA).get(b), element, sum);
-      advance(code, at, aKMajor);
+      advance(code, at, aKBytes);
     }
     advance(code, bAt, bStride);
   });
@@ -68,15 +68,15 @@ function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): voi
   advance(code, b, step);
 }
 
-/** A function that makes `rows` rows of C. */
+/** A function that computes `rows` rows of C. */
 export function columnsFunction(name: string, element: Element, rows: number): WasmFunction {
-  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aAcross, ...given }) => {
-    const { aKMajor, bStride, cRowBytes, alpha, beta, readsC } = given;
+  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aMnBytes, ...given }) => {
+    const { aKBytes, bStride, cRowBytes, alpha, beta, readsC } = given;
     const column = code.local("i32");
     const loop: ColumnsLoop = {
       element,
-      aRows: rowAddresses(code, rows, a, aAcross),
-      aKMajor,
+      aRows: rowAddresses(code, rows, a, aMnBytes),
+      aKBytes,
       b,
       bStride,
       k,

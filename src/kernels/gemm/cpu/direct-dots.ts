@@ -1,6 +1,6 @@
 /**
- * Rows of a product where a row of op(A) and a column of op(B) each lie side by side: vectors run over k, and every element
- * is summed in lanes, which are added up at the end, before the last few steps of k.
+ * Direct GEMM with K-major A and B: vectors run over k, and every element is accumulated in lanes, which are reduced before the
+ * tail of k.
  */
 
 import type { Code, Local, WasmFunction } from "../../../driver/index.js";
@@ -11,7 +11,7 @@ import { type Blend, blendIntoC, type Element } from "./element.js";
 
 const vectorBytes = 16;
 
-/** The body of a loop over columns, `width` at a time: each element is summed in lanes, which are then added up. */
+/** The body of a loop over columns, `width` at a time: each element is accumulated in lanes, which are then reduced. */
 function sumDots(
   code: Code,
   element: Element,
@@ -71,12 +71,12 @@ function sumDots(
   }
 }
 
-/** A function that makes `rows` rows of C. */
+/** A function that computes `rows` rows of C. */
 export function dotsFunction(name: string, element: Element, rows: number): WasmFunction {
-  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aAcross, ...given }) => {
+  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aMnBytes, ...given }) => {
     const { bStride, cRowBytes, alpha, beta, readsC } = given;
     const column = code.local("i32");
-    const aRows = rowAddresses(code, rows, a, aAcross);
+    const aRows = rowAddresses(code, rows, a, aMnBytes);
     const cRows = rowAddresses(code, rows, c, cRowBytes);
     const sumSome = (count: number): void => {
       const bColumns = rowAddresses(code, count, b, bStride);

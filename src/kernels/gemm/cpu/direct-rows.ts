@@ -1,9 +1,9 @@
-/** What the two ways to a direct product share: their functions' parameters, row addresses, sums. */
+/** What the direct GEMMs share: parameters, row addresses, accumulators. */
 
 import type { Code, Local } from "../../../driver/index.js";
 import { accumulateVector, type Element } from "./element.js";
 
-/** What the row functions take: some rows of op(A) and of C, all of op(B). `along` is op(A)'s stride in k. */
+/** The parameters of the row functions: some rows of op(A) and of C, all of op(B). `kBytes` is op(A)'s stride kBytes k. */
 export function rowsParameters({ dtype }: Element) {
   return {
     a: "i32",
@@ -11,8 +11,8 @@ export function rowsParameters({ dtype }: Element) {
     c: "i32",
     n: "i32",
     k: "i32",
-    aAcross: "i32",
-    aKMajor: "i32",
+    aMnBytes: "i32",
+    aKBytes: "i32",
     bStride: "i32",
     cRowBytes: "i32",
     alpha: dtype,
@@ -21,7 +21,7 @@ export function rowsParameters({ dtype }: Element) {
   } as const;
 }
 
-/** Fresh locals, one for each of `rows`, set to base + row · stride. */
+/** New locals, one per row, set to base + row · stride. */
 export function rowAddresses(code: Code, rows: number, base: Local, stride: Local): Local[] {
   return Array.from({ length: rows }, (_, row) => {
     const address = code.local("i32");
@@ -30,7 +30,7 @@ export function rowAddresses(code: Code, rows: number, base: Local, stride: Loca
   });
 }
 
-/** `sum += a · b`, a and b being on the stack: vectors or scalars, as the sum is. */
+/** `sum += a · b` with a and b on the stack: vectors or scalars, like the sum. */
 export function accumulate(code: Code, element: Element, sum: Local): void {
   if (sum.type === "v128") accumulateVector(code, element, sum);
   else code.op(element.multiply).get(sum).op(element.add).set(sum);

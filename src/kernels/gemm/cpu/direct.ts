@@ -1,7 +1,6 @@
 /**
- * Products too small or too thin to pay for packing, straight from where the operands lie. Two kernels, for the two
- * layouts of B: `columns` where a row of op(B) lies side by side, `dots` where a column does and a row of op(A) too. A
- * block of the launch is a strip of rows of one product of the batch.
+ * GEMMs that are too small or too thin for packing, directly from the operands. Two kernels for the two layouts of B: `columns` for
+ * contiguous rows of op(B), `dots` for K-major A and B. A block of the launch is a strip of rows of one matrix of the batch.
  */
 
 import type { KernelSource } from "../../../driver/index.js";
@@ -14,10 +13,10 @@ import type { Element } from "./element.js";
 
 export type DirectConfig = "columns" | "dots";
 
-/** Rows of C in one block: enough work for a claim, few enough that a thin product still has blocks for all. */
+/** Rows of C in one block: enough work for a thread, few enough that a thin GEMM still has blocks for all threads. */
 export const directStripRows = 32;
 
-/** The arguments of the direct kernels, in order. Strides are in bytes; `bStride` is the one that is not an element's. */
+/** The arguments of the direct kernels, in order. Strides are in bytes; `bStride` is the non-unit one of B. */
 export function directParameters({ dtype }: Element, access: AccessToC) {
   return {
     a: "in",
@@ -27,8 +26,8 @@ export function directParameters({ dtype }: Element, access: AccessToC) {
     n: "u32",
     k: "u32",
     rowStrips: "u32",
-    aAcross: "u32",
-    aKMajor: "u32",
+    aMnBytes: "u32",
+    aKBytes: "u32",
     aBatchBytes: "u32",
     bStride: "u32",
     bBatchBytes: "u32",
@@ -40,7 +39,7 @@ export function directParameters({ dtype }: Element, access: AccessToC) {
   } as const;
 }
 
-/** How many rows a turn takes, for each form, while there are so many; then one by one. */
+/** Rows per iteration of each kernel; the rest one by one. */
 const rowsAtOnce: Readonly<Record<DirectConfig, number>> = { columns: 4, dots: 2 };
 
 export function directKernel(element: Element, form: DirectConfig, access: AccessToC): KernelSource {
@@ -49,14 +48,14 @@ export function directKernel(element: Element, form: DirectConfig, access: Acces
   const functions = [make("someRows", element, atOnce), make("oneRow", element, 1)];
   const name = `gemm_${form}_${element.dtype}`;
   return wasmKernel(name, directParameters(element, access), functions, (code, given) => {
-    const { firstBlock: block, endBlock, m, n, k, rowStrips, aAcross, aKMajor, bStride, cRowBytes } = given;
+    const { firstBlock: block, endBlock, m, n, k, rowStrips, aMnBytes, aKBytes, bStride, cRowBytes } = given;
     const here = localsOf(code, "i32", "batch", "row", "endRow", "aBase", "a", "b", "cBase", "c");
     const { batch, row, endRow, aBase, a, b, cBase, c } = here;
     const multiplyRows = (callee: string): void => {
-      setToElement(code, a, aBase, row, aAcross);
+      setToElement(code, a, aBase, row, aMnBytes);
       setToElement(code, c, cBase, row, cRowBytes);
       const blend = [given.alpha, given.beta, given.readsC] as const;
-      call(code, callee, a, b, c, n, k, aAcross, aKMajor, bStride, cRowBytes, ...blend);
+      call(code, callee, a, b, c, n, k, aMnBytes, aKBytes, bStride, cRowBytes, ...blend);
     };
     forRange(code, block, endBlock, 1, () => {
       code.get(block).get(rowStrips).op("i32.div_u").set(batch);

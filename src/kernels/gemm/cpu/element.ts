@@ -1,4 +1,4 @@
-/** The two element types of a product, each with the instructions that work on it: one by one, and a vector at a time. */
+/** The element types of CPU GEMMs, each with its scalar and vector instructions. */
 
 import {
   type Code,
@@ -29,7 +29,7 @@ export interface Element {
   readonly fusedMultiplyAdd: StackOpcode | undefined;
 }
 
-/** The element types as every engine knows them. */
+/** The instructions that every engine has. */
 export const plainElements: Readonly<Record<GemmDtype, Element>> = {
   f32: {
     dtype: "f32",
@@ -63,7 +63,7 @@ export const plainElements: Readonly<Record<GemmDtype, Element>> = {
   },
 };
 
-/** An element type as this engine knows it best. */
+/** The best instructions of this engine. */
 export function elementOf(dtype: GemmDtype): Element {
   const plain = plainElements[dtype];
   return hasRelaxedSimd() ? { ...plain, fusedMultiplyAdd: fusedOpcodes[dtype] } : plain;
@@ -71,13 +71,13 @@ export function elementOf(dtype: GemmDtype): Element {
 
 const fusedOpcodes = { f32: "f32x4.relaxed_madd", f64: "f64x2.relaxed_madd" } as const;
 
-/** `sum += a · b` on vectors, a and b being on the stack; rounded once where the engine can. */
+/** `sum += a · b` with vectors a and b on the stack; a fused multiply-add if the engine has one. */
 export function accumulateVector(code: Code, element: Element, sum: Local): void {
   if (element.fusedMultiplyAdd) code.get(sum).op(element.fusedMultiplyAdd).set(sum);
   else code.op(element.multiplyVectors).get(sum).op(element.addVectors).set(sum);
 }
 
-/** How a product goes into C: the last arguments of every function that writes there. */
+/** How a GEMM updates C: the last arguments of every function that writes it. */
 export interface Blend {
   /** Left out where the value has it already. */
   readonly alpha?: Local;
@@ -86,7 +86,7 @@ export interface Blend {
   readonly readsC: Local;
 }
 
-/** Where a value goes: one element, or as many side by side as a vector holds. */
+/** The destination of a value: one element, or a vector of neighbours. */
 export interface Target {
   readonly address: Local;
   readonly offset: number;

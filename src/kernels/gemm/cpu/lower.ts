@@ -65,9 +65,9 @@ function lowerPacked(problem: GemmProblem, plan: PackedPlan, op: string): readon
   const { dtype, m, n, k, a, b, scratch } = problem;
   const element = elementOf(dtype);
   if (!scratch || scratch.span.size < plan.scratchBytes) {
-    const there = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was given";
+    const available = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was passed";
     throw rejected(
-      `${m}×${n}×${k} in ${dtype} needs ${plan.scratchBytes} bytes of scratch memory, and ${there}. Ask gemmScratchBytes how much to allocate.`,
+      `${m}×${n}×${k} in ${dtype} needs ${plan.scratchBytes} bytes of scratch memory, and ${available}. Call gemmScratchBytes for the size.`,
     );
   }
   const access = accessToC(problem);
@@ -82,14 +82,14 @@ function lowerPacked(problem: GemmProblem, plan: PackedPlan, op: string): readon
       a: a.storage,
       b: b.storage,
       scratch,
-      aKMajor: fromA.along,
-      aAcross: fromA.across,
+      aKBytes: fromA.along,
+      aMnBytes: fromA.across,
       aBatchBytes: fromA.batch,
       aPackedBatchBytes: plan.aBatchBytes,
       aGroups: plan.aGroups,
       aBlocks: plan.aBlocks,
-      bKMajor: fromB.along,
-      bAcross: fromB.across,
+      bKBytes: fromB.along,
+      bMnBytes: fromB.across,
       bBatchBytes: fromB.batch,
       bPackedBatchBytes: plan.bBatchBytes,
       bGroups: plan.bGroups,
@@ -134,8 +134,8 @@ function lowerDirect(problem: GemmProblem, form: DirectConfig, op: string): Laun
       n,
       k,
       rowStrips,
-      aAcross: fromA.across,
-      aKMajor: fromA.along,
+      aMnBytes: fromA.across,
+      aKBytes: fromA.along,
       aBatchBytes: fromA.batch,
       bStride: b.rowStride * element.bytes,
       bBatchBytes: fromB.batch,

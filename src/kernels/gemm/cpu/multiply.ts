@@ -1,7 +1,6 @@
 /**
- * The product of packed panels. A block of the launch is one piece of C, small enough that there are blocks for all
- * threads and that its panels stay in the second-level cache. Within it k goes in slices, and a slice of one panel of B
- * stays in the first-level cache while the panels of A pass by.
+ * GEMM of packed panels. A block of the launch is one block of C, small enough that all threads have blocks and that its panels stay in
+ * the L2 cache. Within it K is divided into slices: a slice of one panel of B stays in the L1 cache while the panels of A stream by.
  */
 
 import type { KernelSource, Local } from "../../../driver/index.js";
@@ -11,7 +10,7 @@ import type { AccessToC } from "../desc.js";
 import type { Element } from "./element.js";
 import { edgeTileFunction, tileBytes, tileColumns, tileFunction, tileShape } from "./tile.js";
 
-/** How C is cut into blocks, and k into slices. Measured with `npm run bench:product`. */
+/** The blocking of C and K. Measured with `npm run bench:product`. */
 export function blocking(element: Element) {
   return { rows: 8 * tileShape.rows, columns: 16 * tileColumns(element), depth: 256 };
 }
@@ -97,7 +96,7 @@ export function multiplyKernel(element: Element, access: AccessToC): KernelSourc
         code.get(here.firstRow).set(here.row);
         forRange(code, here.row, here.endRow, panel.rows, multiplyTile);
       });
-      // Later slices add to what the first one has left in C.
+      // Later slices accumulate into C.
       code.i32(1).set(here.readsC);
       code[element.dtype](1).set(beta);
     };

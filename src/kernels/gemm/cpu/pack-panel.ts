@@ -1,6 +1,6 @@
 /**
- * One panel of a packed operand: a few rows of op(A), or columns of op(B), in the order [k][width], with zeros behind the
- * matrix's edge. Where neighbours lie side by side in either direction they are moved as vectors.
+ * One panel of a packed operand: a few rows of op(A), or columns of op(B), in the layout [k][width], zero-padded at the matrix's edge.
+ * Contiguous neighbours in either direction are copied as vectors.
  */
 
 import type { Code, Local, WasmFunction } from "../../../driver/index.js";
@@ -11,8 +11,8 @@ import type { Element } from "./element.js";
 const vectorBytes = 16;
 
 /**
- * Where vectors of `lanes` begin that together cover `width` places. The last one overlaps its neighbour where the
- * width is no multiple: to write some places twice is cheaper than to write them one by one.
+ * The start offsets of vectors that cover `width` elements. The last one overlaps its neighbour if the width is not a multiple: writing some
+ * elements twice is cheaper than scalar stores.
  */
 function vectorStarts(width: number, lanes: number): number[] {
   return Array.from({ length: Math.ceil(width / lanes) }, (_, index) =>
@@ -20,11 +20,18 @@ function vectorStarts(width: number, lanes: number): number[] {
   );
 }
 
-/** `pack…`: one panel of which `count` places lie inside the matrix; `along` and `across` are its strides in bytes. */
+/** `pack…`: one panel with `count` rows inside of the matrix; `kBytes` and `mnBytes` are its strides. */
 export function packFunction(name: string, element: Element, width: number): WasmFunction {
-  const types = { from: "i32", along: "i32", across: "i32", count: "i32", depth: "i32", to: "i32" } as const;
+  const types = {
+    from: "i32",
+    kBytes: "i32",
+    mnBytes: "i32",
+    count: "i32",
+    depth: "i32",
+    to: "i32",
+  } as const;
   const stepBytes = width * element.bytes;
-  return wasmFunction(name, types, (code, { from, along, across, count, depth, to }) => {
+  return wasmFunction(name, types, (code, { from, kBytes, mnBytes, count, depth, to }) => {
     const { done, source, target, place } = localsOf(code, "i32", "done", "source", "target", "place");
 
     const copyVectors = (): void => {
@@ -35,7 +42,7 @@ export function packFunction(name: string, element: Element, width: number): Was
           const offset = start * element.bytes;
           code.get(target).get(source).memory("v128.load", offset).memory("v128.store", offset);
         }
-        advance(code, source, along);
+        advance(code, source, kBytes);
         advance(code, target, stepBytes);
       });
     };
@@ -45,7 +52,7 @@ export function packFunction(name: string, element: Element, width: number): Was
         for (const [index, row] of rows.entries()) {
           code
             .get(from)
-            .get(across)
+            .get(mnBytes)
             .i32(start + index)
             .op("i32.mul")
             .op("i32.add")
@@ -66,10 +73,10 @@ export function packFunction(name: string, element: Element, width: number): Was
         });
       }
     };
-    /** What is left from `done` on, and zeros behind the edge. */
+    /** The rest from `done` on, zero-padded at the edge. */
     const copyOneByOne = (): void => {
       setToElement(code, to, to, done, stepBytes);
-      setToElement(code, from, from, done, along);
+      setToElement(code, from, from, done, kBytes);
       forRange(code, done, depth, 1, () => {
         code.get(to).i32(0).i32(stepBytes).op("memory.fill");
         code.get(from).set(source);
@@ -77,10 +84,10 @@ export function packFunction(name: string, element: Element, width: number): Was
         code.i32(0).set(place);
         forRange(code, place, count, 1, () => {
           code.get(target).get(source).memory(element.load).memory(element.store);
-          advance(code, source, across);
+          advance(code, source, mnBytes);
           advance(code, target, element.bytes);
         });
-        advance(code, from, along);
+        advance(code, from, kBytes);
         advance(code, to, stepBytes);
       });
     };
@@ -91,11 +98,11 @@ export function packFunction(name: string, element: Element, width: number): Was
       .op("i32.eq")
       .if(() => {
         code
-          .get(across)
+          .get(mnBytes)
           .i32(element.bytes)
           .op("i32.eq")
           .if(copyVectors, () => {
-            code.get(along).i32(element.bytes).op("i32.eq").if(transposeVectors);
+            code.get(kBytes).i32(element.bytes).op("i32.eq").if(transposeVectors);
           });
       });
     copyOneByOne();

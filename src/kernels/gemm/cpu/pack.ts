@@ -1,6 +1,6 @@
 /**
- * Packing: op(A) and op(B) are laid out as panels in which the tiles' inner loop finds its operands side by side. A block
- * of the launch is a few neighbouring panels, those of A first.
+ * Packing: copies op(A) and op(B) into panels that the microkernel reads contiguously. A block of the launch is a few neighbouring
+ * panels, those of A first.
  */
 
 import type { KernelSource, Local } from "../../../driver/index.js";
@@ -10,7 +10,7 @@ import type { Element } from "./element.js";
 import { packFunction } from "./pack-panel.js";
 import { tileColumns, tileShape } from "./tile.js";
 
-/** Neighbouring panels share the cache lines of their matrix: a block takes so many, and so many steps of k at a time. */
+/** Neighbouring panels share cache lines of the matrix: panels per block, and k per slice. */
 export const panelsPerBlock = 4;
 const sliceDepth = 16;
 
@@ -19,14 +19,14 @@ export const packParameters = {
   a: "in",
   b: "in",
   scratch: "out",
-  aKMajor: "u32",
-  aAcross: "u32",
+  aKBytes: "u32",
+  aMnBytes: "u32",
   aBatchBytes: "u32",
   aPackedBatchBytes: "u32",
   aGroups: "u32",
   aBlocks: "u32",
-  bKMajor: "u32",
-  bAcross: "u32",
+  bKBytes: "u32",
+  bMnBytes: "u32",
   bBatchBytes: "u32",
   bPackedBatchBytes: "u32",
   bGroups: "u32",
@@ -36,12 +36,12 @@ export const packParameters = {
   k: "u32",
 } as const;
 
-/** What the kernel knows of one of its operands; `groups` of panels make one matrix of the batch. */
+/** One operand; `groups` of panels make one matrix of the batch. */
 interface PackedOperand {
   readonly pack: string;
   readonly matrix: Local;
-  readonly along: Local;
-  readonly across: Local;
+  readonly kBytes: Local;
+  readonly mnBytes: Local;
   readonly batchBytes: Local;
   readonly packedBatchBytes: Local;
   readonly groups: Local;
@@ -66,8 +66,8 @@ export function packKernel(element: Element): KernelSource {
     const a: PackedOperand = {
       pack: "packA",
       matrix: given.a,
-      along: given.aKMajor,
-      across: given.aAcross,
+      kBytes: given.aKBytes,
+      mnBytes: given.aMnBytes,
       batchBytes: given.aBatchBytes,
       packedBatchBytes: given.aPackedBatchBytes,
       groups: given.aGroups,
@@ -77,8 +77,8 @@ export function packKernel(element: Element): KernelSource {
     const b: PackedOperand = {
       pack: "packB",
       matrix: given.b,
-      along: given.bKMajor,
-      across: given.bAcross,
+      kBytes: given.bKBytes,
+      mnBytes: given.bMnBytes,
       batchBytes: given.bBatchBytes,
       packedBatchBytes: given.bPackedBatchBytes,
       groups: given.bGroups,
@@ -87,16 +87,16 @@ export function packKernel(element: Element): KernelSource {
     };
 
     /** Packs a slice of the panel that begins at `place`. */
-    const packSlice = ({ pack, along, across, size, width }: PackedOperand): void => {
+    const packSlice = ({ pack, kBytes, mnBytes, size, width }: PackedOperand): void => {
       code.get(size).get(place).op("i32.sub").set(count);
       limitTo(code, count, width);
-      setToElement(code, from, matrix, place, across);
-      setToElement(code, from, from, slice, along);
+      setToElement(code, from, matrix, place, mnBytes);
+      setToElement(code, from, from, slice, kBytes);
       code.get(place).get(k).op("i32.mul").get(slice).i32(width).op("i32.mul").op("i32.add").set(to);
       setToElement(code, to, packed, to, element.bytes);
-      call(code, pack, from, along, across, count, depth, to);
+      call(code, pack, from, kBytes, mnBytes, count, depth, to);
     };
-    /** Packs panels number `group` of an operand whose packed panels begin at `packed`. */
+    /** Packs the `group`-th panels of an operand whose packed panels begin at `packed`. */
     const packGroup = (operand: PackedOperand): void => {
       const step = panelsPerBlock * operand.width;
       code.get(group).get(operand.groups).op("i32.div_u").set(batch);

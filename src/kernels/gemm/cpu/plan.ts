@@ -1,4 +1,4 @@
-/** Which way a product takes, and where its packed operands lie in scratch memory. A function of the shape alone. */
+/** Selects the algorithm of a CPU GEMM, and lays out its packed operands in scratch memory. Depends on the shape alone. */
 
 import { alignUp, type Bytes } from "../../../units/index.js";
 import type { GemmShape } from "../desc.js";
@@ -11,7 +11,7 @@ import { tileBytes, tileColumns, tileShape } from "./tile.js";
 /** Offsets and strides in bytes. */
 export interface PackedPlan {
   readonly way: "packed";
-  /** Groups of panels in one matrix of the batch, and in all that are packed. */
+  /** Groups of panels in one matrix of the batch, and in all packed matrices. */
   readonly aGroups: number;
   readonly aBlocks: number;
   readonly aBatchBytes: number;
@@ -19,7 +19,7 @@ export interface PackedPlan {
   readonly bBlocks: number;
   readonly bBatchBytes: number;
   readonly bOffset: number;
-  /** A tile for every block, for those that hang over C's edge. */
+  /** A temporary tile for every block, for tiles that cross C's edge. */
   readonly spareOffset: number;
   readonly rowStrips: number;
   readonly columnStrips: number;
@@ -29,23 +29,23 @@ export interface PackedPlan {
 
 export type GemmPlan = { readonly way: DirectConfig } | PackedPlan;
 
-/** Below this many multiplications a product does not earn back its packing; measured on cubes. */
+/** Below this many multiply-adds packing does not pay off; measured on cubes with `npm run bench:product`. */
 const minPackedWork: Readonly<Record<DirectConfig, number>> = { columns: 64 ** 3, dots: 40 ** 3 };
 
-/** A packed operand is read once for every panel of the other; where those are few, packing costs more than it wins. */
+/** A packed operand is read once per panel of the other: with few panels packing costs more than it saves. */
 const minPackedSide = 24;
 
 export function planGemm(shape: GemmShape): GemmPlan {
   const form = directConfig(shape);
   if (!form) return planPacked(shape);
   const { m, n, k } = shape;
-  // Columns are summed in vectors; with fewer columns than lanes a tile's padding is the lesser waste.
+  // The columns kernel needs a vector of columns; with fewer, the padding of a packed tile wastes less.
   const hasVectors = form === "dots" || n >= elementOf(shape.dtype).lanes;
   const isThin = hasVectors && Math.min(m, n, k) < minPackedSide;
   return isThin || m * n * k < minPackedWork[form] ? { way: form } : planPacked(shape);
 }
 
-/** Neither form suits two transposed operands: those are always packed. */
+/** Two transposed operands have no direct kernel: they are always packed. */
 function directConfig({ a, b, k }: GemmShape): DirectConfig | undefined {
   if (!b.isTransposed || k === 0) return "columns";
   return a.isTransposed ? undefined : "dots";
@@ -58,7 +58,7 @@ function planPacked({ dtype, m, n, k, batch = 1, a, b }: GemmShape): PackedPlan 
   const bPanels = Math.ceil(n / tileColumns(element));
   const aGroups = Math.ceil(aPanels / panelsPerBlock);
   const bGroups = Math.ceil(bPanels / panelsPerBlock);
-  // A matrix that all products of the batch share is packed once.
+  // A matrix that the whole batch shares is packed once.
   const aMatrices = a.batchStride ? batch : 1;
   const bMatrices = b.batchStride ? batch : 1;
   const aPanelBytes = tileShape.rows * k * element.bytes;

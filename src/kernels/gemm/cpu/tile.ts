@@ -1,6 +1,6 @@
 /**
- * The innermost loop: one tile of C, held in registers, gains the product of a packed panel of A and one of B. Every
- * element is summed in the order of k, whatever the tile's shape, so that the shape may differ between machines.
+ * The GEMM microkernel: a tile of C in registers accumulates the product of a packed panel of A and one of B. Every element is accumulated in
+ * the order of k whatever the tile's shape, so that the shape may differ between machines.
  */
 
 import type { Local, WasmFunction } from "../../../driver/index.js";
@@ -15,14 +15,13 @@ export interface TileShape {
 }
 
 /**
- * What stays in the machine's vector registers. V8 has 15 of them on x86-64: 12 sums, 2 of B and 1 of A, if the
- * multiply-add's result takes the place of the sum; before V8 13 (Node 24) it takes another, and 8 sums are faster
- * by a third. On arm64 there are some 30.
+ * The largest tile that fits in vector registers. V8 has 15 of them on x86-64: 12 accumulators, 2 of B and 1 of A, if the multiply-add
+ * works in place. Before V8 13 (Node 24) it needs another register, and 8 accumulators are faster by a third. arm64 has about 30.
  */
 function chooseTileShape(): TileShape {
   if (process.arch === "arm64") return { rows: 4, vectors: 4 };
-  const addsInPlace = Number.parseInt(process.versions.v8, 10) >= 13;
-  return { rows: addsInPlace ? 6 : 4, vectors: 2 };
+  const accumulatesInPlace = Number.parseInt(process.versions.v8, 10) >= 13;
+  return { rows: accumulatesInPlace ? 6 : 4, vectors: 2 };
 }
 
 export const tileShape = chooseTileShape();
@@ -33,10 +32,10 @@ export function tileColumns(element: Element): number {
 
 const vectorBytes = 16;
 const tileRowBytes = tileShape.vectors * vectorBytes;
-/** Room for one tile of either element type. */
+/** Bytes of one tile of either element type. */
 export const tileBytes = tileShape.rows * tileRowBytes;
 
-/** What both tile functions take; addresses are in bytes, and `depth` counts steps of k. */
+/** The parameters of both tile functions; addresses are in bytes, and `depth` is the number of k steps. */
 function tileParameters({ dtype }: Element) {
   return {
     a: "i32",
@@ -58,25 +57,25 @@ export function tileFunction(element: Element): WasmFunction {
     const fromB = Array.from({ length: tileShape.vectors }, vector);
     const sums = Array.from({ length: tileShape.rows }, () => fromB.map((b) => ({ b, sum: vector() })));
 
-    // One step a turn: V8 of Node 20 and 22 keeps the sums in their registers here, and moves them about when unrolled.
+    // Not unrolled: V8 of Node 20 and 22 keeps the accumulators in registers here, and spills them when unrolled.
     repeat(code, depth, () => {
       for (const [index, local] of fromB.entries())
         code
           .get(b)
           .memory("v128.load", index * vectorBytes)
           .set(local);
-      for (const [row, sumsOfRow] of sums.entries()) {
+      for (const [row, rowAccumulators] of sums.entries()) {
         code
           .get(a)
           .memory(element.loadSplat, row * element.bytes)
           .set(fromA);
-        for (const { b, sum } of sumsOfRow) accumulateVector(code.get(fromA).get(b), element, sum);
+        for (const { b, sum } of rowAccumulators) accumulateVector(code.get(fromA).get(b), element, sum);
       }
       advance(code, a, tileShape.rows * element.bytes);
       advance(code, b, tileRowBytes);
     });
-    for (const sumsOfRow of sums) {
-      for (const [index, { sum }] of sumsOfRow.entries()) {
+    for (const rowAccumulators of sums) {
+      for (const [index, { sum }] of rowAccumulators.entries()) {
         const target = { address: c, offset: index * vectorBytes, value: sum };
         blendIntoC(code, element, "vector", target, blend);
       }
@@ -86,8 +85,8 @@ export function tileFunction(element: Element): WasmFunction {
 }
 
 /**
- * `edgeTile`: the same where only `rows` × `columns` of the tile lie inside C. The whole tile is made in `spare`, and
- * that part of it goes on to C.
+ * `edgeTile`: the same for a tile of which only `rows` × `columns` lie inside of C. The whole tile is computed in `spare`, and that part is
+ * copied to C.
  */
 export function edgeTileFunction(element: Element): WasmFunction {
   const parameters = { ...tileParameters(element), rows: "i32", columns: "i32", spare: "i32" } as const;

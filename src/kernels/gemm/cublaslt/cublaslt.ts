@@ -1,4 +1,4 @@
-/** Products by the device's own library: on CUDA there is nothing to pack, and bias and activation come with the product. */
+/** GEMMs by cuBLASLt, with bias and activation as its epilogue. */
 
 import type { GemmMatrix, KernelSource, Parameter, Product } from "../../../driver/index.js";
 import type { LaunchCommand } from "../../../runtime/index.js";
@@ -8,7 +8,7 @@ import type { Target } from "../../target.js";
 import type { GemmDesc, GemmInputDtype, GemmProblem, MatrixLayout } from "../desc.js";
 import { accessToC, rejected, requireBiasAsResult } from "../desc.js";
 
-/** How far an address is looked at: more alignment than this is of no use to any kernel. */
+/** No cuBLASLt kernel uses a larger alignment. */
 const maxAlignment = 128;
 
 export function lowerCublasLt(
@@ -23,9 +23,9 @@ export function lowerCublasLt(
   const operands = [a.storage, b.storage, c.storage, ...(bias ? [bias] : [])];
   if (workspaceBytes > 0) {
     if (!scratch || scratch.span.size < workspaceBytes) {
-      const there = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was given";
+      const available = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was passed";
       throw rejected(
-        `the library needs ${workspaceBytes} bytes of scratch memory, and ${there}. Ask gemmScratchBytes how much to allocate.`,
+        `cuBLASLt needs ${workspaceBytes} bytes of scratch memory, and ${available}. Call gemmScratchBytes for the size.`,
       );
     }
     operands.push(scratch);
@@ -47,8 +47,8 @@ export function cublasLtKey(target: Pick<Target, "settings">, problem: GemmDesc)
 }
 
 /**
- * Does the activation come with the product? The library's are for products that are rounded anyway: its GELU is good to
- * 1e-5, and its ReLU makes a NaN 0. Behind an IEEE product they are a pass of our own.
+ * True if the activation is part of cuBLASLt's epilogue. Its GELU has an error of 1e-5 and its ReLU maps NaN to 0, which is
+ * acceptable only for GEMMs of reduced precision. After an IEEE f32 GEMM the activation is a separate kernel.
  */
 export function libraryActivates(
   { settings }: Pick<Target, "settings">,

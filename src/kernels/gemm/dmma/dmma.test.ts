@@ -20,9 +20,9 @@ import { backendOf } from "../../backend.js";
 import { submit } from "../../submit.js";
 import type { GemmDesc, GemmProblem } from "../desc.js";
 import { canGroupGemms, gemmCalls } from "../gemm.js";
-import { type DmmaConfig, dmmaConfigOf, dmmaTiles } from "./configs.js";
+import { type DmmaConfig, dmmaTiles, selectDmmaConfig } from "./configs.js";
+import { dmmaSource } from "./kernel.js";
 import { lowerDmmaGemms } from "./launch.js";
-import { wideSource } from "./mainloop.js";
 
 /** A small GPU, so that small products are worth tiles. */
 const small = { kind: "cuda", computeCapability: "9.0", parallelism: 1 } as const;
@@ -93,7 +93,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
               const a = { ...drawn.a, isTransposed: isATransposed! };
               const b = { ...drawn.b, isTransposed: isBTransposed! };
               const { problem, prove } = place({ ...drawn, a, b });
-              const form = dmmaConfigOf(small, "f32", [problem]);
+              const form = selectDmmaConfig(small, "f32", [problem]);
               fc.pre(form !== undefined);
               met++;
               submit(runtime, [lowerDmmaGemms([problem], { ...form, tile }, "product")]);
@@ -125,7 +125,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
         const { problem, prove } = place(drawn);
-        const form = dmmaConfigOf(small, "f32", [problem])!;
+        const form = selectDmmaConfig(small, "f32", [problem])!;
         submit(runtime, [
           lowerDmmaGemms([...[inject(problem, form)[0]]], inject(problem, form)[1], "product"),
         ]);
@@ -154,13 +154,13 @@ describe("a wide product", { skip: cudaMissing }, () => {
       });
       const alone = dmmaTiles.map((tile) => {
         const problem = make();
-        const form = dmmaConfigOf(small, "f32", [problem])!;
+        const form = selectDmmaConfig(small, "f32", [problem])!;
         submit(runtime, [lowerDmmaGemms([problem], { ...form, tile }, "product")]);
         return read(problem);
       });
       for (const bits of alone) assert.deepEqual(bits, exact);
       const group = [make(), make(), make()];
-      submit(runtime, [lowerDmmaGemms(group, dmmaConfigOf(small, "f32", group)!, "products")]);
+      submit(runtime, [lowerDmmaGemms(group, selectDmmaConfig(small, "f32", group)!, "products")]);
       for (const problem of group) assert.deepEqual(read(problem), exact);
     });
   });
@@ -177,7 +177,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
         ...{ dtype: "f32", m, n, k, a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
         c: { storage: c, rowStride: n },
       };
-      submit(runtime, [lowerDmmaGemms([problem], dmmaConfigOf(small, "f32", [problem])!, "product")]);
+      submit(runtime, [lowerDmmaGemms([problem], selectDmmaConfig(small, "f32", [problem])!, "product")]);
       const found = new Float32Array(runtime.read(c).slice().buffer);
       for (const [index, value] of found.entries()) {
         const row = Math.floor(index / n);
@@ -219,20 +219,20 @@ describe("the form of wide products", () => {
   };
   const hopper = { ...small, parallelism: 132 };
   const tileOf = (...problems: GemmDesc[]) => {
-    const tile = dmmaConfigOf(hopper, "f32", problems)?.tile;
-    return tile && `${tile.rows}×${tile.columns}`;
+    const tile = selectDmmaConfig(hopper, "f32", problems)?.tile;
+    return tile && `${tile.tileM}×${tile.tileN}`;
   };
 
   test("is there for f32 on Hopper, and for nothing else", () => {
     const one = outline({ m: 3072, n: 1024, k: 256 });
-    assert.ok(dmmaConfigOf(hopper, "f32", [one]));
-    assert.equal(dmmaConfigOf(hopper, "tf32", [one]), undefined);
-    assert.equal(dmmaConfigOf({ ...hopper, computeCapability: "8.0" }, "f32", [one]), undefined);
-    assert.equal(dmmaConfigOf({ parallelism: hopper.parallelism }, "f32", [one]), undefined);
+    assert.ok(selectDmmaConfig(hopper, "f32", [one]));
+    assert.equal(selectDmmaConfig(hopper, "tf32", [one]), undefined);
+    assert.equal(selectDmmaConfig({ ...hopper, computeCapability: "8.0" }, "f32", [one]), undefined);
+    assert.equal(selectDmmaConfig({ parallelism: hopper.parallelism }, "f32", [one]), undefined);
     for (const dtype of ["f64", "f16", "bf16"] as const)
-      assert.equal(dmmaConfigOf(hopper, "f32", [{ ...one, dtype }]), undefined);
-    assert.equal(dmmaConfigOf(hopper, "f32", [outline({ m: 3072, n: 1024, k: 31 })]), undefined);
-    assert.equal(dmmaConfigOf(hopper, "f32", []), undefined);
+      assert.equal(selectDmmaConfig(hopper, "f32", [{ ...one, dtype }]), undefined);
+    assert.equal(selectDmmaConfig(hopper, "f32", [outline({ m: 3072, n: 1024, k: 31 })]), undefined);
+    assert.equal(selectDmmaConfig(hopper, "f32", []), undefined);
   });
 
   test("has the tile that keeps the busiest multiprocessor the shortest", () => {
@@ -249,7 +249,8 @@ describe("the form of wide products", () => {
       rowStride,
     });
     const shape = { m: 3072, n: 1024, k: 256 };
-    const chunkOf = (a: GemmDesc["a"]) => dmmaConfigOf(hopper, "f32", [outline(shape, { a })])?.a.chunk;
+    const chunkOf = (a: GemmDesc["a"]) =>
+      selectDmmaConfig(hopper, "f32", [outline(shape, { a })])?.a.copyFloats;
     assert.deepEqual([at(256, 256), at(264, 256), at(256, 258), at(260, 256), at(256, 257)].map(chunkOf), [
       ...[4, 2, 2],
       ...[undefined, undefined],
@@ -269,12 +270,12 @@ describe("the form of wide products", () => {
 test("the code of wide products compiles under nvcc without a warning and needs no local memory", {
   skip: noCompiler(),
 }, () => {
-  const operand = { chunk: 4 } as const;
+  const operand = { copyFloats: 4 } as const;
   const sources = dmmaTiles.flatMap((tile) =>
     [true, false].map((isKMajor) =>
-      wideSource(
+      dmmaSource(
         {
-          ...{ tile, storesFours: true, hasBias: isKMajor, readsC: false },
+          ...{ tile, storesVectors: true, hasBias: isKMajor, readsC: false },
           ...{ a: { ...operand, isKMajor }, b: { ...operand, isKMajor: false } },
         },
         ["out", "partial-out"],

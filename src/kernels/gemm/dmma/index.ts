@@ -1,3 +1,3 @@
-/** wide: f32 products of our own on a GPU, summed as doubles by its tensor cores. */
+/** gemm/dmma: f32 GEMMs on the FP64 tensor cores (DMMA). */
 
-export { dmmaGemmsOf, lowerDmmaGemms } from "./launch.js";
+export { dmmaConfigOf, lowerDmmaGemms } from "./launch.js";

@@ -1,133 +1,130 @@
 /**
- * Which products are our own kernels' work on Hopper's tensor cores, a warpgroup of four warps at a time, and in which tiles. A
- * library multiplies one product of that kind as fast or faster, but it makes no group of them in one launch, and what
- * stands behind a product costs it more than a kernel of its own.
+ * Which GEMMs run on native Hopper kernels (wgmma, TMA), and with which tile. cuBLASLt is as fast or faster on a single plain GEMM. The
+ * native kernels are for what it lacks: grouped GEMMs in one launch, fused epilogues, and batches with unaligned rows.
  */
 
 import type { DeviceInfo, GemmPrecision } from "../../../driver/index.js";
 import type { RowKernel } from "../../../ir/index.js";
 import { dtypes, factsOf } from "../../../ir/index.js";
 import { storesColsums } from "../../codegen/cuda/column-partials.js";
-import { type GemmDesc, isGradient, isUnalignedBatch } from "../desc.js";
+import type { MmaElement } from "../../codegen/cuda/intrinsics/wgmma.js";
+import { fillsSms, registersPerSm } from "../../cost-model.js";
+import { type GemmDesc, isUnalignedBatch, isWeightGradient } from "../desc.js";
 
-/** Hopper: its successors multiply otherwise. */
-export const warpgroupCapability = "9.0";
+/** Hopper only: Blackwell replaces wgmma by tcgen05. */
+export const sm90Capability = "9.0";
 
-/** What is multiplied: half floats as they are, floats with the bits that TF32 has. */
-export type WarpgroupElement = "bf16" | "f16" | "tf32";
-
-/** What a block makes of C, by how many warpgroups, and how often a tile's terms are there: in use, and on their way. */
-export interface WarpgroupTile {
-  readonly rows: number;
-  readonly columns: number;
+/** CTA tile shape, consumer warpgroups, and number of pipeline stages. */
+export interface Sm90Tile {
+  readonly tileM: number;
+  readonly tileN: number;
   readonly stages: number;
-  readonly down: number;
-  readonly across: number;
-  /** Do the two blocks of a cluster have half of the terms each? */
-  readonly isSplit?: boolean;
-  /** Does a warpgroup have 64 of C's columns instead of rows? Then a tile may have any eights of rows. */
+  readonly warpgroupsM: number;
+  readonly warpgroupsN: number;
+  /** Split-K over the two CTAs of a cluster: each accumulates half of K. */
+  readonly splitsK?: boolean;
+  /** Computes Cᵀ = Bᵀ · Aᵀ: a warpgroup's 64 rows are columns of C, so that tileM can be any multiple of 8. */
   readonly swapsAB?: boolean;
 }
 
-/**
- * Large ones are for results with few terms; square ones for those with many, which a deeper queue keeps fed; small ones where there
- * would be too few blocks of the others.
- */
+/** `large` is for small K; `square` has more stages for large K; `small` is for results with too few tiles of the others. */
 const tiles = {
-  large: { rows: 192, columns: 128, stages: 4, down: 3, across: 1 },
-  square: { rows: 128, columns: 128, stages: 6, down: 2, across: 1 },
-  small: { rows: 64, columns: 128, stages: 4, down: 1, across: 2 },
-  /** For single warps, of which a multiprocessor needs those of several blocks. */
-  quarters: { rows: 64, columns: 64, stages: 4, down: 1, across: 1 },
-} as const satisfies Readonly<Record<string, WarpgroupTile>>;
+  large: { tileM: 192, tileN: 128, stages: 4, warpgroupsM: 3, warpgroupsN: 1 },
+  square: { tileM: 128, tileN: 128, stages: 6, warpgroupsM: 2, warpgroupsN: 1 },
+  small: { tileM: 64, tileN: 128, stages: 4, warpgroupsM: 1, warpgroupsN: 2 },
+  /** For the mma.sync mainloop, which needs several CTAs on an SM. */
+  mmaSync: { tileM: 64, tileN: 64, stages: 4, warpgroupsM: 1, warpgroupsN: 1 },
+} as const satisfies Readonly<Record<string, Sm90Tile>>;
 
-export const warpgroupTiles: readonly WarpgroupTile[] = Object.values(tiles);
+export const sm90Tiles: readonly Sm90Tile[] = Object.values(tiles);
 
-/** For floats whose terms lie apart in both operands, and are many. */
-export const splitKTile: WarpgroupTile = {
-  rows: 256,
-  columns: 128,
+/** For TF32 weight gradients: A and B are MN-major and K is large. */
+export const splitKTile: Sm90Tile = {
+  tileM: 256,
+  tileN: 128,
   stages: 4,
-  down: 2,
-  across: 1,
-  isSplit: true,
+  warpgroupsM: 2,
+  warpgroupsN: 1,
+  splitsK: true,
 };
 
-/** More sums than these are too many for a block's registers, and more lines for one instruction. */
-const [maxAccumulators, maxLines] = [256 * 128, 256];
+/** Half of an SM's registers can hold accumulators; the rest is for addresses and the epilogue. */
+const maxAccumulators = registersPerSm / 2;
+/** The largest N of one wgmma instruction. */
+const maxMmaN = 256;
 
 /**
- * Of the flipped tiles of which there are no more than multiprocessors, so that all are made at once, the one that has the least to
- * bring. Nothing where each would be too large.
+ * The swapAB tile that covers C in a single wave (at most one CTA per SM) and loads the least. Undefined if every such tile would exceed
+ * the accumulator registers.
  */
-export function waveTileOf(
+export function singleWaveTile(
   { m, n, batch = 1 }: Pick<GemmDesc, "m" | "n" | "batch">,
-  parallelism: number,
-): WarpgroupTile | undefined {
-  let best: WarpgroupTile | undefined;
-  for (let columns = 64; columns <= maxLines && columns - 64 < n; columns += 64) {
-    const down = Math.floor(parallelism / (batch * Math.ceil(n / columns)));
-    const rows = 8 * Math.ceil(m / (8 * down));
-    if (rows > maxLines || rows * columns > maxAccumulators) continue;
-    if (best && rows + columns >= best.rows + best.columns) continue;
-    best = { rows, columns, stages: 8, down: 1, across: columns / 64, swapsAB: true };
+  sms: number,
+): Sm90Tile | undefined {
+  let best: Sm90Tile | undefined;
+  for (let tileN = 64; tileN <= maxMmaN && tileN - 64 < n; tileN += 64) {
+    const tilesM = Math.floor(sms / (batch * Math.ceil(n / tileN)));
+    const tileM = 8 * Math.ceil(m / (8 * tilesM));
+    if (tileM > maxMmaN || tileM * tileN > maxAccumulators) continue;
+    if (best && tileM + tileN >= best.tileM + best.tileN) continue;
+    best = { tileM, tileN, stages: 8, warpgroupsM: 1, warpgroupsN: tileN / 64, swapsAB: true };
   }
   return best;
 }
 
-/** How many of C's lines one instruction makes 64 sums of. */
-export function widthOf({ rows, columns, across, swapsAB }: WarpgroupTile): number {
-  return swapsAB ? rows : columns / across;
+/** N of a warpgroup's wgmma instruction. */
+export function mmaNOf({ tileM, tileN, warpgroupsN, swapsAB }: Sm90Tile): number {
+  return swapsAB ? tileM : tileN / warpgroupsN;
 }
 
-/** Does A go through registers, as its terms lie apart, and is B turned round by warps of its own? */
+/** True for the RS mainloop: A is loaded through registers because it is MN-major, and a producer warpgroup transposes B. */
 export function isRsMainloop({ element, tile, isKMajor }: Sm90Config): boolean {
-  return element === "tf32" && !isKMajor.a && !isKMajor.b && tile.isSplit === true;
+  return element === "tf32" && !isKMajor.a && !isKMajor.b && tile.splitsK === true;
 }
 
-/** Few floats whose terms lie apart are not for warpgroups: each warp multiplies them by itself. */
-export function isMmaSyncMainloop(form: Sm90Config): boolean {
-  return form.element === "tf32" && !form.isKMajor.a && !isRsMainloop(form);
+/** True for the mma.sync mainloop: small TF32 GEMMs with an MN-major A, which wgmma SS cannot read. */
+export function isMmaSyncMainloop(config: Sm90Config): boolean {
+  return config.element === "tf32" && !config.isKMajor.a && !isRsMainloop(config);
 }
 
-/** Are floats on the right side turned round, as they don't lie along their terms? */
+/** True if B has to be transposed in shared memory: wgmma reads TF32 K-major only. */
 export function transposesB({ element, isKMajor }: Pick<Sm90Config, "element" | "isKMajor">): boolean {
   return element === "tf32" && !isKMajor.b;
 }
 
 export interface Sm90Config {
-  readonly element: WarpgroupElement;
-  readonly tile: WarpgroupTile;
-  /** Do an operand's terms lie side by side? */
+  readonly element: MmaElement;
+  readonly tile: Sm90Tile;
+  /** K-major: neighbours along K are contiguous. Otherwise the operand is MN-major. */
   readonly isKMajor: { readonly a: boolean; readonly b: boolean };
   readonly hasBias: boolean;
-  /** What C is stored as, rounded once: f32 unless given. The bias is f32 either way. */
+  /** The dtype of C, rounded once; default: f32. The bias is f32 either way. */
   readonly resultDtype?: "f32" | "bf16" | "f16";
-  /** How many columns C has, where the code is for so many alone. */
-  readonly columns?: number;
-  /** Is it one product, and no batch of them? */
-  readonly isSingle?: boolean;
-  /** Is B fetched before the launch before has ended? */
+  /** N, if the kernel is specialised on it. */
+  readonly constantN?: number;
+  /** The kernel is specialised on batch == 1. */
+  readonly isUnbatched?: boolean;
+  /** Loads B before the grid dependency wait (programmatic dependent launch). */
   readonly prefetchesB?: boolean;
-  /** Are there blocks beside each other, with tiles of the same rows, that share a part of the GPU, and so what they bring of A? */
-  readonly isClustered?: boolean;
+  /** Launch as 1×2 clusters: two CTAs with the same M tile run on neighbouring SMs, so that A is shared through L2. */
+  readonly clusterN?: 2;
 }
 
-/** Elementwise work on a product's result, while it is still in registers. */
+/** Elementwise work on the accumulators of a GEMM before they are stored. */
 export interface Epilogue {
   readonly kernel: RowKernel;
-  /** Which of the kernel's inputs is the product's result. */
+  /** Which of the kernel's inputs is the result of the GEMM. */
   readonly product: number;
-  /** For each input: the output that it reads back, which an earlier stage has stored; nothing for most. */
+  /** For each input: the output of an earlier stage that it reads (store-to-load forwarding); undefined for inputs from memory. */
   readonly forwarded?: readonly (number | undefined)[];
-  /** Does somebody else read the result, so that it is stored as well? */
+  /** True if C itself is stored too. */
   readonly storesC: boolean;
 }
 
 type Device = Pick<DeviceInfo, "computeCapability">;
 
-/** The form of weight gradients that one launch makes, or nothing where they are none or don't go together. */
-export function groupConfigOf(
+/** The config of a grouped GEMM of weight gradients; undefined if one launch cannot compute these. */
+export function selectGroupedConfig(
   device: Device,
   precision: GemmPrecision,
   problems: readonly GemmDesc[],
@@ -135,40 +132,41 @@ export function groupConfigOf(
   const [first] = problems;
   const element = first && elementOf(device, precision, first);
   if (!first || !element) return undefined;
-  const areGradients = problems.every(
-    (one) =>
-      isGradient(one) &&
-      canImplement(one) &&
-      one.dtype === first.dtype &&
-      !one.bias &&
-      !halvesOf(one).resultDtype,
+  const areGroupable = problems.every(
+    (problem) =>
+      isWeightGradient(problem) &&
+      canImplement(problem) &&
+      problem.dtype === first.dtype &&
+      !problem.bias &&
+      !halfResultOf(problem).resultDtype,
   );
   const tile = element === "tf32" ? splitKTile : tiles.square;
-  const form = {
+  const config = {
     element,
     tile,
     isKMajor: { a: false, b: false },
     hasBias: false,
     ...clusterOf(problems, tile),
   };
-  return areGradients ? form : undefined;
+  return areGroupable ? config : undefined;
 }
 
 /**
- * Which products are finished, in large tiles and in others. With more terms the library is ahead by more than a pass over the result takes;
- * smaller results stay in the cache, where reading them once more costs next to nothing. Of a result that is worth small tiles
- * the pass is mostly its launch, which is worth more terms.
+ * When an epilogue is fused. Measured on an H200 (`bench/gpu/compiled.ts`, bf16 and TF32 steps):
+ * - above `maxK`, cuBLASLt's faster mainloop saves more than a separate elementwise pass costs;
+ * - below `minElements`, C stays in L2 and the separate pass costs little more than its launch.
+ * A result that is small enough for small tiles has a pass that is mostly launch overhead, which allows a larger K.
  */
-const finishing = {
-  large: { maxTerms: 512, minElements: 1 << 20 },
-  small: { maxTerms: 768, minElements: 1 << 19 },
+const epilogueLimits = {
+  large: { maxK: 512, minElements: 1 << 20 },
+  small: { maxK: 768, minElements: 1 << 19 },
 } as const;
 
-/** Large tiles that are fewer than this share of the multiprocessors leave too many of them idle. */
-const minShareForEpilogue = 1 / 2;
+/** Large tiles need to cover half of the SMs, or too many of them idle. */
+const minSmShareOfLargeTiles = 1 / 2;
 
-/** The form of a product with elementwise work on its result, or nothing where the two had better be apart. */
-export function epilogueConfigOf(
+/** The config of a GEMM with a fused epilogue; undefined if the two are faster apart. */
+export function selectEpilogueConfig(
   device: Device & Pick<DeviceInfo, "parallelism">,
   precision: GemmPrecision,
   problem: GemmDesc,
@@ -178,37 +176,47 @@ export function epilogueConfigOf(
   const element = elementOf(device, precision, problem);
   if (!element || !canImplement(problem) || a.isTransposed || batch !== 1) return undefined;
   const isKMajor = { a: true, b: b.isTransposed === true };
-  const isWide = warpgroupBlocks(problem, tiles.large) >= minShareForEpilogue * device.parallelism;
-  // Floats that are turned round in small tiles are turned more often.
-  const isForLarge = isWide || transposesB({ element, isKMajor }) || onlyMoves(kernel);
-  const { maxTerms, minElements } = isForLarge ? finishing.large : finishing.small;
-  const tile: WarpgroupTile = isForLarge
+  const largeCtas = countCtas(problem, tiles.large);
+  const usesLarge =
+    fillsSms(largeCtas, device.parallelism, minSmShareOfLargeTiles) ||
+    // Small tiles would transpose B more often.
+    transposesB({ element, isKMajor }) ||
+    onlyConverts(kernel);
+  const { maxK, minElements } = usesLarge ? epilogueLimits.large : epilogueLimits.small;
+  const tile: Sm90Tile = usesLarge
     ? tiles.large
-    : (waveTileOf(problem, device.parallelism) ?? tiles.small);
-  if (k > maxTerms || m * n < minElements || c.rowStride !== n) return undefined;
+    : (singleWaveTile(problem, device.parallelism) ?? tiles.small);
+  if (k > maxK || m * n < minElements || c.rowStride !== n) return undefined;
   const { usesPlace, readsAtIndex } = factsOf(kernel);
-  if (!isOfElements(kernel) || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32")
+  if (!storesElementsOnly(kernel) || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32")
     return undefined;
-  if (storesColsums(kernel) && (tile.swapsAB || widthOf(tile) !== accumulatorWidth)) return undefined;
-  const form = { element, tile, isKMajor, hasBias: bias !== undefined, columns: n, isSingle: true } as const;
-  return { ...form, ...halvesOf(problem), ...earlinessOf(problem), ...clusterOf([problem], tile) };
+  if (storesColsums(kernel) && (tile.swapsAB || mmaNOf(tile) !== colsumMmaN)) return undefined;
+  const config = {
+    element,
+    tile,
+    isKMajor,
+    hasBias: bias !== undefined,
+    constantN: n,
+    isUnbatched: true,
+  } as const;
+  return { ...config, ...halfResultOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) };
 }
 
-/** Columns are added up where a warp stores a row at a time, four columns a lane. */
-const accumulatorWidth = 128;
+/** Column sums need the epilogue store in which a warp stores one row at a time, four columns per lane. */
+const colsumMmaN = 128;
 
-/** Does a kernel only store elements, and add up columns of them? */
-function isOfElements({ stages, outputs }: RowKernel): boolean {
+/** True if a kernel only stores elements, and column sums of them. */
+function storesElementsOnly({ stages, outputs }: RowKernel): boolean {
   return stages.every((stage) => stage.kind === "store" && outputs[stage.output]?.per !== "row");
 }
 
-/** Does a kernel do no more than convert what it loads? A library stores half floats itself. */
-function onlyMoves({ stages }: RowKernel): boolean {
+/** True if a kernel only converts what it loads: cuBLASLt stores 16-bit results itself. */
+function onlyConverts({ stages }: RowKernel): boolean {
   return stages.every(({ value }) => (value.kind === "convert" ? value.a : value).kind === "load");
 }
 
-/** The form of a batch of small products with odd rows. */
-export function batchConfigOf(
+/** The config of a batch of small GEMMs with unaligned rows. */
+export function selectBatchedConfig(
   device: Device,
   precision: GemmPrecision,
   problem: GemmDesc,
@@ -217,22 +225,22 @@ export function batchConfigOf(
   const element = elementOf(device, precision, problem);
   if (!element || !isUnalignedBatch(problem) || !canImplement(problem)) return undefined;
   const isKMajor = { a: !a.isTransposed, b: b.isTransposed === true };
-  const form = { element, tile: tiles.small, isKMajor, hasBias: bias !== undefined, ...halvesOf(problem) };
-  if (!isMmaSyncMainloop(form)) return form;
-  return isKMajor.b || bias ? undefined : { ...form, tile: tiles.quarters };
+  const config = {
+    ...{ element, tile: tiles.small, isKMajor, hasBias: bias !== undefined },
+    ...halfResultOf(problem),
+  };
+  if (!isMmaSyncMainloop(config)) return config;
+  return isKMajor.b || bias ? undefined : { ...config, tile: tiles.mmaSync };
 }
 
-/** In which tiles a product by itself is tried that no tile of one wave is for. */
-const plainTiles = [tiles.large, tiles.small] as const;
+/** The tiles to try for a plain GEMM that has no single-wave tile. */
+const candidateTiles = [tiles.large, tiles.small] as const;
 
-/** With fewer blocks than this share of the multiprocessors nothing is won. */
-const minShare = 1 / 3;
+/** With fewer CTAs than this share of the SMs, cuBLASLt's split-K wins (measured by `bench/gpu/compiled.ts`). */
+const minSmShareOfCandidates = 1 / 3;
 
-/**
- * The forms of a product by itself or of a batch, for callers that measure whether one is faster than the library's. The place of each is its
- * number among our own choices.
- */
-export function plainConfigsOf(
+/** The configs of a plain or batched GEMM that autotuning compares with cuBLASLt's algorithms. Their order gives the algorithm ids. */
+export function listCandidates(
   device: Device & Pick<DeviceInfo, "parallelism">,
   precision: GemmPrecision,
   problem: GemmDesc,
@@ -241,47 +249,47 @@ export function plainConfigsOf(
   const element = elementOf(device, precision, problem);
   if (!element || a.isTransposed || !canImplement(problem)) return [];
   const isKMajor = { a: true, b: b.isTransposed === true };
-  // Floats are not turned on the side that a warpgroup has 64 lines of.
-  const wave = transposesB({ element, isKMajor }) ? undefined : waveTileOf(problem, device.parallelism);
-  return (wave ? [wave] : plainTiles)
+  // With swapAB, B is the wgmma operand that cannot be transposed in shared memory.
+  const wave = transposesB({ element, isKMajor }) ? undefined : singleWaveTile(problem, device.parallelism);
+  return (wave ? [wave] : candidateTiles)
     .filter(
       (tile) =>
-        m >= tile.rows &&
-        n >= tile.columns &&
-        warpgroupBlocks(problem, tile) >= minShare * device.parallelism,
+        m >= tile.tileM &&
+        n >= tile.tileN &&
+        fillsSms(countCtas(problem, tile), device.parallelism, minSmShareOfCandidates),
     )
     .map((tile) => ({
-      ...{ element, tile, isKMajor, hasBias: bias !== undefined, columns: n, isSingle: batch === 1 },
-      ...{ ...halvesOf(problem), ...earlinessOf(problem), ...clusterOf([problem], tile) },
+      ...{ element, tile, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: batch === 1 },
+      ...{ ...halfResultOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) },
     }));
 }
 
-/** Fewer rows don't pay for a pass over the weights. */
-const minRowsToTranspose = 1024;
+/** Below this M a pass that transposes the weights costs more than it saves (measured by `bench/gpu/compiled.ts`, TF32). */
+const minMToTranspose = 1024;
 
-/** Had a product better have its right side turned round, along its terms? Tensor cores read floats no other way. */
+/** True if the GEMM runs faster with a K-major B, because wgmma reads TF32 K-major only. */
 export function prefersTransposed(device: Device, precision: GemmPrecision, problem: GemmDesc): boolean {
   const { m, k, a, b } = problem;
-  const isOwn = canImplement(problem) && !isUnalignedBatch(problem);
-  const isApart = !a.isTransposed && !b.isTransposed && k % 4 === 0 && m >= minRowsToTranspose;
-  return isApart && isOwn && elementOf(device, precision, problem) === "tf32";
+  const isNative = canImplement(problem) && !isUnalignedBatch(problem);
+  const isMnMajorB = !a.isTransposed && !b.isTransposed && k % 4 === 0 && m >= minMToTranspose;
+  return isMnMajorB && isNative && elementOf(device, precision, problem) === "tf32";
 }
 
-/** Tiles go in pairs where each product has an even number of them in a row; who shares terms has another neighbour. */
+/** Two CTAs of a row of tiles form a cluster if every GEMM has an even number of N tiles. Split-K uses the cluster for K. */
 function clusterOf(
   problems: readonly Pick<GemmDesc, "n">[],
-  { columns, isSplit }: WarpgroupTile,
-): Pick<Sm90Config, "isClustered"> {
-  const isClustered = !isSplit && problems.every(({ n }) => Math.ceil(n / columns) % 2 === 0);
-  return isClustered ? { isClustered } : {};
+  { tileN, splitsK }: Sm90Tile,
+): Pick<Sm90Config, "clusterN"> {
+  const isEven = !splitsK && problems.every(({ n }) => Math.ceil(n / tileN) % 2 === 0);
+  return isEven ? { clusterN: 2 } : {};
 }
 
-function earlinessOf({ prefetchesB }: GemmDesc): Pick<Sm90Config, "prefetchesB"> {
+function prefetchOf({ prefetchesB }: GemmDesc): Pick<Sm90Config, "prefetchesB"> {
   return prefetchesB ? { prefetchesB } : {};
 }
 
-/** What C is stored as, where that is half floats. */
-function halvesOf({ dtype, resultDtype = dtype }: GemmDesc): Pick<Sm90Config, "resultDtype"> {
+/** The dtype of C if it has 16 bits. */
+function halfResultOf({ dtype, resultDtype = dtype }: GemmDesc): Pick<Sm90Config, "resultDtype"> {
   return resultDtype === "bf16" || resultDtype === "f16" ? { resultDtype } : {};
 }
 
@@ -289,30 +297,41 @@ function elementOf(
   { computeCapability }: Device,
   precision: GemmPrecision,
   { dtype }: GemmDesc,
-): WarpgroupElement | undefined {
-  if (computeCapability !== warpgroupCapability) return undefined;
+): MmaElement | undefined {
+  if (computeCapability !== sm90Capability) return undefined;
   if (dtype === "bf16" || dtype === "f16") return dtype;
   return dtype === "f32" && precision === "tf32" ? "tf32" : undefined;
 }
 
-/** Copies and stores move 16 bytes at a time, so that rows and matrices of a batch begin on them, and rows of C end on them. */
+/** TMA needs rows and matrices that begin on 16 bytes; the epilogue stores 16 bytes at a time. */
+const tmaAlignment = 16;
+
+/** The mainloop needs one 128-byte k-tile of the widest element. */
+const minK = 64;
+
 function canImplement(problem: GemmDesc): boolean {
   const { n, k, batch = 1, a, b, c, bias, biasBatchStride = 0, dtype, resultDtype = dtype } = problem;
   const { alpha = 1, beta = 0, activation, biasDtype = resultDtype } = problem;
-  if (alpha !== 1 || beta !== 0 || activation || k < 64) return false;
-  // Half floats are stored of half floats only.
+  if (alpha !== 1 || beta !== 0 || activation || k < minK) return false;
+  // A 16-bit result needs operands of the same dtype.
   if ((resultDtype !== "f32" && resultDtype !== dtype) || (bias && biasDtype !== "f32")) return false;
-  const fits = ({ rowStride, batchStride = 0, storage }: GemmDesc["a"], bytes: number): boolean =>
-    [rowStride, batch === 1 ? 0 : batchStride].every((stride) => (stride * bytes) % 16 === 0) &&
-    storage.span.address % 16 === 0;
+  const isAligned = ({ rowStride, batchStride = 0, storage }: GemmDesc["a"], bytes: number): boolean =>
+    [rowStride, batch === 1 ? 0 : batchStride].every((stride) => (stride * bytes) % tmaAlignment === 0) &&
+    storage.span.address % tmaAlignment === 0;
   const { bytes } = dtypes[dtype];
-  const fitsBias = !bias || (bias.span.address % 16 === 0 && biasBatchStride % 4 === 0);
-  return n % 8 === 0 && fitsBias && fits(a, bytes) && fits(b, bytes) && fits(c, dtypes[resultDtype].bytes);
+  const isBiasAligned = !bias || (bias.span.address % tmaAlignment === 0 && biasBatchStride % 4 === 0);
+  return (
+    n % 8 === 0 &&
+    isBiasAligned &&
+    isAligned(a, bytes) &&
+    isAligned(b, bytes) &&
+    isAligned(c, dtypes[resultDtype].bytes)
+  );
 }
 
-export function warpgroupBlocks(
+export function countCtas(
   { m, n, batch = 1 }: Pick<GemmDesc, "m" | "n" | "batch">,
-  { rows, columns, isSplit }: WarpgroupTile,
+  { tileM, tileN, splitsK }: Sm90Tile,
 ): number {
-  return Math.ceil(m / rows) * Math.ceil(n / columns) * batch * (isSplit ? 2 : 1);
+  return Math.ceil(m / tileM) * Math.ceil(n / tileN) * batch * (splitsK ? 2 : 1);
 }

@@ -1,4 +1,4 @@
-/** Elementwise work on a product's result as lines of the product's kernel: each thread does it for the neighbours that it stores. */
+/** Prints an epilogue as part of a GEMM kernel: each thread applies it to the elements of C that it is about to store. */
 
 import type { Parameter } from "../../../driver/index.js";
 import { loadsOf } from "../../../ir/index.js";
@@ -14,20 +14,20 @@ export interface PrintedEpilogue {
   readonly parameters: Readonly<Record<string, Parameter>>;
   /** The C++ types that its memory parameters point to. */
   readonly pointers: Readonly<Record<string, string>>;
-  /** What has to stand before the kernel. */
+  /** Device functions that the kernel has to declare. */
   readonly declarations: string;
-  /** Declares what the operands of `rowsAtOnce` rows are held in. */
-  readonly held: string;
-  /** Fetches those of the `next` row, from `place` on. */
-  readonly fetches: string;
-  /** They find a thread's results of that row in `values`, which lie from `place` on in rows of `n`. */
+  /** Declares registers for the operands of `rowsInFlight` rows. */
+  readonly operandDeclarations: string;
+  /** Loads the operands of the row `next`, from element `offset` on. */
+  readonly loads: string;
+  /** Computes and stores the outputs of the row `next`: the thread's accumulators are in `values`, at element `offset` of C. */
   readonly lines: string;
-  /** Declares the sums of columns over a thread's rows, before the first of them; and stores them behind the last, from `sumPlace` on. */
-  readonly sums: string;
-  readonly storesAccumulators: string;
+  /** Declares the column sums over a thread's rows before the first row, and stores them after the last, from `colsumOffset` on. */
+  readonly colsumDeclarations: string;
+  readonly colsumStores: string;
 }
 
-/** The operands lie as the result does, without gaps. `others`: what else has to be declared. */
+/** The operands have the layout of C, contiguous. `others`: more prelude functions to declare. */
 export function printEpilogue(
   { kernel, product, storesC, forwarded = [] }: Epilogue,
   others: readonly PreludeName[] = [],
@@ -35,10 +35,10 @@ export function printEpilogue(
   const { inputs, outputs, scalars, stages } = kernel;
   const parameters: Record<string, Parameter> = {};
   const pointers: Record<string, string> = {};
-  // Products of half floats and TF32 have fewer bits than the quick functions leave.
-  const text = new KernelText({ depth: 3, isQuick: true });
-  const [held, fetching] = [new KernelText(), new KernelText()];
-  const [sums, storeAccumulators] = [new KernelText(), new KernelText()];
+  // The error of 16-bit and TF32 GEMMs is larger than that of the fast-math functions.
+  const text = new KernelText({ depth: 3, usesFastMath: true });
+  const [operands, loading] = [new KernelText(), new KernelText()];
+  const [colsums, colsumStoring] = [new KernelText(), new KernelText()];
   const read = new Set(stages.flatMap(({ value }) => loadsOf(value).map(({ input }) => input)));
   for (const [index, dtype] of inputs.entries()) {
     if (index === product || forwarded[index] !== undefined) continue;
@@ -46,24 +46,26 @@ export function printEpilogue(
     const { type } = elementTypes[dtype];
     pointers[`in${index}`] = type;
     if (!read.has(index)) continue;
-    held.line(`Vec<${type}, pack> pack${index}[rowsAtOnce];`);
-    fetching.line(`pack${index}[next] = ${fetching.use("load")}<pack>(in${index} + place);`);
+    operands.line(`Vec<${type}, vecWidth> vec${index}[rowsInFlight];`);
+    loading.line(`vec${index}[next] = ${loading.use("loadVec")}<vecWidth>(in${index} + offset);`);
   }
   for (const [index, { dtype, per }] of outputs.entries()) {
     parameters[`out${index}`] = "out";
     const { type } = elementTypes[dtype];
     pointers[`out${index}`] = type;
     if (per === "column") {
-      sums.line(`Vec<${type}, pack> sum${index} = {};`);
-      storeAccumulators.line(`${storeAccumulators.call("store", `out${index} + sumPlace`, `sum${index}`)};`);
+      colsums.line(`Vec<${type}, vecWidth> colsum${index} = {};`);
+      colsumStoring.line(
+        `${colsumStoring.call("storeVec", `out${index} + colsumOffset`, `colsum${index}`)};`,
+      );
       continue;
     }
-    text.use("store");
-    text.line(`Vec<${type}, pack> result${index};`);
+    text.use("storeVec");
+    text.line(`Vec<${type}, vecWidth> result${index};`);
   }
   for (const [index, type] of scalars.entries()) parameters[`scalar${index}`] = type;
   text.line("#pragma unroll");
-  text.block("for (unsigned e = 0; e < pack; e++)", () => {
+  text.block("for (unsigned e = 0; e < vecWidth; e++)", () => {
     const print = expressionPrinter(
       text,
       stages.map(({ value }) => value),
@@ -71,8 +73,8 @@ export function printEpilogue(
         load({ input }) {
           if (input === product) return "values[e]";
           const stored = forwarded[input];
-          const pack = stored === undefined ? `pack${input}[next]` : `result${stored}`;
-          return widened(text, inputs[input] ?? "f32", `${pack}.lane[e]`);
+          const vec = stored === undefined ? `vec${input}[next]` : `result${stored}`;
+          return widened(text, inputs[input] ?? "f32", `${vec}.lane[e]`);
         },
         scalar: (index) => `scalar${index}`,
         ...{ reduced: () => "", position: () => "", row: () => "" },
@@ -81,21 +83,21 @@ export function printEpilogue(
     for (const stage of stages) {
       if (stage.kind !== "store") continue;
       const { dtype, per } = outputs[stage.output] ?? { dtype: "f32", per: "element" };
-      if (per === "column") text.line(`sum${stage.output}.lane[e] += ${print(stage.value)};`);
+      if (per === "column") text.line(`colsum${stage.output}.lane[e] += ${print(stage.value)};`);
       else text.line(`result${stage.output}.lane[e] = ${narrowed(text, dtype, print(stage.value))};`);
     }
   });
   for (const [index, { per }] of outputs.entries())
-    if (per !== "column") text.line(`${text.call("store", `out${index} + place`, `result${index}`)};`);
-  const [fetches, work, stored] = [fetching.fragment(), text.fragment(), storeAccumulators.fragment()];
+    if (per !== "column") text.line(`${text.call("storeVec", `out${index} + offset`, `result${index}`)};`);
+  const [loads, work, colsumStores] = [loading.fragment(), text.fragment(), colsumStoring.fragment()];
   return {
     ...{
       storesC,
       parameters,
       pointers,
-      declarations: preludeOf(new Set([...fetches.called, ...work.called, ...stored.called, ...others])),
+      declarations: preludeOf(new Set([...loads.called, ...work.called, ...colsumStores.called, ...others])),
     },
-    ...{ held: held.fragment().lines, fetches: fetches.lines, lines: work.lines },
-    ...{ sums: sums.fragment().lines, storesAccumulators: stored.lines },
+    ...{ operandDeclarations: operands.fragment().lines, loads: loads.lines, lines: work.lines },
+    ...{ colsumDeclarations: colsums.fragment().lines, colsumStores: colsumStores.lines },
   };
 }

@@ -1,13 +1,13 @@
-/** warpgroup: products of our own on Hopper's tensor cores: many in one launch, or one with elementwise work behind it. */
+/** gemm/sm90: native GEMMs on Hopper's tensor cores (wgmma, TMA): grouped, batched with unaligned rows, or with a fused epilogue. */
 
 export type { Epilogue, Sm90Config } from "./configs.js";
 export { colsumRows } from "./epilogue-store.js";
 export {
   type EpilogueOn,
-  lowerWarpgroups,
-  sm90EpilogueOf,
+  lowerSm90Gemms,
+  sm90BatchedConfig,
+  sm90Candidates,
+  sm90EpilogueConfig,
+  sm90GroupedConfig,
   sm90PrefersTransposedB,
-  warpgroupBatchOf,
-  warpgroupPlainsOf,
-  warpgroupsOf,
 } from "./launch.js";

@@ -1,4 +1,4 @@
-/** Launches of products by warpgroups. */
+/** Launches native Hopper GEMMs. */
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { LaunchCommand, Storage } from "../../../runtime/index.js";
@@ -8,48 +8,48 @@ import { cachedSource } from "../../source-cache.js";
 import type { Target } from "../../target.js";
 import { type AccessToC, accessToC, type EpilogueTarget, type GemmDesc } from "../desc.js";
 import {
-  batchConfigOf,
+  countCtas,
   type Epilogue,
-  epilogueConfigOf,
-  groupConfigOf,
-  plainConfigsOf,
+  listCandidates,
   prefersTransposed,
   type Sm90Config,
-  warpgroupBlocks,
+  selectBatchedConfig,
+  selectEpilogueConfig,
+  selectGroupedConfig,
 } from "./configs.js";
-import { warpgroupParameters, warpgroupSource } from "./mainloop-ss.js";
+import { sm90Parameters, sm90Source } from "./kernel.js";
 
-/** A finish on its operands: the inputs, then the outputs. The result's own place among them is not looked at. */
+/** An epilogue with its operands: the inputs, then the outputs. The entry of the GEMM's result is ignored. */
 export interface EpilogueOn extends Epilogue {
   readonly operands: readonly (Storage | undefined)[];
   readonly scalars: readonly number[];
 }
 
-/** How one launch makes products of the runtime's device, where they are ours to make together. */
-export function warpgroupsOf(
+/** The config of a grouped GEMM; undefined if no native kernel computes it. */
+export function sm90GroupedConfig(
   { device, settings }: Pick<Target, "device" | "settings">,
   problems: readonly GemmDesc[],
 ): Sm90Config | undefined {
-  return groupConfigOf(device, settings.precision, problems);
+  return selectGroupedConfig(device, settings.precision, problems);
 }
 
-/** How one launch makes a batch of products, where that is ours to make. */
-export function warpgroupBatchOf(
+/** The config of a batched GEMM; undefined if cuBLASLt computes it. */
+export function sm90BatchedConfig(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
 ): Sm90Config | undefined {
-  return batchConfigOf(device, settings.precision, problem);
+  return selectBatchedConfig(device, settings.precision, problem);
 }
 
-/** How our own kernels make a product that a library might make as well. */
-export function warpgroupPlainsOf(
+/** The native candidates for a GEMM that cuBLASLt can compute too. */
+export function sm90Candidates(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
 ): readonly Sm90Config[] {
-  return plainConfigsOf(device, settings.precision, problem);
+  return listCandidates(device, settings.precision, problem);
 }
 
-/** Had a product better have its right side turned round? */
+/** True if the GEMM runs faster with a K-major B. */
 export function sm90PrefersTransposedB(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
@@ -57,51 +57,51 @@ export function sm90PrefersTransposedB(
   return prefersTransposed(device, settings.precision, problem);
 }
 
-/** How a product's kernel finishes its result, where it had better. */
-export function sm90EpilogueOf(
+/** The config of a GEMM with a fused epilogue; undefined if the two are faster apart. */
+export function sm90EpilogueConfig(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
-  finish: Epilogue,
+  epilogue: Epilogue,
 ): Sm90Config | undefined {
-  return epilogueConfigOf(device, settings.precision, problem, finish);
+  return selectEpilogueConfig(device, settings.precision, problem, epilogue);
 }
 
-/** One launch for products of one form that don't wait for each other, or for one with a finish. */
-export function lowerWarpgroups(
+/** One launch for independent GEMMs of one config, or for one GEMM with its epilogue. */
+export function lowerSm90Gemms(
   problems: readonly EpilogueTarget[],
-  form: Sm90Config,
+  config: Sm90Config,
   op: string,
-  finish?: EpilogueOn,
+  epilogue?: EpilogueOn,
 ): LaunchCommand {
   const accesses = problems.map(({ c, ...rest }) => (c ? accessToC({ ...rest, c }) : "out"));
   let blocks = 0;
-  const given: Record<string, Storage | number> = {};
+  const values: Record<string, Storage | number> = {};
   for (const [index, problem] of problems.entries()) {
     const { m, n, k, batch = 1, a, b, c, bias, biasBatchStride = 0 } = problem;
-    const own = {
+    const parameters = {
       ...{ a: a.storage, b: b.storage, c: c?.storage ?? a.storage, bias: bias ?? a.storage },
       ...{ m, n, k, batch, aStride: a.rowStride, bStride: b.rowStride, cStride: c?.rowStride ?? n },
       ...{ aBatch: a.batchStride ?? 0, bBatch: b.batchStride ?? 0, cBatch: c?.batchStride ?? 0 },
       ...{ biasBatch: biasBatchStride, first: blocks },
     };
-    for (const [name, value] of Object.entries(own)) given[`${name}${index}`] = value;
-    blocks += warpgroupBlocks(problem, form.tile);
+    for (const [name, value] of Object.entries(parameters)) values[`${name}${index}`] = value;
+    blocks += countCtas(problem, config.tile);
   }
-  if (finish) {
-    const { inputs } = finish.kernel;
-    for (const [index, storage] of finish.operands.entries()) {
-      if (storage) given[index < inputs.length ? `in${index}` : `out${index - inputs.length}`] = storage;
+  if (epilogue) {
+    const { inputs } = epilogue.kernel;
+    for (const [index, storage] of epilogue.operands.entries()) {
+      if (storage) values[index < inputs.length ? `in${index}` : `out${index - inputs.length}`] = storage;
     }
-    for (const [index, value] of finish.scalars.entries()) given[`scalar${index}`] = value;
+    for (const [index, value] of epilogue.scalars.entries()) values[`scalar${index}`] = value;
   }
   return {
-    ...{ kind: "launch", op, source: sourceOf(form, accesses, finish), blocks },
-    arguments: argumentsInOrder(warpgroupParameters(form, accesses, finish), given),
+    ...{ kind: "launch", op, source: sourceOf(config, accesses, epilogue), blocks },
+    arguments: argumentsInOrder(sm90Parameters(config, accesses, epilogue), values),
   };
 }
 
-function sourceOf(form: Sm90Config, accesses: readonly AccessToC[], finish?: Epilogue): KernelSource {
-  const traits = finish && [finish.kernel, finish.product, finish.storesC, finish.forwarded];
-  const key = `sm90 gemm ${literalKey([accesses, form, traits])}`;
-  return cachedSource(key, () => warpgroupSource(form, accesses, finish));
+function sourceOf(config: Sm90Config, accesses: readonly AccessToC[], epilogue?: Epilogue): KernelSource {
+  const traits = epilogue && [epilogue.kernel, epilogue.product, epilogue.storesC, epilogue.forwarded];
+  const key = `sm90 gemm ${literalKey([accesses, config, traits])}`;
+  return cachedSource(key, () => sm90Source(config, accesses, epilogue));
 }

@@ -1,89 +1,81 @@
 /**
- * Small products of floats whose terms lie apart in both operands, which warpgroups multiply from large tiles only: each warp by itself, as
- * TF32, from the same tiles. Which of C's rows and columns a lane has in an instruction is free to choose, and so are its terms: they are such that a lane
- * loads four neighbours at a time, eight lanes from different banks, and stores four.
+ * The mma.sync mainloop: small TF32 GEMMs with MN-major operands, from the same TMA tiles as wgmma. Each warp multiplies by itself. The
+ * assignment of fragment rows, columns and k to lanes is free as long as A and B agree on k. It is chosen so that a lane loads four
+ * neighbours at once, eight lanes from different banks, and stores four neighbours.
  */
 
-/** A block's warps, each with a quarter of its tile. */
-const [warpsDown, warpsAcross] = [2, 2];
+/** The warps of a CTA: each computes a quarter of the tile. */
+const [warpsM, warpsN] = [2, 2];
 
-export const warpInstructions = `// sums[16, 8] += left[16, 8] · right[8, 8], spread over a warp, with the bits that TF32 has of floats; others are not looked at.
-static __device__ __forceinline__ void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(__float_as_uint(left[0])), "r"(__float_as_uint(left[1])), "r"(__float_as_uint(left[2])),
-        "r"(__float_as_uint(left[3])), "r"(__float_as_uint(right[0])), "r"(__float_as_uint(right[1])));
-}`;
-
-/** Pieces of 32 × 32, of which a lane has four rows from 4 · group on, and eight columns from 8 · member on. */
+/** A warp accumulates blocks of 32 × 32; a lane has four rows from 4 · group on, and eight columns from 8 · member on. */
 export const mmaSyncMainloop = `
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
-  constexpr unsigned down = tileRows / ${warpsDown} / 32, across = tileColumns / ${warpsAcross} / 32;
-  const unsigned top = threadIdx.x / 32 / ${warpsAcross} * (32 * down), side = threadIdx.x / 32 % ${warpsAcross} * (32 * across);
-  float sums[down][across][2][4][4];
+  constexpr unsigned blocksM = tileM / ${warpsM} / 32, blocksN = tileN / ${warpsN} / 32;
+  const unsigned warpM = threadIdx.x / 32 / ${warpsN} * (32 * blocksM), warpN = threadIdx.x / 32 % ${warpsN} * (32 * blocksN);
+  float acc[blocksM][blocksN][2][4][4];
 #pragma unroll
-  for (unsigned i = 0; i < down * across * 32; i++) (&sums[0][0][0][0][0])[i] = 0;
-  for (unsigned step = 0; step < steps; step++) {
-    const unsigned stage = step % stages;
-    mbarrierWait(full + stage, step / stages % 2);
-    const unsigned char* const left = tiles + stage * (Left::bytes + Right::bytes) + top / 32 * Left::boxBytes;
-    const unsigned char* const right = tiles + stage * (Left::bytes + Right::bytes) + Left::bytes + side / 32 * Right::boxBytes;
+  for (unsigned i = 0; i < blocksM * blocksN * 32; i++) (&acc[0][0][0][0][0])[i] = 0;
+  for (unsigned kTile = 0; kTile < kTiles; kTile++) {
+    const unsigned stage = kTile % stages;
+    mbarrierWait(full + stage, kTile / stages % 2);
+    const unsigned char* const tileA = stageTiles + stage * (TileA::bytes + TileB::bytes) + warpM / 32 * TileA::boxBytes;
+    const unsigned char* const tileB = stageTiles + stage * (TileA::bytes + TileB::bytes) + TileA::bytes + warpN / 32 * TileB::boxBytes;
 #pragma unroll
-    for (unsigned term = 0; term < depth; term += 8) {
-      float rows[down][2][4], columns[across][2][4];
+    for (unsigned kStep = 0; kStep < tileK; kStep += 8) {
+      float rows[blocksM][2][4], columns[blocksN][2][4];
 #pragma unroll
       for (unsigned half = 0; half < 2; half++) {
-        const unsigned place = Left::placeOf(term + 2 * member + half, group);
+        const unsigned offset = TileA::swizzledOffset(kStep + 2 * member + half, group);
 #pragma unroll
-        for (unsigned i = 0; i < down; i++) loadFour(rows[i][half], left + i * Left::boxBytes + place);
+        for (unsigned i = 0; i < blocksM; i++) loadFloat4(rows[i][half], tileA + i * TileA::boxBytes + offset);
 #pragma unroll
-        for (unsigned j = 0; j < across; j++) loadFour(columns[j][half], right + j * Right::boxBytes + place);
+        for (unsigned j = 0; j < blocksN; j++) loadFloat4(columns[j][half], tileB + j * TileB::boxBytes + offset);
       }
 #pragma unroll
-      for (unsigned i = 0; i < down; i++) {
+      for (unsigned i = 0; i < blocksM; i++) {
 #pragma unroll
         for (unsigned pair = 0; pair < 2; pair++) {
-          const float own[4] = {rows[i][0][2 * pair], rows[i][0][2 * pair + 1], rows[i][1][2 * pair], rows[i][1][2 * pair + 1]};
+          const float fragmentA[4] = {rows[i][0][2 * pair], rows[i][0][2 * pair + 1], rows[i][1][2 * pair], rows[i][1][2 * pair + 1]};
 #pragma unroll
-          for (unsigned j = 0; j < across; j++) {
+          for (unsigned j = 0; j < blocksN; j++) {
 #pragma unroll
-            for (unsigned near = 0; near < 4; near++) {
-              const float others[2] = {columns[j][0][near], columns[j][1][near]};
-              multiplyAdd(sums[i][j][pair][near], own, others);
+            for (unsigned next = 0; next < 4; next++) {
+              const float fragmentB[2] = {columns[j][0][next], columns[j][1][next]};
+              mmaSync(acc[i][j][pair][next], fragmentA, fragmentB);
             }
           }
         }
       }
     }
     __syncwarp();
-    if (lane == 0) mbarrierArrive(free + stage);
+    if (lane == 0) mbarrierArrive(empty + stage);
   }`;
 
-export const loadingFours = `
-static __device__ __forceinline__ void loadFour(float (&floats)[4], const unsigned char* from) {
-  const float4 four = *reinterpret_cast<const float4*>(from);
-  floats[0] = four.x;
-  floats[1] = four.y;
-  floats[2] = four.z;
-  floats[3] = four.w;
+export const loadFloat4 = `
+static __device__ __forceinline__ void loadFloat4(float (&values)[4], const unsigned char* smem) {
+  const float4 vec = *reinterpret_cast<const float4*>(smem);
+  values[0] = vec.x;
+  values[1] = vec.y;
+  values[2] = vec.z;
+  values[3] = vec.w;
 }`;
 
-export const storeMmaSync = `
+export const mmaSyncEpilogueStore = `
 #pragma unroll
-  for (unsigned i = 0; i < down; i++) {
+  for (unsigned i = 0; i < blocksM; i++) {
 #pragma unroll
-    for (unsigned which = 0; which < 4; which++) {
-      const int row = firstRow + (int)(top + 32 * i + 4 * group + which);
+    for (unsigned blockRow = 0; blockRow < 4; blockRow++) {
+      const int row = firstM + (int)(warpM + 32 * i + 4 * group + blockRow);
 #pragma unroll
-      for (unsigned j = 0; j < across; j++) {
+      for (unsigned j = 0; j < blocksN; j++) {
 #pragma unroll
         for (unsigned half = 0; half < 2; half++) {
-          const int column = firstColumn + (int)(side + 32 * j + 8 * member + 4 * half);
+          const int column = firstN + (int)(warpN + 32 * j + 8 * member + 4 * half);
           if (row >= m || column >= n) continue;
-          const auto& own = sums[i][j][which / 2];
-          const unsigned e = which % 2 * 2 + half;
-          *reinterpret_cast<float4*>(c + product * cBatch + (long long)row * cStride + column) =
-              make_float4(own[0][e], own[1][e], own[2][e], own[3][e]);
+          const auto& fragment = acc[i][j][blockRow / 2];
+          const unsigned e = blockRow % 2 * 2 + half;
+          *reinterpret_cast<float4*>(c + matrix * cBatch + (long long)row * cStride + column) =
+              make_float4(fragment[0][e], fragment[1][e], fragment[2][e], fragment[3][e]);
         }
       }
     }

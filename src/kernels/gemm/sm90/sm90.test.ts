@@ -21,45 +21,45 @@ import type { RowKernel } from "../../../ir/index.js";
 import { term, widenBf16 } from "../../../ir/index.js";
 import { span } from "../../../units/index.js";
 import { backendOf, lowerCalls } from "../../backend.js";
+import type { MmaElement } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { submit } from "../../submit.js";
 import { hasNativeGemm } from "../cuda.js";
 import { firstNativeAlgorithm, type GemmDesc, type GemmInputDtype, type GemmProblem } from "../desc.js";
 import { canFuseEpilogue, canGroupGemms, gemmCalls, gemmCandidates, gemmScratchBytes } from "../gemm.js";
 import {
-  batchConfigOf,
+  countCtas,
   type Epilogue,
-  epilogueConfigOf,
-  groupConfigOf,
   isMmaSyncMainloop,
   isRsMainloop,
-  plainConfigsOf,
+  listCandidates,
   prefersTransposed,
   type Sm90Config,
+  type Sm90Tile,
+  selectBatchedConfig,
+  selectEpilogueConfig,
+  selectGroupedConfig,
+  singleWaveTile,
+  sm90Tiles,
   splitKTile,
-  type WarpgroupElement,
-  type WarpgroupTile,
-  warpgroupBlocks,
-  warpgroupTiles,
-  waveTileOf,
 } from "./configs.js";
 import { colsumRows } from "./epilogue-store.js";
-import { lowerWarpgroups } from "./launch.js";
-import { warpgroupSource } from "./mainloop-ss.js";
+import { sm90Source } from "./kernel.js";
+import { lowerSm90Gemms } from "./launch.js";
 
-const [large, square] = [192, 128].map((size) => warpgroupTiles.find(({ rows }) => rows === size)!) as [
-  WarpgroupTile,
-  WarpgroupTile,
+const [large, square] = [192, 128].map((size) => sm90Tiles.find(({ tileM }) => tileM === size)!) as [
+  Sm90Tile,
+  Sm90Tile,
 ];
-const small = warpgroupTiles.find(({ rows, columns }) => rows === 64 && columns === 128)!;
-const quarters = warpgroupTiles.find(({ columns }) => columns === 64)!;
+const small = sm90Tiles.find(({ tileM, tileN }) => tileM === 64 && tileN === 128)!;
+const mmaSyncTile = sm90Tiles.find(({ tileN }) => tileN === 64)!;
 /** Tiles in which a warpgroup has 64 columns: rows in eights, and one warpgroup or several. */
-const flipped = [
+const swappedTiles = [
   { m: 24, n: 64 },
   { m: 104, n: 192 },
-].map((size) => waveTileOf(size, 1)!);
+].map((size) => singleWaveTile(size, 1)!);
 const hopper = { kind: "cuda", computeCapability: "9.0", parallelism: 132 } as const;
-const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
-const dtypeOf = (element: WarpgroupElement) => (element === "tf32" ? "f32" : element);
+const elements: readonly MmaElement[] = ["bf16", "f16", "tf32"];
+const dtypeOf = (element: MmaElement) => (element === "tf32" ? "f32" : element);
 
 /** The sample of every run is the same, so that its kernels are compiled once on a machine. */
 const drawing = (quick: number, thorough: number) =>
@@ -146,8 +146,8 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   const floatsIn = (storage: Parameters<typeof runtime.read>[0]): Float64Array =>
     Float64Array.from(new Float32Array(runtime.read(storage).slice().buffer));
 
-  /** A product in step memory, its form in a tile, and the proof of what its C should hold. */
-  function place(drawn: RandomGemm, element: WarpgroupElement, tile = warpgroupTiles[0]!) {
+  /** A product in step memory, its config in a tile, and the proof of what its C should hold. */
+  function place(drawn: RandomGemm, element: MmaElement, tile = sm90Tiles[0]!) {
     const layouts = layOutGemm(drawn);
     const values = drawValues(drawn);
     const { m, n, k } = drawn;
@@ -166,9 +166,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       ...(bias && { bias, biasBatchStride: biasStepOf(drawn) }),
     };
     const isKMajor = { a: !drawn.a.isTransposed, b: drawn.b.isTransposed };
-    const form: Sm90Config = { element, tile, isKMajor, hasBias: bias !== undefined };
+    const config: Sm90Config = { element, tile, isKMajor, hasBias: bias !== undefined };
     const expected = expectedOf(drawn, values);
-    return { problem, form, expected, prove: () => proveValues(drawn, floatsIn(whole), expected) };
+    return { problem, config, expected, prove: () => proveValues(drawn, floatsIn(whole), expected) };
   }
 
   /** Is A transposed, and B? */
@@ -178,7 +178,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     [true, false],
     [true, true],
   ] as const;
-  const layoutsOf = (element: WarpgroupElement, { swapsAB = false }: WarpgroupTile) =>
+  const layoutsOf = (element: MmaElement, { swapsAB = false }: Sm90Tile) =>
     layouts.filter(([isATransposed, isBTransposed]) => {
       if (element !== "tf32") return !swapsAB || !isATransposed;
       return !isATransposed && (!swapsAB || isBTransposed);
@@ -187,7 +187,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   test("is right for any shape, layout and bias, in each of the tiles, and writes nothing beside C", () => {
     let count = 0;
     for (const element of elements) {
-      for (const tile of [...warpgroupTiles, ...flipped]) {
+      for (const tile of [...sm90Tiles, ...swappedTiles]) {
         for (const [isATransposed, isBTransposed] of layoutsOf(element, tile)) {
           // f16 differs from bf16 in how an element is widened, whatever the layout.
           if (element === "f16" && !isThorough && (isATransposed || isBTransposed)) continue;
@@ -197,10 +197,12 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
               runtime.step(() => {
                 const a = { ...drawn.a, isTransposed: isATransposed };
                 const b = { ...drawn.b, isTransposed: isBTransposed };
-                const { problem, form, prove } = place(aligned({ ...drawn, a, b }), element, tile);
-                const known = { columns: drawn.n, isSingle: drawn.batch === 1 };
+                const { problem, config, prove } = place(aligned({ ...drawn, a, b }), element, tile);
+                const known = { constantN: drawn.n, isUnbatched: drawn.batch === 1 };
                 const hasKnown = isThorough ? isOther : isKnown;
-                submit(runtime, [lowerWarpgroups([problem], { ...form, ...(hasKnown && known) }, "product")]);
+                submit(runtime, [
+                  lowerSm90Gemms([problem], { ...config, ...(hasKnown && known) }, "product"),
+                ]);
                 prove();
               }),
             ),
@@ -216,9 +218,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       fc.property(drawGemm, (drawn) =>
         runtime.step(() => {
           const turned = aligned({ ...drawn, a: { ...drawn.a, isTransposed: true }, bias: "none" });
-          const { problem, form, prove } = place(turned, "tf32", quarters);
-          assert.ok(isMmaSyncMainloop(form));
-          submit(runtime, [lowerWarpgroups([problem], form, "product")]);
+          const { problem, config, prove } = place(turned, "tf32", mmaSyncTile);
+          assert.ok(isMmaSyncMainloop(config));
+          submit(runtime, [lowerSm90Gemms([problem], config, "product")]);
           prove();
         }),
       ),
@@ -231,12 +233,12 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       fc.property(fc.array(drawGradient, { minLength: 1, maxLength: 3 }), (group) =>
         runtime.step(() => {
           const placed = group.map((drawn) => place(aligned(drawn), "tf32", splitKTile));
-          const { form } = placed[0]!;
-          assert.ok(isRsMainloop(form) && !isMmaSyncMainloop(form));
+          const { config } = placed[0]!;
+          assert.ok(isRsMainloop(config) && !isMmaSyncMainloop(config));
           submit(runtime, [
-            lowerWarpgroups(
+            lowerSm90Gemms(
               placed.map(({ problem }) => problem),
-              form,
+              config,
               "products",
             ),
           ]);
@@ -249,11 +251,11 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
 
   test("stores C as half floats for any shape, layout and bias, rounded once, and nothing beside it", () => {
     for (const element of ["bf16", "f16"] as const) {
-      for (const tile of [...warpgroupTiles, ...flipped]) {
+      for (const tile of [...sm90Tiles, ...swappedTiles]) {
         fc.assert(
           fc.property(drawGemm, fc.boolean(), (drawn, isTransposed) =>
             runtime.step(() => {
-              const { problem, form, expected } = place(
+              const { problem, config, expected } = place(
                 aligned({ ...drawn, b: { ...drawn.b, isTransposed } }),
                 element,
                 tile,
@@ -264,7 +266,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
               const narrow = { ...problem, resultDtype: element, biasDtype: "f32" } as const;
               const c = { ...problem.c, storage };
               submit(runtime, [
-                lowerWarpgroups([{ ...narrow, c }], { ...form, resultDtype: element }, "product"),
+                lowerSm90Gemms([{ ...narrow, c }], { ...config, resultDtype: element }, "product"),
               ]);
               const found = new Uint16Array(runtime.read(whole).slice().buffer);
               const rounded = new Uint16Array(encodeFloats(expected, element).buffer);
@@ -299,7 +301,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         };
         const isKMajor = { a: true, b: false };
         submit(runtime, [
-          lowerWarpgroups([problem], { element: "bf16", tile: square, isKMajor, hasBias: false }, "one"),
+          lowerSm90Gemms([problem], { element: "bf16", tile: square, isKMajor, hasBias: false }, "one"),
         ]);
         for (const [index, sum] of floatsIn(c).entries())
           assert.equal(sum, k * (1 + Math.floor(index / (m * n))), `element ${index}`);
@@ -308,7 +310,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   });
 
   /** The sums of 128 products of two floats, all of them alike, whose terms lie apart in both operands. */
-  function sumsOf(left: number, right: number, tile: WarpgroupTile): Float32Array {
+  function sumsOf(left: number, right: number, tile: Sm90Tile): Float32Array {
     const [m, n, k] = [72, 64, 128];
     return runtime.step(() => {
       const fill = (count: number, of: number, name: string) =>
@@ -321,7 +323,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       };
       const isKMajor = { a: false, b: false };
       submit(runtime, [
-        lowerWarpgroups([problem], { element: "tf32", tile, isKMajor, hasBias: false }, "product"),
+        lowerSm90Gemms([problem], { element: "tf32", tile, isKMajor, hasBias: false }, "product"),
       ]);
       return Float32Array.from(floatsIn(c));
     });
@@ -331,7 +333,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
 
   test("of floats has the bits of them that TF32 has, and no others", () => {
     // What is left of it where the terms lie apart: 1 + 2^-10.
-    for (const [index, sum] of sumsOf(longer, 1, quarters).entries())
+    for (const [index, sum] of sumsOf(longer, 1, mmaSyncTile).entries())
       assert.equal(sum, 128 * (1 + 2 ** -10), `element ${index}`);
   });
 
@@ -352,20 +354,20 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   };
 
   test("red proof: the check sees a layout, a stride, a term and a bias that are not the product's", () => {
-    type Placed = Pick<ReturnType<typeof place>, "problem" | "form">;
+    type Placed = Pick<ReturnType<typeof place>, "problem" | "config">;
     const faults: Record<string, (placed: Placed) => Placed> = {
-      "B's layout": ({ problem, form }) => ({
+      "B's layout": ({ problem, config }) => ({
         problem,
-        form: { ...form, isKMajor: { ...form.isKMajor, b: true } },
+        config: { ...config, isKMajor: { ...config.isKMajor, b: true } },
       }),
-      "A's stride": ({ problem, form }) => ({
+      "A's stride": ({ problem, config }) => ({
         problem: { ...problem, a: { ...problem.a, rowStride: 72 } },
-        form,
+        config,
       }),
-      "the terms": ({ problem, form }) => ({ problem: { ...problem, k: 64 }, form }),
-      "the bias": ({ problem: { bias: _, ...problem }, form }) => ({
+      "the terms": ({ problem, config }) => ({ problem: { ...problem, k: 64 }, config }),
+      "the bias": ({ problem: { bias: _, ...problem }, config }) => ({
         problem,
-        form: { ...form, hasBias: false },
+        config: { ...config, hasBias: false },
       }),
     };
     // As many columns as terms, so that B the other way round lies in its memory, too: what goes beyond that is rejected.
@@ -373,8 +375,8 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
         const placed = place(even, "bf16");
-        const { problem, form } = inject(placed);
-        submit(runtime, [lowerWarpgroups([problem], form, "product")]);
+        const { problem, config } = inject(placed);
+        submit(runtime, [lowerSm90Gemms([problem], config, "product")]);
         assert.throws(placed.prove, /element \d+ of C's memory/, what);
       });
     }
@@ -382,9 +384,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
 
   test("is rejected with a layout in which an operand would go beyond its memory", () => {
     runtime.step(() => {
-      const { problem, form } = place(plain, "bf16");
-      const turned = { ...form, isKMajor: { ...form.isKMajor, b: true } };
-      const launch = (): void => submit(runtime, [lowerWarpgroups([problem], turned, "product")]);
+      const { problem, config } = place(plain, "bf16");
+      const turned = { ...config, isKMajor: { ...config.isKMajor, b: true } };
+      const launch = (): void => submit(runtime, [lowerSm90Gemms([problem], turned, "product")]);
       assert.throws(launch, {
         code: "BAD_ARGUMENT",
         message: /takes it as a tensor map of 1 × 136 × 72 elements of bf16/,
@@ -408,15 +410,15 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     };
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
-        const { problem, form, prove } = place(drawn, "tf32", splitKTile);
-        submit(runtime, [lowerWarpgroups([inject(problem)], form, "product")]);
+        const { problem, config, prove } = place(drawn, "tf32", splitKTile);
+        submit(runtime, [lowerSm90Gemms([inject(problem)], config, "product")]);
         assert.throws(prove, /element \d+ of C's memory/, what);
       });
     }
   });
 
   test("is made beside others as it is alone", () => {
-    const tilesOf = { bf16: [square], f16: [square], tf32: [quarters, splitKTile] };
+    const tilesOf = { bf16: [square], f16: [square], tf32: [mmaSyncTile, splitKTile] };
     for (const [element, tile] of elements.flatMap((one) => tilesOf[one].map((of) => [one, of] as const))) {
       runtime.step(() => {
         const turned = { ...plain, a: { ...plain.a, isTransposed: true }, bias: "none" } as const;
@@ -427,14 +429,14 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           { ...turned, n: 72, batch: 3 },
         ].map((drawn) => place(drawn, element, tile));
         const problems = group.map(({ problem }) => problem);
-        submit(runtime, [lowerWarpgroups(problems, group[0]!.form, "products")]);
+        submit(runtime, [lowerSm90Gemms(problems, group[0]!.config, "products")]);
         for (const { prove } of group) prove();
       });
     }
   });
 
   test("is finished before it is stored, and stored itself only where it is kept, in tiles of every kind", () => {
-    const tiles = [large, small, ...flipped];
+    const tiles = [large, small, ...swappedTiles];
     for (const [element, tile] of elements.flatMap((one) => tiles.map((of) => [one, of] as const))) {
       for (const [storesC, isTransposed] of [
         [true, tile.swapsAB === true && element === "tf32"],
@@ -442,14 +444,14 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       ] as const) {
         runtime.step(() => {
           const drawn: RandomGemm = { ...plain, b: { ...plain.b, isTransposed } };
-          const { problem, form, expected, prove } = place(drawn, element, tile);
+          const { problem, config, expected, prove } = place(drawn, element, tile);
           const { m, n } = plain;
           const other = smallValues(m * n, 9);
           const input = put(runtime, Float32Array.from(other), "y");
           const outputs = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
           const finish = { kernel: threefold, product: 1, storesC, scalars: [3] };
           const operands = [input, problem.c.storage, ...outputs];
-          submit(runtime, [lowerWarpgroups([problem], form, "product", { ...finish, operands })]);
+          submit(runtime, [lowerSm90Gemms([problem], config, "product", { ...finish, operands })]);
           if (storesC) prove();
           else assert.ok(floatsIn(problem.c.storage).every(Number.isNaN), "C is as it was");
           const found = floatsIn(outputs[0]!);
@@ -468,7 +470,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   test("keeps its result as half floats beside a finish that has it before it is rounded, and loads half floats", () => {
     runtime.step(() => {
       const unbiased: RandomGemm = { ...plain, bias: "none" };
-      const { problem, form } = place(plain, "bf16");
+      const { problem, config } = place(plain, "bf16");
       const { m, n } = plain;
       // Too little for bf16 beside a sum.
       const bias = put(runtime, new Float32Array(n).fill(2 ** -10), "bias");
@@ -481,7 +483,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const on = { ...narrow, c: { storage: c!, rowStride: n } };
       const operands = [input, undefined, ...outputs];
       submit(runtime, [
-        lowerWarpgroups([on], { ...form, resultDtype: "bf16" }, "product", { ...finish, operands }),
+        lowerSm90Gemms([on], { ...config, resultDtype: "bf16" }, "product", { ...finish, operands }),
       ]);
       const sums = expectedOf(unbiased, drawValues(unbiased)).map((sum) => sum + 2 ** -10);
       const rounded = new Uint16Array(encodeFloats(sums, "bf16").buffer);
@@ -507,13 +509,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       ],
     };
     runtime.step(() => {
-      const { problem, form, expected } = place(plain, "tf32");
+      const { problem, config, expected } = place(plain, "tf32");
       const { c: _, ...unplaced } = problem;
       const { m, n } = plain;
       const [halves, doubled] = [2, 4].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
       const finish = { kernel: twice, product: 0, forwarded: [undefined, 0], storesC: false, scalars: [] };
       const operands = [undefined, halves, halves, doubled];
-      submit(runtime, [lowerWarpgroups([unplaced], form, "product", { ...finish, operands })]);
+      submit(runtime, [lowerSm90Gemms([unplaced], config, "product", { ...finish, operands })]);
       const found = floatsIn(doubled!);
       let exact = 0;
       for (const [index, value] of expected.subarray(0, m * n).entries()) {
@@ -530,7 +532,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       // The last rows are fewer, and some warps have none.
       for (const m of [72, 200]) {
         runtime.step(() => {
-          const { problem, form } = place({ ...plain, m }, element, large);
+          const { problem, config } = place({ ...plain, m }, element, large);
           const { n } = plain;
           const { c: _, ...unplaced } = problem;
           const input = put(runtime, Float32Array.from(smallValues(m * n, 9)), "y");
@@ -543,7 +545,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           const forwarded = [undefined, undefined, 0, 1];
           const finish = { kernel: summing, product: 1, forwarded, storesC: false, scalars: [3] };
           const operands = [input, undefined, ...stored, ...stored, ...sums];
-          submit(runtime, [lowerWarpgroups([unplaced], form, "product", { ...finish, operands })]);
+          submit(runtime, [lowerSm90Gemms([unplaced], config, "product", { ...finish, operands })]);
           const widened = [
             floatsIn(stored[0]!),
             widenBf16(new Uint16Array(runtime.read(stored[1]!).slice().buffer)),
@@ -576,13 +578,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     };
     for (const scale of [2 ** -12, 0.03, 1.5, 1e30, Number.NaN]) {
       runtime.step(() => {
-        const { problem, form, expected } = place(plain, "bf16");
+        const { problem, config, expected } = place(plain, "bf16");
         const { c: _, ...unplaced } = problem;
         const { m, n } = plain;
         const outputs = [1, 2].map(() => runtime.arena.allocate(4 * m * n, "out"));
         const finish = { kernel: quick, product: 0, storesC: false, scalars: [scale] };
         submit(runtime, [
-          lowerWarpgroups([unplaced], form, "product", {
+          lowerSm90Gemms([unplaced], config, "product", {
             ...finish,
             operands: [undefined, ...outputs],
           }),
@@ -675,7 +677,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   });
 });
 
-describe("the form of products by warpgroups", () => {
+describe("the config of products by warpgroups", () => {
   const lying = (rowStride: number, address = 256) => ({
     storage: { span: span(address, 2 ** 30) },
     rowStride,
@@ -690,15 +692,15 @@ describe("the form of products by warpgroups", () => {
 
   test("is there for groups of weight gradients, on Hopper alone", () => {
     const pair = [gradient(256, 1024), gradient(1024, 256)];
-    assert.equal(groupConfigOf(hopper, "bf16", pair)?.element, "bf16");
+    assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.element, "bf16");
     const batch = {
       batch: 3,
       b: { ...lying(768), batchStride: 256 },
       c: { ...lying(256), batchStride: 65536 },
     };
-    assert.equal(groupConfigOf(hopper, "bf16", [...pair, gradient(256, 256, batch)])?.element, "bf16");
-    assert.equal(groupConfigOf({ ...hopper, computeCapability: "8.0" }, "bf16", pair), undefined);
-    assert.equal(groupConfigOf({}, "bf16", pair), undefined);
+    assert.equal(selectGroupedConfig(hopper, "bf16", [...pair, gradient(256, 256, batch)])?.element, "bf16");
+    assert.equal(selectGroupedConfig({ ...hopper, computeCapability: "8.0" }, "bf16", pair), undefined);
+    assert.equal(selectGroupedConfig({}, "bf16", pair), undefined);
     for (const other of [
       outline({ m: 3072, n: 1024, k: 1024 }),
       gradient(256, 1024, { beta: 1 }),
@@ -708,34 +710,34 @@ describe("the form of products by warpgroups", () => {
       gradient(256, 1024, { b: lying(1024, 264) }),
       gradient(256, 1024, { dtype: "f16" }),
     ])
-      assert.equal(groupConfigOf(hopper, "bf16", [...pair, other]), undefined);
+      assert.equal(selectGroupedConfig(hopper, "bf16", [...pair, other]), undefined);
     const floats = [gradient(256, 1024, { dtype: "f32" }), gradient(1024, 256, { dtype: "f32" })];
-    assert.equal(groupConfigOf(hopper, "tf32", floats)?.element, "tf32");
-    assert.equal(groupConfigOf(hopper, "tf32", floats)?.tile, splitKTile);
-    assert.equal(groupConfigOf(hopper, "bf16", pair)?.tile, square);
+    assert.equal(selectGroupedConfig(hopper, "tf32", floats)?.element, "tf32");
+    assert.equal(selectGroupedConfig(hopper, "tf32", floats)?.tile, splitKTile);
+    assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.tile, square);
     assert.deepEqual(
-      floats.map((one) => warpgroupBlocks(one, splitKTile)),
+      floats.map((one) => countCtas(one, splitKTile)),
       [16, 16],
       "two for each of eight tiles",
     );
-    assert.equal(groupConfigOf(hopper, "f32", floats), undefined);
-    assert.equal(groupConfigOf(hopper, "bf16", []), undefined);
+    assert.equal(selectGroupedConfig(hopper, "f32", floats), undefined);
+    assert.equal(selectGroupedConfig(hopper, "bf16", []), undefined);
   });
 
   test("has blocks with tiles of the same rows beside each other, where there is an even number of those in a row", () => {
-    const clusterOf = (form: Sm90Config | undefined): string | undefined =>
-      warpgroupSource(form!, ["out"]).cuda?.code.match(/__cluster_dims__\((\d)/)?.[1];
+    const clusterOf = (config: Sm90Config | undefined): string | undefined =>
+      sm90Source(config!, ["out"]).cuda?.code.match(/__cluster_dims__\((\d)/)?.[1];
     const plain = (n: number): Sm90Config | undefined =>
-      plainConfigsOf(hopper, "bf16", outline({ m: 3072, n, k: 256 }))[0];
+      listCandidates(hopper, "bf16", outline({ m: 3072, n, k: 256 }))[0];
     assert.deepEqual(
       [256, 768, 64, 320].map((n) => clusterOf(plain(n))),
       ["2", "2", undefined, undefined],
     );
     const pair = [gradient(256, 1024), gradient(1024, 256)];
-    assert.equal(groupConfigOf(hopper, "bf16", pair)?.isClustered, true);
-    assert.equal(groupConfigOf(hopper, "bf16", [...pair, gradient(256, 128)])?.isClustered, undefined);
+    assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.clusterN, true);
+    assert.equal(selectGroupedConfig(hopper, "bf16", [...pair, gradient(256, 128)])?.clusterN, undefined);
     const floats = pair.map((one) => ({ ...one, dtype: "f32" as const }));
-    assert.equal(groupConfigOf(hopper, "tf32", floats)?.isClustered, undefined, "pairs share terms");
+    assert.equal(selectGroupedConfig(hopper, "tf32", floats)?.clusterN, undefined, "pairs share terms");
   });
 
   test("is there for batches of small products whose rows have an odd length", () => {
@@ -744,7 +746,7 @@ describe("the form of products by warpgroups", () => {
       ...{ batch: 12, a: { ...lying(2400), batchStride: 200 }, b: { ...lying(256), batchStride: 49408 } },
       ...{ c: { ...lying(3072), batchStride: 256 }, ...more },
     });
-    assert.equal(batchConfigOf(hopper, "bf16", each())?.element, "bf16");
+    assert.equal(selectBatchedConfig(hopper, "bf16", each())?.element, "bf16");
     for (const other of [
       each({ batch: 1 }),
       each({ k: 192 }),
@@ -752,25 +754,25 @@ describe("the form of products by warpgroups", () => {
       each({ a: { ...lying(2316), batchStride: 193 } }),
       each({ c: { ...lying(3072), batchStride: 257 } }),
     ])
-      assert.equal(batchConfigOf(hopper, "tf32", other), undefined);
+      assert.equal(selectBatchedConfig(hopper, "tf32", other), undefined);
     const floats = each({ dtype: "f32" });
-    assert.equal(batchConfigOf(hopper, "tf32", floats)?.element, "tf32");
-    assert.equal(batchConfigOf(hopper, "f32", floats), undefined);
+    assert.equal(selectBatchedConfig(hopper, "tf32", floats)?.element, "tf32");
+    assert.equal(selectBatchedConfig(hopper, "f32", floats), undefined);
     const apart = { ...floats, a: { ...floats.a, isTransposed: true }, m: 193, k: 256 };
     const bias = { span: span(256, 2 ** 20) };
-    assert.equal(batchConfigOf(hopper, "tf32", apart)?.tile, quarters);
-    assert.equal(batchConfigOf(hopper, "tf32", { ...apart, bias }), undefined, "warps add no bias");
+    assert.equal(selectBatchedConfig(hopper, "tf32", apart)?.tile, mmaSyncTile);
+    assert.equal(selectBatchedConfig(hopper, "tf32", { ...apart, bias }), undefined, "warps add no bias");
     const turned = { ...apart, b: { ...lying(256), batchStride: 65536, isTransposed: true } };
-    assert.equal(batchConfigOf(hopper, "tf32", turned), undefined, "one along and one apart");
+    assert.equal(selectBatchedConfig(hopper, "tf32", turned), undefined, "one along and one apart");
   });
 
   test("is there by itself, to be measured, in tiles of which there are enough", () => {
     const one = outline({ m: 3072, n: 768, k: 256 });
-    const formsOf = (problem: GemmDesc) => plainConfigsOf(hopper, "tf32", problem);
-    const tilesOf = (problem: GemmDesc) => formsOf(problem).map(({ tile }) => [tile.rows, tile.columns]);
+    const formsOf = (problem: GemmDesc) => listCandidates(hopper, "tf32", problem);
+    const tilesOf = (problem: GemmDesc) => formsOf(problem).map(({ tile }) => [tile.tileM, tile.tileN]);
     assert.equal(formsOf(one)[0]?.element, "bf16");
     assert.equal(formsOf({ ...one, dtype: "f32" })[0]?.element, "tf32");
-    const [ofLarge, ofSmall] = [large, small].map(({ rows, columns }) => [rows, columns]);
+    const [ofLarge, ofSmall] = [large, small].map(({ tileM, tileN }) => [tileM, tileN]);
     assert.deepEqual(tilesOf(one), [[144, 128]], "one wave");
     assert.deepEqual(tilesOf({ ...one, dtype: "f32" }), [ofLarge, ofSmall], "floats that lie apart");
     const along = { ...one, dtype: "f32", b: { ...one.b, isTransposed: true } } as const;
@@ -783,9 +785,13 @@ describe("the form of products by warpgroups", () => {
     assert.equal(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }).length, 1);
     assert.deepEqual(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786433 } }), []);
     const [single] = formsOf(one);
-    assert.deepEqual([single?.columns, single?.isSingle], [768, true], "the code is for so many columns");
+    assert.deepEqual(
+      [single?.constantN, single?.isUnbatched],
+      [768, true],
+      "the code is for so many columns",
+    );
     assert.deepEqual(formsOf({ ...one, a: { ...one.a, isTransposed: true } }), []);
-    assert.deepEqual(plainConfigsOf(hopper, "f32", { ...one, dtype: "f32" }), []);
+    assert.deepEqual(listCandidates(hopper, "f32", { ...one, dtype: "f32" }), []);
   });
 
   test("would have floats of the right side turned where many rows are multiplied by them", () => {
@@ -804,29 +810,29 @@ describe("the form of products by warpgroups", () => {
     const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
     const halves = { resultDtype: "bf16", biasDtype: "f32", bias: { span: span(256, 2 ** 20) } } as const;
     const one = outline({ m: 3072, n: 1024, k: 256 }, halves);
-    const plainConfigOf = (problem: GemmDesc) => plainConfigsOf(hopper, "bf16", problem)[0];
-    assert.equal(epilogueConfigOf(hopper, "bf16", one, finish)?.resultDtype, "bf16");
+    const plainConfigOf = (problem: GemmDesc) => listCandidates(hopper, "bf16", problem)[0];
+    assert.equal(selectEpilogueConfig(hopper, "bf16", one, finish)?.resultDtype, "bf16");
     assert.equal(plainConfigOf(one)?.resultDtype, "bf16");
     assert.equal(plainConfigOf({ ...one, resultDtype: "f32" })?.resultDtype, undefined);
     assert.equal(plainConfigOf({ ...one, biasDtype: "bf16" }), undefined, "a bias of bf16");
     assert.equal(plainConfigOf({ ...one, resultDtype: "f16" }), undefined, "another half");
-    assert.equal(plainConfigsOf(hopper, "tf32", { ...one, dtype: "f32" })[0], undefined, "of floats");
+    assert.equal(listCandidates(hopper, "tf32", { ...one, dtype: "f32" })[0], undefined, "of floats");
     assert.equal(plainConfigOf({ ...one, c: lying(1028) }), undefined, "rows on 8 bytes");
     const { bias: _, ...unbiased } = one;
     const turned = { ...unbiased, k: 3072, a: { ...lying(3072), isTransposed: true } };
-    assert.equal(groupConfigOf(hopper, "bf16", [turned]), undefined);
-    assert.ok(groupConfigOf(hopper, "bf16", [{ ...turned, resultDtype: "f32" }]));
+    assert.equal(selectGroupedConfig(hopper, "bf16", [turned]), undefined);
+    assert.ok(selectGroupedConfig(hopper, "bf16", [{ ...turned, resultDtype: "f32" }]));
   });
 
   test("is there for a finish where the result is large and the terms are few", () => {
     const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
     const one = outline({ m: 3072, n: 1024, k: 256 });
-    const formOf = (problem: GemmDesc, of = finish) => epilogueConfigOf(hopper, "tf32", problem, of);
+    const formOf = (problem: GemmDesc, of = finish) => selectEpilogueConfig(hopper, "tf32", problem, of);
     assert.equal(formOf(one)?.tile, large);
     assert.equal(formOf(outline({ m: 3072, n: 1024, k: 768 })), undefined, "more than large tiles are for");
     assert.equal(formOf(one)?.element, "bf16");
     assert.equal(formOf({ ...one, dtype: "f32" })?.element, "tf32");
-    assert.equal(epilogueConfigOf(hopper, "f32", { ...one, dtype: "f32" }, finish), undefined);
+    assert.equal(selectEpilogueConfig(hopper, "f32", { ...one, dtype: "f32" }, finish), undefined);
     assert.equal(formOf(outline({ m: 3072, n: 256, k: 1024 })), undefined, "many terms");
     assert.equal(formOf(outline({ m: 300, n: 256, k: 256 })), undefined, "a small result");
     assert.equal(formOf({ ...one, c: lying(1032) }), undefined, "a result with gaps");
@@ -851,12 +857,16 @@ describe("the form of products by warpgroups", () => {
       storesC: false,
     };
     assert.equal(
-      epilogueConfigOf(hopper, "bf16", outline({ m: 3072, n: 1024, k: 256 }), finish)?.tile,
+      selectEpilogueConfig(hopper, "bf16", outline({ m: 3072, n: 1024, k: 256 }), finish)?.tile,
       large,
     );
     const narrow = outline({ m: 3072, n: 256, k: 256 });
-    assert.ok(epilogueConfigOf(hopper, "bf16", narrow, { ...finish, kernel: threefold })?.tile.swapsAB);
-    assert.equal(epilogueConfigOf(hopper, "bf16", narrow, finish), undefined, "a tile that is turned round");
+    assert.ok(selectEpilogueConfig(hopper, "bf16", narrow, { ...finish, kernel: threefold })?.tile.swapsAB);
+    assert.equal(
+      selectEpilogueConfig(hopper, "bf16", narrow, finish),
+      undefined,
+      "a tile that is turned round",
+    );
   });
 
   test("is there for a finish in small tiles where large ones would leave most of the GPU idle", () => {
@@ -864,26 +874,26 @@ describe("the form of products by warpgroups", () => {
     const along = (shape: { m: number; n: number; k: number }, more = {}): GemmDesc =>
       outline(shape, { b: { ...lying(shape.k), isTransposed: true }, ...more });
     const tileOf = (problem: GemmDesc, parallelism = 132) =>
-      epilogueConfigOf({ ...hopper, parallelism }, "tf32", problem, finish)?.tile;
+      selectEpilogueConfig({ ...hopper, parallelism }, "tf32", problem, finish)?.tile;
     const narrow = { m: 3072, n: 256, k: 768 };
-    const wave = waveTileOf(narrow, 132);
-    assert.deepEqual([wave?.rows, wave?.columns], [96, 64]);
+    const wave = singleWaveTile(narrow, 132);
+    assert.deepEqual([wave?.tileM, wave?.tileN], [96, 64]);
     assert.deepEqual(tileOf(along(narrow)), wave);
     assert.deepEqual(tileOf(outline(narrow)), wave, "half floats are read either way");
     assert.deepEqual(tileOf(along(narrow, { dtype: "f32" })), wave);
     assert.equal(tileOf({ ...outline(narrow), dtype: "f32" }), undefined, "floats would have to be turned");
     assert.equal(tileOf(along({ ...narrow, k: 776 })), undefined, "many terms");
     assert.equal(tileOf(along({ ...narrow, m: 2040 })), undefined, "a small result");
-    assert.deepEqual(tileOf(along({ ...narrow, m: 2048 })), waveTileOf({ ...narrow, m: 2048 }, 132));
+    assert.deepEqual(tileOf(along({ ...narrow, m: 2048 })), singleWaveTile({ ...narrow, m: 2048 }, 132));
     // Of 32 large tiles.
     assert.deepEqual(
       [64, 65].map((parallelism) => tileOf(along(narrow), parallelism)),
-      [undefined, waveTileOf(narrow, 65)],
+      [undefined, singleWaveTile(narrow, 65)],
     );
     const wide = { m: 1024, n: 1024, k: 256 };
     assert.deepEqual(
       [96, 97].map((parallelism) => tileOf(along(wide), parallelism)),
-      [large, waveTileOf(wide, 97)],
+      [large, singleWaveTile(wide, 97)],
     );
     assert.equal(tileOf({ ...outline(wide), dtype: "f32" }), large, "floats that have to be turned");
     const moving: RowKernel = {
@@ -893,15 +903,19 @@ describe("the form of products by warpgroups", () => {
     const converting = { kernel: moving, product: 0, storesC: true };
     const few = { ...narrow, k: 256 };
     assert.deepEqual(tileOf(along(few)), wave);
-    assert.equal(epilogueConfigOf(hopper, "bf16", along(few), converting), undefined, "no work of its own");
-    assert.equal(epilogueConfigOf(hopper, "bf16", along(wide), converting)?.tile, large);
+    assert.equal(
+      selectEpilogueConfig(hopper, "bf16", along(few), converting),
+      undefined,
+      "no work of its own",
+    );
+    assert.equal(selectEpilogueConfig(hopper, "bf16", along(wide), converting)?.tile, large);
   });
 });
 
-describe("a flipped tile", () => {
+describe("a swappedTiles tile", () => {
   const sizesOf = (m: number, n: number, parallelism = 132, batch = 1) => {
-    const tile = waveTileOf({ m, n, batch }, parallelism);
-    return tile && [tile.rows, tile.columns];
+    const tile = singleWaveTile({ m, n, batch }, parallelism);
+    return tile && [tile.tileM, tile.tileN];
   };
 
   test("is the one with the least to bring of those that all multiprocessors make at once", () => {
@@ -923,11 +937,11 @@ describe("a flipped tile", () => {
         fc.integer({ min: 1, max: 200 }),
         fc.integer({ min: 1, max: 4 }),
         (m, n, all, batch) => {
-          const tile = waveTileOf({ m, n, batch }, all);
+          const tile = singleWaveTile({ m, n, batch }, all);
           if (!tile) return;
-          const { rows, columns } = tile;
-          assert.ok(warpgroupBlocks({ m, n, batch }, tile) <= all);
-          assert.ok(rows % 8 === 0 && rows <= 256 && columns % 64 === 0 && rows * columns <= 32_768);
+          const { tileM, tileN } = tile;
+          assert.ok(countCtas({ m, n, batch }, tile) <= all);
+          assert.ok(tileM % 8 === 0 && tileM <= 256 && tileN % 64 === 0 && tileM * tileN <= 32_768);
         },
       ),
     );
@@ -936,17 +950,17 @@ describe("a flipped tile", () => {
 
 describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }, () => {
   const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
-  const formOf = (element: WarpgroupElement, tile: WarpgroupTile, a: boolean, b: boolean): Sm90Config => ({
+  const formOf = (element: MmaElement, tile: Sm90Tile, a: boolean, b: boolean): Sm90Config => ({
     ...{ element, tile, isKMajor: { a, b }, hasBias: a },
   });
-  const byRegisters = warpgroupSource(formOf("tf32", splitKTile, false, false), Array(8).fill("out"));
+  const byRegisters = sm90Source(formOf("tf32", splitKTile, false, false), Array(8).fill("out"));
   const sources = [
-    warpgroupSource(formOf("bf16", square, false, false), ["out", "partial-out", "out"]),
-    warpgroupSource(formOf("f16", square, false, false), ["out"]),
+    sm90Source(formOf("bf16", square, false, false), ["out", "partial-out", "out"]),
+    sm90Source(formOf("f16", square, false, false), ["out"]),
     ...elements.flatMap((element) =>
       [true, false].flatMap((isKMajor) =>
         [large, small].map((tile) =>
-          warpgroupSource(formOf(element, tile, true, isKMajor), ["out"], {
+          sm90Source(formOf(element, tile, true, isKMajor), ["out"], {
             ...finish,
             storesC: isKMajor === (tile === large),
           }),
@@ -954,26 +968,28 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
       ),
     ),
     ...[true, false].flatMap((a) =>
-      [true, false].map((b) => warpgroupSource(formOf("bf16", small, a, b), ["partial-out"])),
+      [true, false].map((b) => sm90Source(formOf("bf16", small, a, b), ["partial-out"])),
     ),
     ...elements.map((element) =>
-      warpgroupSource(formOf(element, large, true, true), ["out"], {
+      sm90Source(formOf(element, large, true, true), ["out"], {
         ...{ kernel: summing, product: 1, forwarded: [undefined, undefined, 0, 1], storesC: false },
       }),
     ),
     ...[finish, undefined].map((kept) =>
-      warpgroupSource({ ...formOf("bf16", large, true, false), resultDtype: "bf16" }, ["out"], kept),
+      sm90Source({ ...formOf("bf16", large, true, false), resultDtype: "bf16" }, ["out"], kept),
     ),
-    warpgroupSource({ ...formOf("f16", small, true, true), resultDtype: "f16" }, ["partial-out"]),
-    warpgroupSource(formOf("tf32", quarters, false, false), ["out", "partial-out"]),
+    sm90Source({ ...formOf("f16", small, true, true), resultDtype: "f16" }, ["partial-out"]),
+    sm90Source(formOf("tf32", mmaSyncTile, false, false), ["out", "partial-out"]),
     byRegisters,
-    warpgroupSource(formOf("tf32", small, true, false), ["partial-out"]),
-    ...[waveTileOf({ m: 3072, n: 256 }, 132)!, waveTileOf({ m: 3072, n: 1024 }, 132)!, flipped[1]!].flatMap(
-      (tile) => [
-        warpgroupSource({ ...formOf("bf16", tile, true, false), resultDtype: "bf16" }, ["out"]),
-        warpgroupSource(formOf("tf32", tile, true, true), ["out"], finish),
-      ],
-    ),
+    sm90Source(formOf("tf32", small, true, false), ["partial-out"]),
+    ...[
+      singleWaveTile({ m: 3072, n: 256 }, 132)!,
+      singleWaveTile({ m: 3072, n: 1024 }, 132)!,
+      swappedTiles[1]!,
+    ].flatMap((tile) => [
+      sm90Source({ ...formOf("bf16", tile, true, false), resultDtype: "bf16" }, ["out"]),
+      sm90Source(formOf("tf32", tile, true, true), ["out"], finish),
+    ]),
   ];
 
   test("compiles without a warning, needs no local memory, and lets no product wait for the last", () => {

@@ -1,123 +1,130 @@
-/** Tiles of operands in shared memory: how they lie there, how they come, and who waits for them. */
+/** Operand tiles in shared memory: their 128-byte swizzle, the TMA producer warp, and the tile scheduler. */
 
-import type { Sm90Config } from "./configs.js";
+import { maxSharedBytesPerBlock } from "../../cost-model.js";
+import { type Sm90Config, sm90Capability } from "./configs.js";
 
 /**
- * `Side`: one operand's tile in shared memory, 128 bytes of terms of each of its rows or columns of C. Terms that lie side by side
- * stay so, and half floats that lie apart too; floats that lie apart are turned round once they are there, four by four.
+ * `SmemTile`: the k-tile of one operand, 128 bytes of K for each of `size` rows (A) or columns (B) of C. K-major tiles and MN-major tiles
+ * of 16-bit elements stay as they are loaded. MN-major tiles of TF32 are transposed in shared memory, in 4×4 blocks.
  */
-export const sides = `
-static constexpr unsigned depth = 128 / Element::bytes;
+export const smemTile = `
+static constexpr unsigned tileK = 128 / Element::bytes;
 
-template <bool isKMajor, unsigned size>
-struct Side {
-  static constexpr bool isTransposed = transposesFloats && !isKMajor, liesKMajor = isKMajor || isTransposed;
-  // Along: one box with a row for each row or column of C. Else a box has a row for each term, and so many of C's.
-  static constexpr unsigned bytes = size * 128, across = 128 / Element::bytes, boxBytes = depth * 128;
+template <bool isSourceKMajor, unsigned size>
+struct SmemTile {
+  static constexpr bool isTransposed = transposesTf32 && !isSourceKMajor, isKMajor = isSourceKMajor || isTransposed;
+  // K-major: one TMA box with a row per row of C. MN-major: boxes with a row per k and \`boxMn\` rows of C.
+  static constexpr unsigned bytes = size * 128, boxMn = 128 / Element::bytes, boxBytes = tileK * 128;
 
-  // Terms from \`term\` on, of the rows or columns of C from \`first\` on; what is not there becomes 0.
-  static __device__ __forceinline__ void bring(
-      unsigned char* to, const TensorMap* map, int first, int term, int matrix, Gate* gate) {
-    if constexpr (isKMajor) {
-      tmaLoad(to, map, term, first, matrix, gate);
+  // Loads the k-tile from \`k\` on, for the rows or columns of C from \`mn\` on. TMA fills with 0 outside of the matrix.
+  static __device__ __forceinline__ void load(
+      unsigned char* smem, const TensorMap* map, int mn, int k, int matrix, Mbarrier* barrier) {
+    if constexpr (isSourceKMajor) {
+      tmaLoad(smem, map, k, mn, matrix, barrier);
     } else {
 #pragma unroll
-      for (unsigned box = 0; box < size / across; box++)
-        tmaLoad(to + box * boxBytes, map, first + box * across, term, matrix, gate);
+      for (unsigned box = 0; box < size / boxMn; box++)
+        tmaLoad(smem + box * boxBytes, map, mn + box * boxMn, k, matrix, barrier);
     }
   }
 
-  // The place of a chunk of 16 bytes in its row of 128, such that neighbours of a column lie in different banks.
-  static __device__ __forceinline__ unsigned placeOf(unsigned row, unsigned within) {
-    return row * 128 + ((within ^ (row & 7)) << 4);
+  // The offset of a 16-byte chunk in the 128-byte swizzle: chunks of one column lie in different banks.
+  static __device__ __forceinline__ unsigned swizzledOffset(unsigned row, unsigned chunk) {
+    return row * 128 + ((chunk ^ (row & 7)) << 4);
   }
 
-  // A thread takes four columns of C and four terms; eight threads store to different banks.
-  static __device__ __forceinline__ void turn(unsigned char* to, const unsigned char* from) {
+  // A thread transposes a block of 4 mn × 4 k; eight neighbouring threads store to different banks.
+  static __device__ __forceinline__ void transpose(unsigned char* kMajor, const unsigned char* mnMajor) {
 #pragma unroll
-    for (unsigned own = threadIdx.x; own < size * depth / 16; own += consumers) {
-      const unsigned lane = own % 32, group = own / 32;
-      const unsigned column = (group / 2 * 8 + (lane & 1) + lane / 8 * 2) * 4, term = (group % 2 * 4 + lane / 2 % 4) * 4;
-      float4 terms[4];
+    for (unsigned block = threadIdx.x; block < size * tileK / 16; block += consumers) {
+      const unsigned lane = block % 32, group = block / 32;
+      const unsigned mn = (group / 2 * 8 + (lane & 1) + lane / 8 * 2) * 4, k = (group % 2 * 4 + lane / 2 % 4) * 4;
+      float4 rows[4];
 #pragma unroll
       for (unsigned e = 0; e < 4; e++) {
-        const unsigned char* box = from + column / across * boxBytes;
-        terms[e] = *reinterpret_cast<const float4*>(box + placeOf(term + e, column % across / 4));
+        const unsigned char* box = mnMajor + mn / boxMn * boxBytes;
+        rows[e] = *reinterpret_cast<const float4*>(box + swizzledOffset(k + e, mn % boxMn / 4));
       }
-      const float turned[4][4] = {{terms[0].x, terms[1].x, terms[2].x, terms[3].x}, {terms[0].y, terms[1].y, terms[2].y, terms[3].y},
-                                  {terms[0].z, terms[1].z, terms[2].z, terms[3].z}, {terms[0].w, terms[1].w, terms[2].w, terms[3].w}};
+      const float columns[4][4] = {{rows[0].x, rows[1].x, rows[2].x, rows[3].x}, {rows[0].y, rows[1].y, rows[2].y, rows[3].y},
+                                   {rows[0].z, rows[1].z, rows[2].z, rows[3].z}, {rows[0].w, rows[1].w, rows[2].w, rows[3].w}};
 #pragma unroll
       for (unsigned e = 0; e < 4; e++) {
-        *reinterpret_cast<float4*>(to + placeOf(column + e, term / 4)) = make_float4(
-            roundToTf32(turned[e][0]), roundToTf32(turned[e][1]), roundToTf32(turned[e][2]), roundToTf32(turned[e][3]));
+        *reinterpret_cast<float4*>(kMajor + swizzledOffset(mn + e, k / 4)) = make_float4(
+            cvtRnaTf32(columns[e][0]), cvtRnaTf32(columns[e][1]), cvtRnaTf32(columns[e][2]), cvtRnaTf32(columns[e][3]));
       }
     }
   }
 
-  // The tile from a row on, and from the so many-th 32 bytes of terms on.
-  static __device__ __forceinline__ const unsigned char* at(const unsigned char* tile, unsigned row, unsigned part) {
-    return liesKMajor ? tile + row * 128 + part * 32 : tile + row / across * boxBytes + part * (32 / Element::bytes * 128);
+  // The address of the operand of one wgmma: from row \`mn\` on, and the \`kStep\`-th 32 bytes of K.
+  static __device__ __forceinline__ const unsigned char* at(const unsigned char* tile, unsigned mn, unsigned kStep) {
+    return isKMajor ? tile + mn * 128 + kStep * 32 : tile + mn / boxMn * boxBytes + kStep * (32 / Element::bytes * 128);
   }
 };`;
 
-/** What a block may have of a multiprocessor's memory, less what stands around its tiles. */
-export const maxTileBytes = 225 * 1024;
+/** The alignment that the 128-byte swizzle needs, which follows address bits. */
+export const smemAlignment = 1024;
 
-/** How many tiles that have been turned round there are: one is being made while two may still be multiplied. */
-export const transposedTiles = 3;
+/** What a CTA has for stages: all shared memory of an SM, less the alignment and 1 KiB for mbarriers. */
+export const maxStageBytes =
+  maxSharedBytesPerBlock({ computeCapability: sm90Capability }) - smemAlignment - 1024;
 
-/** Where a block's tiles are, and which part of C it makes. */
-export function tileScheduler({ isSingle }: Sm90Config): string {
+/** Buffers for transposed tiles of B: one is being written while up to two are still read by wgmma. */
+export const transposedStages = 3;
+
+/** The tile scheduler: which tile of C, and of which matrix of the batch, this CTA computes. */
+export function tileScheduler({ isUnbatched }: Sm90Config): string {
   return `
-  // A swizzle goes by addresses, so that tiles begin on 1024 bytes.
-  unsigned char* const tiles = launched + (1024 - reinterpret_cast<unsigned long long>(launched) % 1024) % 1024;
-  const unsigned tilesAcross = (n + tileColumns - 1) / tileColumns${isSingle ? "" : ", tilesDown = (m + tileRows - 1) / tileRows"};
-  const unsigned inBatch = block${isSingle ? "" : " % (tilesAcross * tilesDown)"};
-  const long long product = ${isSingle ? "0" : "block / (tilesAcross * tilesDown)"};
-  const int firstRow = inBatch / tilesAcross * tileRows, firstColumn = inBatch % tilesAcross * tileColumns;`;
+  unsigned char* const stageTiles = smem + (${smemAlignment} - reinterpret_cast<unsigned long long>(smem) % ${smemAlignment}) % ${smemAlignment};
+  const unsigned tilesN = (n + tileN - 1) / tileN${isUnbatched ? "" : ", tilesM = (m + tileM - 1) / tileM"};
+  const unsigned tile = cta${isUnbatched ? "" : " % (tilesN * tilesM)"};
+  const long long matrix = ${isUnbatched ? "0" : "cta / (tilesN * tilesM)"};
+  const int firstM = tile / tilesN * tileM, firstN = tile % tilesN * tileN;`;
 }
 
-/** Up to where the first tiles are on their way: the last warp brings them, the others multiply them. */
+/**
+ * The prologue: initialises the full and empty mbarriers of the stages. The last warp becomes the producer, which loads k-tiles by TMA
+ * and returns; the consumer warpgroups continue.
+ */
 export function prologueFor({ tile, prefetchesB = false }: Sm90Config): string {
-  const bring = (of: "a" | "b"): string => {
-    const [from, batch] = of === "a" ? ["a, firstRow", "aBatch"] : ["b, firstColumn", "bBatch"];
-    const isLeft = (of === "b") === (tile.swapsAB === true);
-    const to = isLeft ? "Left::bring(tile" : "Right::bring(tile + Left::bytes";
-    return `${to}, ${from}, step * depth, ${batch} == 0 ? 0 : product, full + stage);`;
+  const load = (operand: "a" | "b"): string => {
+    const [source, batch] = operand === "a" ? ["a, firstM", "aBatch"] : ["b, firstN", "bBatch"];
+    const isFirst = (operand === "b") === (tile.swapsAB === true);
+    const destination = isFirst ? "TileA::load(stageTile" : "TileB::load(stageTile + TileA::bytes";
+    return `${destination}, ${source}, kTile * tileK, ${batch} == 0 ? 0 : matrix, full + stage);`;
   };
-  const fetching = `
-    for (unsigned step = 0; step < steps && step < stages; step++) {
-      const unsigned stage = step;
-      mbarrierArriveExpectTx(full + stage, Left::bytes + Right::bytes);
-      unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
-      ${bring("b")}
+  const prefetch = `
+    for (unsigned kTile = 0; kTile < kTiles && kTile < stages; kTile++) {
+      const unsigned stage = kTile;
+      mbarrierArriveExpectTx(full + stage, TileA::bytes + TileB::bytes);
+      unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);
+      ${load("b")}
     }
     gridDependencyWait();
-    for (unsigned step = 0; step < steps && step < stages; step++) {
-      const unsigned stage = step;
-      unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
-      ${bring("a")}
+    for (unsigned kTile = 0; kTile < kTiles && kTile < stages; kTile++) {
+      const unsigned stage = kTile;
+      unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);
+      ${load("a")}
     }`;
   return `
-  unsigned char* const turned = tiles + stages * (Left::bytes + Right::bytes);
-  Gate* const full = reinterpret_cast<Gate*>(turned + (Right::isTransposed ? ${transposedTiles} * Right::bytes : 0));
-  Gate* const free = full + stages;
-  const unsigned steps = (k + depth - 1) / depth;
+  unsigned char* const transposed = stageTiles + stages * (TileA::bytes + TileB::bytes);
+  Mbarrier* const full = reinterpret_cast<Mbarrier*>(transposed + (TileB::isTransposed ? ${transposedStages} * TileB::bytes : 0));
+  Mbarrier* const empty = full + stages;
+  const unsigned kTiles = (k + tileK - 1) / tileK;
   if (threadIdx.x < stages) {
     mbarrierInit(full + threadIdx.x, 1);
-    mbarrierInit(free + threadIdx.x, consumers / 32);
+    mbarrierInit(empty + threadIdx.x, consumers / 32);
   }
   fenceMbarrierInit();
   __syncthreads();${prefetchesB ? "" : "\n  gridDependencyWait();"}
   if (threadIdx.x >= consumers) {
-    if (threadIdx.x > consumers) return;${prefetchesB ? fetching : ""}
-    for (unsigned step = ${prefetchesB ? "stages" : "0"}; step < steps; step++) {
-      const unsigned stage = step % stages;
-      if (step >= stages) mbarrierWait(free + stage, (step / stages - 1) % 2);
-      mbarrierArriveExpectTx(full + stage, Left::bytes + Right::bytes);
-      unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
-      ${bring("a")}
-      ${bring("b")}
+    if (threadIdx.x > consumers) return;${prefetchesB ? prefetch : ""}
+    for (unsigned kTile = ${prefetchesB ? "stages" : "0"}; kTile < kTiles; kTile++) {
+      const unsigned stage = kTile % stages;
+      if (kTile >= stages) mbarrierWait(empty + stage, (kTile / stages - 1) % 2);
+      mbarrierArriveExpectTx(full + stage, TileA::bytes + TileB::bytes);
+      unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);
+      ${load("a")}
+      ${load("b")}
     }
     return;
   }${prefetchesB ? "\n  gridDependencyWait();" : ""}`;

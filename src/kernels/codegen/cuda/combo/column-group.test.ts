@@ -1,4 +1,4 @@
-/** How column kernels that run together are spread over a GPU: whole loads, all multiprocessors, and several blocks on each. */
+/** How groups of column kernels use a GPU: vector loads, all SMs, and several blocks on each. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -65,7 +65,7 @@ const ofStep = [
   member(sum, 256, 3072),
 ];
 
-test("of many rows 32 blocks share the columns that a warp reads at once, each having every 32nd row", () => {
+test("32 blocks split the rows of the columns that a warp loads at once, each with every 32nd row", () => {
   const sums = (["f32", "bf16", "f64"] as const).map(sumOf);
   assert.deepEqual(
     sums.map((kernel) => blocksOf(kernel, 3072, 1024)),
@@ -79,26 +79,26 @@ test("of many rows 32 blocks share the columns that a warp reads at once, each h
   );
 });
 
-test("of few elements of many rows one block has all, if it has registers for their partial results", () => {
+test("one block reduces a short column, if it has registers for the partials", () => {
   assert.deepEqual([blocksOf(sum, 3072, 3), blocksOf(sum, 3072, 4), blocksOf(sum, 1024, 12)], [1, 1, 2]);
   assert.deepEqual([blocksOf(sum, 3072, 5), blocksOf(sum, 12_289, 1)], [32, 32]);
   assert.deepEqual([blocksOf(pulls, 3072, 3), blocksOf(sumOf("f64"), 3072, 3)], [32, 32]);
 });
 
-test("of few rows a block has all, of the columns that fill a line of the cache", () => {
+test("one block reduces all of a few rows, for the columns of a cache line", () => {
   assert.deepEqual(
     (["f32", "bf16", "f64"] as const).map((dtype) => blocksOf(sumOf(dtype), 256, 3072)),
     [96, 48, 192],
   );
 });
 
-test("a thread reads as many columns at once as lie so in every row", () => {
+test("a thread loads as many columns at once as the alignment of every row allows", () => {
   const runs = (columns: number, address = 0): number => blocksOf(sum, 3072, columns, address) / 32;
   assert.deepEqual([runs(256), runs(254), runs(257)], [2, 4, 9]);
   assert.deepEqual([runs(256, 16), runs(256, 8), runs(256, 4)], [2, 4, 8], "by the address");
 });
 
-test("a second launch joins what the first leaves of many rows, and there is none where it leaves nothing", () => {
+test("a second launch combines the partials of the first, and there is none without partials", () => {
   const few = [member(sum, 256, 3072), member(pulls, 1023, 8)];
   assert.equal(formOf(few).length, 1);
   const [first, second] = formOf([...few, member(pulls, 3072, 100), member(sum, 1024, 13)]);
@@ -110,22 +110,22 @@ test("a second launch joins what the first leaves of many rows, and there is non
   }
 });
 
-test("what was begun elsewhere is joined along with steps, unless those leave something to join themselves", () => {
-  const begun = { members: [member(pulls, 3072, 100)], scratch: storageAt(64) };
+test("earlier partials are combined in the first launch, unless it has partials of its own", () => {
+  const earlier = { members: [member(pulls, 3072, 100)], scratch: storageAt(64) };
   const shapesOf = (members: readonly ColumnGroupMember[]): number[] =>
-    columnGroupConfig(members, scratch, begun).map(({ blocks }) => blocks);
+    columnGroupConfig(members, scratch, earlier).map(({ blocks }) => blocks);
   assert.deepEqual(shapesOf([]), [2 + 2]);
   assert.deepEqual(shapesOf([member(sum, 256, 3072)]), [96 + 2 + 2]);
   assert.deepEqual(shapesOf([member(sum, 1024, 13)]), [32, 1 + 2 + 2]);
-  const step = splitColumnConfig(begun);
+  const step = splitColumnConfig(earlier);
   assert.equal(step.blocks, 32);
   assert.equal(step.arguments.length, step.print().parameters.length);
-  const [, joined] = columnGroupConfig([member(sum, 1024, 13)], scratch, begun);
-  const places = joined!.arguments.filter((one) => one === scratch || one === begun.scratch);
-  assert.deepEqual(new Set(places), new Set([scratch, begun.scratch]), "each where its own results are");
+  const [, combined] = columnGroupConfig([member(sum, 1024, 13)], scratch, earlier);
+  const places = combined!.arguments.filter((one) => one === scratch || one === earlier.scratch);
+  assert.deepEqual(new Set(places), new Set([scratch, earlier.scratch]), "each where its own results are");
 });
 
-test("what takes longest comes first, and kernels of one text stand side by side and are printed once", () => {
+test("the longest work comes first, and members with the same code are neighbours and printed once", () => {
   const placed = ofStep.map((one, index) => ({
     ...one,
     operands: one.operands.map(() => storageAt(16 * index)),
@@ -137,18 +137,18 @@ test("what takes longest comes first, and kernels of one text stand side by side
   assert.deepEqual([...new Set(members)], [2, 5, 1, 3, 4, 6, 0]);
   const { code = "", threads } = first!.print().cuda ?? {};
   assert.equal(threads, 256);
-  assert.equal(code.match(/__forceinline__ void work\d/g)?.length, 5);
+  assert.equal(code.match(/__forceinline__ void member\d/g)?.length, 5);
   // Of one text, those of more rows.
   const [rows] = formOf([member(pulls, 3072, 256, 16), member(pulls, 9216, 256, 32)]);
   assert.deepEqual(
     rows!.arguments.flatMap((one) => (typeof one === "object" ? one.span.address : [])),
     [32, 32, 32, 32, 0, 16, 16, 16, 16, 0],
   );
-  assert.equal(second!.print().cuda?.code.match(/__forceinline__ void work\d/g)?.length, 1);
+  assert.equal(second!.print().cuda?.code.match(/__forceinline__ void member\d/g)?.length, 1);
 });
 
 describe("under nvcc", { skip: noCompiler() }, () => {
-  test("two blocks of a step's reductions have room on a multiprocessor, all that they hold in registers", () => {
+  test("two blocks of a step's reductions fit on an SM without spills", () => {
     const groups = [
       ofStep,
       [member(sumOf("f64"), 3072, 64), member(sumOf("bf16"), 3072, 64), member(sum, 64, 8)],

@@ -1,26 +1,27 @@
 /**
- * Several column kernels as one launch, or as two: what the blocks of the first leave of columns with many rows, the second joins.
- * One kernel alone may fill a small part of a GPU; the layout here is for all of them, and reads rows by runs of neighbouring
- * columns. It changes no bits: those follow from the rows alone.
+ * Groups of column kernels in one combo launch, or in two: columns with many rows are reduced in two phases (partials, then combine). A
+ * single column kernel often fills a small part of a GPU. The layouts here are for groups and read vectors of neighbouring columns. They do
+ * not change the bits of a result: these follow from the number of rows.
  */
 
 import type { ColumnKernel } from "../../../../ir/index.js";
 import { dtypes, kernelKey } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
 import { literalKey } from "../../../../units/index.js";
+import { maxVectorBytes, registerBytesPerThread } from "../../../cost-model.js";
 import type { Columns } from "../../../launch-config.js";
-import { columnPartials, columnSizes, partialsOfMany } from "../column-config.js";
+import { columnPartials, columnSizes, maxPartials } from "../column-config.js";
 import {
-  cachedPartials,
   combineColumns,
   printColumnCombine,
-  printColumnStep,
-  type StepLayout,
-  sharedBy,
-  stepThreads,
+  printColumnPartials,
+  rowSplits,
+  type SplitLayout,
+  splitThreads,
+  threadPartials,
   unitBytes,
 } from "../split-column-kernel.js";
-import { type ComboLaunch, maxArguments, runCombo, type Task } from "./combo-kernel.js";
+import { type ComboLaunch, type ComboMember, combineMembers, maxArguments } from "./combo-kernel.js";
 
 export interface ColumnGroupMember extends ColumnDesc {
   /** The inputs, then the outputs. */
@@ -28,27 +29,26 @@ export interface ColumnGroupMember extends ColumnDesc {
   readonly scalars?: readonly number[];
 }
 
-/** Blocks on a multiprocessor: some read while others join what they have read. They share its registers. */
-const blocksAtOnce = 2;
-const options = { threads: stepThreads, blocksAtOnce };
-/** The threads beside each other that read a row: of many columns, and of few rows, which are soon read. */
-const [maxLanes, maxLanesOfFew, minLanes] = [32, 8, 8];
-/** What one load brings at most. */
-const loadBytes = 16;
+/** Resident blocks per SM: one loads while the other reduces. */
+const blocksPerSm = 2;
+const options = { threads: splitThreads, blocksPerSm };
+/** Threads along a row: a warp for split reductions; fewer for the others, whose few rows need more threads along the column. */
+const [maxLanes, maxUnsplitLanes, minLanes] = [32, 8, 8];
 const maxWidth = 8;
-/** So many elements are soon read. */
-const shortElements = 12 * 1024;
-/** Of a thread's registers: for partial results, and for what is on its way from memory. */
-const [keptBytes, loadedBytes] = [128, 192];
+/** One block reads so many elements as fast as a second launch would start (measured on an H200 by `bench/gpu/compiled.ts`). */
+const maxUnsplitElements = 12 * 1024;
+/** The shares of a thread's registers for partials (a quarter) and for loads in flight (three eighths). */
+const threadBytes = registerBytesPerThread(splitThreads, blocksPerSm);
+const [partialBytes, inFlightBytes] = [threadBytes / 4, (threadBytes * 3) / 8];
 
-/** A column kernel and what it reduces: where that lies is not known yet. */
+/** A column kernel and its rows and columns, without addresses. */
 interface ColumnDesc extends Columns {
   readonly kernel: ColumnKernel;
 }
 
-/** Can a launch take so many arguments, whichever of the kernels' two steps it makes? */
-export function areColumnArgumentsFew(kernels: readonly ColumnKernel[]): boolean {
-  return sumOf(kernels, (one) => Math.max(argumentsOf(one), combineArguments(one))) <= maxArguments;
+/** True if the arguments of either phase fit into one launch. */
+export function fitColumnArguments(kernels: readonly ColumnKernel[]): boolean {
+  return sumOf(kernels, (kernel) => Math.max(argumentsOf(kernel), combineArguments(kernel))) <= maxArguments;
 }
 
 function argumentsOf({ inputs, outputs, scalars }: ColumnKernel): number {
@@ -59,195 +59,197 @@ function combineArguments({ outputs }: ColumnKernel): number {
   return 5 * outputs.length;
 }
 
-/** The memory that blocks leave partial results in, in bytes. */
+/** The scratch memory for the partials of the first phase, in bytes. */
 export function columnScratchBytes(members: readonly ColumnDesc[]): number {
   return unitBytes * sumOf(members, (member) => sumOf(unitsOf(member), (units) => units));
 }
 
-/** What each value of a kernel takes of that memory, in units. */
+/** The scratch memory of each value of a kernel, in units. */
 function unitsOf(member: ColumnDesc): readonly number[] {
   const { kernel, columns } = member;
-  if (setsOf(member) === 1) return kernel.values.map(() => 0);
+  if (splitsOf(member) === 1) return kernel.values.map(() => 0);
   return kernel.values.map(({ type }) => (columns * dtypes[type].bytes) / dtypes.f32.bytes);
 }
 
-/** How many blocks share a column: of many rows several, unless one has soon read all of them, and registers for what it makes of them. */
-function setsOf({ kernel, rows, columns }: ColumnDesc): number {
-  const isShort = rows * columns <= shortElements && bytesOfValues(kernel) <= dtypes.f32.bytes;
-  return columnPartials(rows) === partialsOfMany && !isShort ? sharedBy : 1;
+/** How many blocks split the rows of a column. Short columns stay in one block, if its registers hold all partials. */
+function splitsOf({ kernel, rows, columns }: ColumnDesc): number {
+  const isShort = rows * columns <= maxUnsplitElements && bytesOfValues(kernel) <= dtypes.f32.bytes;
+  return columnPartials(rows) === maxPartials && !isShort ? rowSplits : 1;
 }
 
 function bytesOfValues({ values }: ColumnKernel): number {
   return sumOf(values, ({ type }) => dtypes[type].bytes);
 }
 
-interface Placed extends ColumnGroupMember {
-  readonly layout: StepLayout;
+interface PlannedMember extends ColumnGroupMember {
+  readonly layout: SplitLayout;
   readonly blocks: number;
-  /** Where its values' partial results are, in units. */
+  /** Where the partials of its values begin in the scratch memory, in units. */
   readonly units: readonly number[];
-  readonly text: string;
+  readonly codeKey: string;
   /** The bytes that a block reads. */
   readonly work: number;
 }
 
-/** Column kernels whose first step an earlier launch makes, and where it leaves what is to be joined. */
+/** Column kernels whose first phase runs in an earlier launch, and the scratch memory of their partials. */
 export interface PartialColumns {
   readonly members: readonly ColumnGroupMember[];
   readonly scratch: Storage;
 }
 
 /**
- * The launches, one behind the other. `scratch`: as much as `columnScratchBytes` says; none where that is nothing. `begun`: what else
- * is to be joined.
+ * The launches, in order. `scratch`: at least `columnScratchBytes`; none if that is 0. `earlier`: members whose partials an earlier launch
+ * has written, to be combined here.
  */
 export function columnGroupConfig(
   members: readonly ColumnGroupMember[],
   scratch: Storage | undefined,
-  begun?: PartialColumns,
+  earlier?: PartialColumns,
 ): readonly ComboLaunch[] {
-  const placed = inOrder(place(members));
-  const steps = placed.map((one) => stepOf(one, scratch));
-  const own = placed.flatMap((one) => combinesOf(one, scratch));
-  const joins = begun ? place(begun.members).flatMap((one) => combinesOf(one, begun.scratch)) : [];
-  joins.push(...own);
-  joins.sort((a, b) => a.text.localeCompare(b.text));
-  const all = own.length === 0 ? [[...steps, ...joins]] : [steps, joins];
-  return all.map((tasks) => {
-    const entry = tasks === joins ? "hf_columns_combined" : "hf_columns_combo";
-    return runCombo(tasks, { ...options, entry });
+  const planned = longestFirst(plan(members));
+  const firstPhase = planned.map((member) => partialsOf(member, scratch));
+  const ownCombines = planned.flatMap((member) => combinesOf(member, scratch));
+  const secondPhase = earlier
+    ? plan(earlier.members).flatMap((member) => combinesOf(member, earlier.scratch))
+    : [];
+  secondPhase.push(...ownCombines);
+  secondPhase.sort((a, b) => a.codeKey.localeCompare(b.codeKey));
+  const launches = ownCombines.length === 0 ? [[...firstPhase, ...secondPhase]] : [firstPhase, secondPhase];
+  return launches.map((launchMembers) => {
+    const entry = launchMembers === secondPhase ? "hf_columns_combined" : "hf_columns_combo";
+    return combineMembers(launchMembers, { ...options, entry });
   });
 }
 
-/** The first step alone. */
+/** The first phase alone. */
 export function splitColumnConfig({ members, scratch }: PartialColumns): ComboLaunch {
-  return runCombo(
-    inOrder(place(members)).map((one) => stepOf(one, scratch)),
+  return combineMembers(
+    longestFirst(plan(members)).map((member) => partialsOf(member, scratch)),
     { ...options, entry: "hf_columns_partials" },
   );
 }
 
-/** Do blocks leave something of a column of so many rows to a second step? */
+/** True if the reduction has two phases. */
 export function isSplitReduction(member: ColumnDesc): boolean {
-  return setsOf(member) > 1;
+  return splitsOf(member) > 1;
 }
 
-function stepOf(member: Placed, scratch: Storage | undefined): Task {
-  const { kernel, layout, units, operands, scalars = [], text, blocks } = member;
+function partialsOf(member: PlannedMember, scratch: Storage | undefined): ComboMember {
+  const { kernel, layout, units, operands, scalars = [], codeKey, blocks } = member;
   const inputs = operands.slice(0, kernel.inputs.length);
-  const results = layout.sets > 1 ? [needed(scratch), ...units] : operands.slice(kernel.inputs.length);
+  const results =
+    layout.splits > 1 ? [requireScratch(scratch), ...units] : operands.slice(kernel.inputs.length);
   return {
-    ...{ name: kernel.name, text, blocks },
+    ...{ name: kernel.name, codeKey, blocks },
     arguments: [...inputs, ...results, ...columnSizes(kernel, member), ...scalars],
-    print: (name) => printColumnStep(kernel, layout, name),
+    print: (name) => printColumnPartials(kernel, layout, name),
   };
 }
 
-/** What is left to do of a kernel's values. */
+/** The second phase of a kernel's values. */
 function combinesOf(
-  { kernel, columns, layout, units, operands }: Placed,
+  { kernel, columns, layout, units, operands }: PlannedMember,
   scratch: Storage | undefined,
-): Task[] {
-  if (layout.sets === 1) return [];
+): ComboMember[] {
+  if (layout.splits === 1) return [];
   const { op, places, inputs, outputs } = kernel;
   return kernel.values.flatMap(({ type }, index) => {
     const output = operands[inputs.length + index];
     if (!output) return [];
-    const join = { op, type, dtype: outputs[index] ?? "f32", places };
+    const combine = { op, type, dtype: outputs[index] ?? "f32", places };
     return {
-      name: `${kernel.name} joined`,
-      text: Object.values({ ...join, places: literalKey(places ?? {}) }).join(),
+      name: `${kernel.name} combined`,
+      codeKey: Object.values({ ...combine, places: literalKey(places ?? {}) }).join(),
       blocks: Math.ceil(columns / combineColumns),
-      arguments: [output, needed(scratch), units[index] ?? 0, columns],
-      print: (name: string) => printColumnCombine(join, name),
+      arguments: [output, requireScratch(scratch), units[index] ?? 0, columns],
+      print: (name: string) => printColumnCombine(combine, name),
     };
   });
 }
 
-function needed(scratch: Storage | undefined): Storage {
-  if (!scratch)
-    throw new Error("Column kernels with two steps were given no memory for what is between them.");
+function requireScratch(scratch: Storage | undefined): Storage {
+  if (!scratch) throw new Error("A two-phase column reduction needs scratch memory for its partials.");
   return scratch;
 }
 
-function place(members: readonly ColumnGroupMember[]): readonly Placed[] {
+function plan(members: readonly ColumnGroupMember[]): readonly PlannedMember[] {
   let unit = 0;
   return members.map((member) => {
     const { kernel, rows, columns, strides } = member;
     const layout = layoutOf(member);
-    const { sets, parts, lanes, width, turns } = layout;
-    const units = unitsOf(member).map((own) => {
-      unit += own;
-      return unit - own;
+    const { splits, partials, lanes, width, unroll } = layout;
+    const units = unitsOf(member).map((count) => {
+      unit += count;
+      return unit - count;
     });
-    const steps = layout.strides.map((stride) => (stride === "unit" ? "u" : "n")).join("");
+    const strideKey = layout.strides.map((stride) => (stride === "unit" ? "u" : "n")).join("");
     const bytes = sumOf([...kernel.inputs.entries()], ([input, dtype]) =>
       strides[input]?.column === "unit" ? lanes * width * dtypes[dtype].bytes : dtypes[dtype].bytes,
     );
     return {
-      ...{ ...member, layout, units, work: (rows / sets) * bytes },
-      blocks: sets * Math.ceil(columns / (lanes * width)),
-      text: `${kernelKey(kernel)}/${sets}/${parts}/${lanes}/${width}/${turns}${steps}`,
+      ...{ ...member, layout, units, work: (rows / splits) * bytes },
+      blocks: splits * Math.ceil(columns / (lanes * width)),
+      codeKey: `${kernelKey(kernel)}/${splits}/${partials}/${lanes}/${width}/${unroll}${strideKey}`,
     };
   });
 }
 
-function layoutOf(member: ColumnGroupMember): StepLayout {
+function layoutOf(member: ColumnGroupMember): SplitLayout {
   const { kernel, rows, columns, strides } = member;
-  const sets = setsOf(member);
-  const parts = columnPartials(rows) / sets;
+  const splits = splitsOf(member);
+  const partials = columnPartials(rows) / splits;
   const valueBytes = bytesOfValues(kernel);
   let width = widthOf(member);
-  let lanes = lanesOf(columns / width, sets);
-  // With fewer columns a thread has fewer partial results.
-  while (width > 1 && cachedPartials({ parts, lanes }) * width * valueBytes > keptBytes) {
+  let lanes = lanesOf(columns / width, splits);
+  // A thread with fewer columns has fewer partials.
+  while (width > 1 && threadPartials({ partials, lanes }) * width * valueBytes > partialBytes) {
     width /= 2;
-    lanes = lanesOf(columns / width, sets);
+    lanes = lanesOf(columns / width, splits);
   }
   const loaded = sumOf([...kernel.inputs.entries()], ([input, dtype]) =>
     strides[input]?.column === "unit" ? width * dtypes[dtype].bytes : dtypes[dtypes[dtype].compute].bytes,
   );
-  const most = Math.max(
+  const maxUnroll = Math.max(
     1,
-    Math.floor(loadedBytes / (cachedPartials({ parts, lanes }) * Math.max(1, loaded))),
+    Math.floor(inFlightBytes / (threadPartials({ partials, lanes }) * Math.max(1, loaded))),
   );
-  const strideRows = Math.ceil(rows / (parts * sets));
-  const turns = Math.ceil(strideRows / Math.ceil(strideRows / most)) || 1;
-  return { strides: strides.map(({ column }) => column), sets, parts, lanes, width, turns };
+  const rowsPerPartial = Math.ceil(rows / (partials * splits));
+  const unroll = Math.ceil(rowsPerPartial / Math.ceil(rowsPerPartial / maxUnroll)) || 1;
+  return { strides: strides.map(({ column }) => column), splits, partials, lanes, width, unroll };
 }
 
-/** How many neighbouring columns a thread reads at once: those of every input lie so, in every row, and no column is left over. */
+/** The vector width: neighbouring columns that a thread loads at once. Every row of every input must be aligned for it. */
 function widthOf({ kernel, columns, strides, operands }: ColumnGroupMember): number {
-  const isFit = (width: number): boolean =>
+  const isAligned = (width: number): boolean =>
     columns % width === 0 &&
     kernel.inputs.every((dtype, input) => {
       const { row = 1, column = "unit" } = strides[input] ?? {};
       const bytes = width * dtypes[dtype].bytes;
       const address = operands[input]?.span.address ?? 1;
-      return column === "none" || (bytes <= loadBytes && row % width === 0 && address % bytes === 0);
+      return column === "none" || (bytes <= maxVectorBytes && row % width === 0 && address % bytes === 0);
     });
   let width = maxWidth;
-  while (width > 1 && !isFit(width)) width /= 2;
+  while (width > 1 && !isAligned(width)) width /= 2;
   return width;
 }
 
-function lanesOf(count: number, sets: number): number {
-  const most = sets > 1 ? maxLanes : maxLanesOfFew;
+function lanesOf(count: number, splits: number): number {
+  const limit = splits > 1 ? maxLanes : maxUnsplitLanes;
   let lanes = minLanes;
-  while (lanes < count && lanes < most) lanes *= 2;
+  while (lanes < count && lanes < limit) lanes *= 2;
   return lanes;
 }
 
-/** What takes longest comes first, so that no block begins a long work when the others end; those of one text stay together. */
-function inOrder(placed: readonly Placed[]): readonly Placed[] {
+/** Longest work first, so that no long block starts when the others end; members with the same code stay together. */
+function longestFirst(planned: readonly PlannedMember[]): readonly PlannedMember[] {
   const longest = new Map<string, number>();
-  for (const { text, work } of placed) longest.set(text, Math.max(work, longest.get(text) ?? 0));
-  const longestOf = ({ text }: Placed): number => longest.get(text) ?? 0;
-  return [...placed].sort(
-    (a, b) => longestOf(b) - longestOf(a) || a.text.localeCompare(b.text) || b.work - a.work,
+  for (const { codeKey, work } of planned) longest.set(codeKey, Math.max(work, longest.get(codeKey) ?? 0));
+  const longestOf = ({ codeKey }: PlannedMember): number => longest.get(codeKey) ?? 0;
+  return [...planned].sort(
+    (a, b) => longestOf(b) - longestOf(a) || a.codeKey.localeCompare(b.codeKey) || b.work - a.work,
   );
 }
 
-function sumOf<T>(list: readonly T[], measure: (one: T) => number): number {
-  return list.reduce((sum, one) => sum + measure(one), 0);
+function sumOf<T>(list: readonly T[], measure: (item: T) => number): number {
+  return list.reduce((sum, item) => sum + measure(item), 0);
 }

@@ -1,39 +1,42 @@
-/** Kernels of several functions: a block runs one of them, and has its number among that one's blocks. */
+/** Combo kernels (horizontal fusion): one launch whose blocks run several independent device functions. */
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import type { Storage } from "../../../../runtime/index.js";
-import { awaitingFirst, boundsOf, type PrintedFunction } from "../kernel-text.js";
+import { maxParameterBytes } from "../../../cost-model.js";
+import { pdlWait } from "../intrinsics/pdl.js";
+import { launchBounds, type PrintedFunction } from "../kernel-text.js";
 import { type PreludeName, preludeOf } from "../prelude.js";
+import { branchByMember, indented, selectMember } from "./select-member.js";
 
-/** A function of every thread of a block. */
+/** A device function that all threads of a block run. */
 export interface BlockFunction extends PrintedFunction {
-  /** What it takes ahead of its own parameters: `block`, its number, and `memory`, the block's. */
+  /** What it takes before its own parameters: `block`, its index within the member, and `memory`, static shared memory. */
   readonly before: readonly string[];
-  /** How much of the block's memory it uses. All functions have the same, as only one of them runs in a block. */
+  /** How much of the shared memory it uses. All members share one allocation, since a block runs only one of them. */
   readonly sharedDoubles: number;
 }
 
-/** A function on operands. */
-export interface Task {
-  /** For people. */
+/** A device function and its operands: a member of a combo kernel. */
+export interface ComboMember {
+  /** For profiles and error messages. */
   readonly name: string;
-  /** What the function follows from: those of one text are printed once. */
-  readonly text: string;
+  /** Identifies the code: members with the same key share one printed function. */
+  readonly codeKey: string;
   readonly blocks: number;
-  /** As its own parameters say. */
+  /** In the order of the function's own parameters. */
   readonly arguments: readonly (Storage | number)[];
   print(name: string): BlockFunction;
 }
 
-/** A kernel's arguments have a limit of 4 KiB; none is larger than eight bytes. */
-export const maxArguments = 500;
+/** No launch parameter is larger than eight bytes; 12 are left for what comes before the members'. */
+export const maxArguments = maxParameterBytes / 8 - 12;
 
-/** A launch that runs tasks which don't wait for each other. */
+/** A launch that runs independent members. */
 export interface ComboLaunch {
-  /** What the printed code follows from, but for its entry and threads. */
+  /** Identifies the printed code, except for its entry and thread count. */
   readonly key: string;
   readonly blocks: number;
-  /** Those of the tasks in the order in which the code takes them, then where each one's blocks end, but for the last's. */
+  /** The members' arguments in order, then where the blocks of each member but the last end. */
   readonly arguments: readonly (Storage | number)[];
   print(): KernelSource;
 }
@@ -41,81 +44,84 @@ export interface ComboLaunch {
 interface ComboOptions {
   readonly entry: string;
   readonly threads: number;
-  /** How many blocks a multiprocessor is to have room for; the compiler decides where it is not said. */
-  readonly blocksAtOnce?: number;
+  /** The minimum of resident blocks per SM (second argument of __launch_bounds__). Default: the compiler decides. */
+  readonly blocksPerSm?: number;
 }
 
-/** Tasks of one text are expected one behind the other; the block finds its text first, then whose operands it works on. */
-export function runCombo(tasks: readonly Task[], options: ComboOptions): ComboLaunch {
+/** Members with the same code key must be neighbours: a block first finds its function, then its operands. */
+export function combineMembers(members: readonly ComboMember[], options: ComboOptions): ComboLaunch {
   const ends: number[] = [];
   let blocks = 0;
-  for (const task of tasks) {
-    blocks += task.blocks;
+  for (const member of members) {
+    blocks += member.blocks;
     ends.push(blocks);
   }
   return {
-    key: tasks.map(({ text }) => text).join(" "),
+    key: members.map(({ codeKey }) => codeKey).join(" "),
     blocks,
-    arguments: [...tasks.flatMap((task) => task.arguments), ...ends.slice(0, -1)],
-    print: () => printCombo(tasks, options),
+    arguments: [...members.flatMap((member) => member.arguments), ...ends.slice(0, -1)],
+    print: () => printCombo(members, options),
   };
 }
 
-function printCombo(tasks: readonly Task[], options: ComboOptions): KernelSource {
-  const { entry, threads, blocksAtOnce } = options;
+function printCombo(members: readonly ComboMember[], options: ComboOptions): KernelSource {
+  const { entry, threads, blocksPerSm } = options;
   const parameters: Parameter[] = [];
   const signature: string[] = [];
-  const lines: string[] = [];
   const functions: BlockFunction[] = [];
-  for (const [place, task] of tasks.entries()) {
-    if (task.text === tasks[place - 1]?.text) continue;
-    const to = place + tasks.slice(place).findIndex(({ text }) => text !== task.text);
-    const end = to < place ? tasks.length : to;
-    const name = `work${functions.length}`;
-    const printed = task.print(name);
-    for (let own = place; own < end; own++) {
+  const branches = runsOf(members).map(({ first, end, print }) => {
+    const name = `member${functions.length}`;
+    const printed = print(name);
+    functions.push(printed);
+    for (let member = first; member < end; member++) {
       for (const { kind, type, name: parameter } of printed.parameters) {
         parameters.push(kind);
-        signature.push(`${type} ${parameter}_of${own}`);
+        signature.push(`${type} ${parameter}_of${member}`);
       }
     }
-    const head = end < tasks.length ? `if (block < end${end - 1}) {` : "{";
-    lines.push(`  ${place === 0 ? "" : "else "}${head}`, ...printAlgorithm(printed, name, place, end), "  }");
-    functions.push(printed);
-  }
-  for (let end = 0; end < tasks.length - 1; end++) {
+    return { last: end - 1, lines: callFunction(printed, name, first, end) };
+  });
+  for (let end = 0; end < members.length - 1; end++) {
     parameters.push("u32");
     signature.push(`unsigned end${end}`);
   }
-  const called = new Set<PreludeName>(functions.flatMap((one) => [...one.called]));
+  const called = new Set<PreludeName>(functions.flatMap((printed) => [...printed.called]));
   const doubles = Math.max(...functions.map(({ sharedDoubles }) => sharedDoubles));
   const memory = doubles > 0 ? `  __shared__ __align__(16) double memory[${doubles}];\n` : "";
-  const waiting = functions.every((one) => one.called.has("gridDependencyWait")) ? "" : awaitingFirst;
-  const code = `${preludeOf(called.add("gridDependencyWait"))}${functions.map((one) => one.code).join("\n")}
-extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
+  const wait = functions.every((printed) => printed.called.has("gridDependencyWait")) ? "" : pdlWait;
+  const code = `${preludeOf(called.add("gridDependencyWait"))}${functions.map((printed) => printed.code).join("\n")}
+extern "C" __global__ void ${launchBounds(threads, blocksPerSm)} ${entry}(
     ${signature.join(",\n    ")}) {
-${memory}${waiting}  const unsigned block = blockIdx.x;
-${lines.join("\n")}
-}
+${memory}${wait}${indented(branchByMember(branches))}}
 `;
-  const names = [...new Set(tasks.map((task) => task.name))];
+  const names = [...new Set(members.map((member) => member.name))];
   return { name: names.join(" + "), parameters, cuda: { entry, threads, code, waits: true } };
 }
 
-/** Whose operands the block works on, of the tasks from one place up to another; then the work. */
-function printAlgorithm(
+/** Runs of neighbouring members with the same code. */
+function runsOf(
+  members: readonly ComboMember[],
+): readonly { readonly first: number; readonly end: number; readonly print: ComboMember["print"] }[] {
+  const firsts = members.flatMap((member, index) =>
+    member.codeKey === members[index - 1]?.codeKey
+      ? []
+      : [{ first: index, print: (name: string) => member.print(name) }],
+  );
+  return firsts.map((run, index) => ({ ...run, end: firsts[index + 1]?.first ?? members.length }));
+}
+
+/** Selects the operands among the members from `first` to `end`, then calls the function. */
+function callFunction(
   { before, parameters }: BlockFunction,
   name: string,
-  from: number,
-  to: number,
+  first: number,
+  end: number,
 ): readonly string[] {
-  const lines = ["    unsigned start;", ...parameters.map((one) => `    ${one.type} ${one.name};`)];
-  for (let place = from; place < to; place++) {
-    const test = place < to - 1 ? `if (block < end${place}) ` : "";
-    lines.push(`    ${place === from ? "" : "else "}${test}{`);
-    lines.push(`      start = ${place === 0 ? "0u" : `end${place - 1}`};`);
-    lines.push(...parameters.map((one) => `      ${one.name} = ${one.name}_of${place};`), "    }");
-  }
-  const given = before.map((one) => (one === "block" ? "block - start" : one));
-  return [...lines, `    ${name}(${[...given, ...parameters.map((one) => one.name)].join(", ")});`];
+  const locals = parameters.map(({ type, name: parameter }) => ({
+    type,
+    name: parameter,
+    valueOf: (member: number) => `${parameter}_of${member}`,
+  }));
+  const values = [...before, ...parameters.map((parameter) => parameter.name)];
+  return [...selectMember({ first, end, locals, index: "block" }), `${name}(${values.join(", ")});`];
 }

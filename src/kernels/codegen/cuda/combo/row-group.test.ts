@@ -1,4 +1,4 @@
-/** How row kernels that are one launch are printed: each moves whole packs as it does alone, and what is small comes first. */
+/** How groups of row kernels are printed: each is vectorised as it is alone, and small members come first. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -54,11 +54,11 @@ function ofRows(kernel: RowKernel, rows: number, columns: number): RowGroupMembe
 const codeOf = (members: readonly RowGroupMember[]): string =>
   rowGroupConfig(members).print().cuda?.code ?? "";
 
-test("a kernel moves whole packs where its own operands lie so, whatever the others' do", () => {
+test("a member is vectorised if its own operands are aligned, whatever the others are", () => {
   const [aligned, odd] = [ofElements(cast, 4096), ofElements(update, 4096, 4)];
-  const functions = codeOf([aligned, odd]).split("static __device__ __forceinline__ void work").slice(1);
+  const functions = codeOf([aligned, odd]).split("static __device__ __forceinline__ void member").slice(1);
   assert.deepEqual(
-    functions.map((text) => [/load<4>\(in0/.test(text), /load<1>\(in0/.test(text)]),
+    functions.map((text) => [/loadVec<4>\(in0/.test(text), /loadVec<1>\(in0/.test(text)]),
     // The first has fewer blocks.
     [
       [true, false],
@@ -67,19 +67,19 @@ test("a kernel moves whole packs where its own operands lie so, whatever the oth
   );
 });
 
-test("what has few blocks comes first, and kernels of one text are printed once", () => {
+test("members with few blocks come first, and members with the same code are printed once", () => {
   const large = ofElements(update, 2 ** 20);
   const casts = [2 ** 14, 2 ** 12].map((elements) => ofElements(cast, elements));
   const form = rowGroupConfig([large, casts[0]!, ofRows(mean, 1, 3072), casts[1]!]);
   const { name, cuda } = form.print();
   assert.equal(name, "mean + cast + update");
-  assert.equal(cuda?.code.match(/static __device__ __forceinline__ void work/g)?.length, 3);
+  assert.equal(cuda?.code.match(/static __device__ __forceinline__ void member/g)?.length, 3);
   assert.deepEqual(form.arguments.slice(-3), [1, 1 + 4, 1 + 4 + 16], "where blocks end");
   assert.equal(form.blocks, 1 + 4 + 16 + 1024);
   assert.equal(cuda?.threads, 256);
 });
 
-test("launches of the same forms have one text, and others have others", () => {
+test("launches of the same configs have the same key, and others have others", () => {
   const keyOf = (...members: readonly RowGroupMember[]): string => rowGroupConfig(members).key;
   const [one, two] = [ofElements(cast, 4096), ofElements(update, 8192)];
   assert.equal(keyOf(one, two), keyOf(ofElements(cast, 512, 64), ofElements(update, 2048, 64)));
@@ -88,7 +88,7 @@ test("launches of the same forms have one text, and others have others", () => {
 });
 
 describe("under nvcc", { skip: noCompiler() }, () => {
-  test("a kernel beside others needs hardly more registers than the one of them that needs most, and no other memory", () => {
+  test("a combo kernel needs hardly more registers than its largest member, and no local memory", () => {
     const members = [ofElements(update, 2 ** 21), ofElements(cast, 2 ** 19), ofRows(mean, 1, 3072)];
     const alone = members.map(({ kernel, iteration, operands }) =>
       cudaRowConfig(kernel, iteration, operands).print(),

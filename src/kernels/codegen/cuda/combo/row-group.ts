@@ -1,13 +1,13 @@
 /**
- * Several row kernels as one launch: each is a function that some of the blocks run. A small kernel takes a GPU little more than
- * the launch does, so beside another one it takes next to nothing. Its values are made as they are alone, and so have their bits.
+ * Groups of row kernels in one combo launch. A small kernel costs little more than its launch, so as a member of a group it costs almost
+ * nothing. Results have the same bits as with separate launches.
  */
 
 import type { Iteration, RowKernel } from "../../../../ir/index.js";
 import { kernelKey } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
-import { cudaRowConfig, groupThreads, hasGroupConfig } from "../row-config.js";
-import { type ComboLaunch, maxArguments, runCombo, type Task } from "./combo-kernel.js";
+import { canBeMember, comboThreads, cudaRowConfig } from "../row-config.js";
+import { type ComboLaunch, type ComboMember, combineMembers, maxArguments } from "./combo-kernel.js";
 
 export interface RowGroupMember {
   readonly kernel: RowKernel;
@@ -15,48 +15,56 @@ export interface RowGroupMember {
   /** The inputs, then the outputs. */
   readonly operands: readonly Storage[];
   readonly scalars?: readonly number[];
-  /** As `RowLaunch` has it: of all members or of none. */
-  readonly early?: readonly boolean[] | undefined;
+  /** See `RowLaunch`: given for all members or for none. */
+  readonly prefetchable?: readonly boolean[] | undefined;
 }
 
-/** Can one launch run these? Not where a row takes more threads than blocks have here, or a launch too few arguments. */
+/** True if one launch can run these: rows fit into the blocks of a combo kernel, and the arguments into a launch. */
 export function canGroupRows(members: readonly Omit<RowGroupMember, "operands">[]): boolean {
-  const given = members.reduce((sum, one) => sum + argumentsOf(one), 0);
-  return given <= maxArguments && members.every((one) => hasGroupConfig(one.kernel, one.iteration));
+  const argumentCount = members.reduce((sum, member) => sum + argumentsOf(member), 0);
+  return (
+    argumentCount <= maxArguments && members.every((member) => canBeMember(member.kernel, member.iteration))
+  );
 }
 
-/** At the most: the operands with a step along each axis, the sizes, the scalars, and where its blocks end. */
+/** An upper bound: the operands with a stride along each axis, the sizes, the scalars, and where the member's blocks end. */
 function argumentsOf({ kernel, iteration: { outer } }: Omit<RowGroupMember, "operands">): number {
   const operands = kernel.inputs.length + kernel.outputs.length;
   return operands * (2 + outer.length) + 2 + outer.length + kernel.scalars.length + 1;
 }
 
-/** Of members that `canGroupRows` allows. */
+/** For members that `canGroupRows` allows. */
 export function rowGroupConfig(members: readonly RowGroupMember[]): ComboLaunch {
-  return runCombo(inOrder(members.flatMap(taskOf)), {
+  return combineMembers(fewestBlocksFirst(members.flatMap(memberOf)), {
     entry: "hf_rows_combo",
-    threads: groupThreads,
+    threads: comboThreads,
   });
 }
 
-function taskOf({ kernel, iteration, operands, scalars = [], early }: RowGroupMember): Task[] {
-  const { key, sizes, inGroup } = cudaRowConfig(kernel, iteration, operands, early);
-  if (!inGroup) return [];
+function memberOf({
+  kernel,
+  iteration,
+  operands,
+  scalars = [],
+  prefetchable,
+}: RowGroupMember): ComboMember[] {
+  const { key, sizes, member } = cudaRowConfig(kernel, iteration, operands, prefetchable);
+  if (!member) return [];
   return [
     {
-      ...{ name: kernel.name, text: `${kernelKey(kernel)}/${key}`, blocks: inGroup.blocks },
+      ...{ name: kernel.name, codeKey: `${kernelKey(kernel)}/${key}`, blocks: member.blocks },
       arguments: [...operands, ...sizes, ...scalars],
-      print: inGroup.print,
+      print: member.print,
     },
   ];
 }
 
-/** What has few blocks comes first: behind a large kernel's it would begin when all others end. Those of one text stay together. */
-function inOrder(tasks: readonly Task[]): readonly Task[] {
+/** Small members first: after a large member they would start when all others end. Members with the same code stay together. */
+function fewestBlocksFirst(members: readonly ComboMember[]): readonly ComboMember[] {
   const blocks = new Map<string, number>();
-  for (const task of tasks) blocks.set(task.text, task.blocks + (blocks.get(task.text) ?? 0));
-  const blocksOf = ({ text }: Task): number => blocks.get(text) ?? 0;
-  return [...tasks].sort(
-    (a, b) => blocksOf(a) - blocksOf(b) || a.text.localeCompare(b.text) || a.blocks - b.blocks,
+  for (const member of members) blocks.set(member.codeKey, member.blocks + (blocks.get(member.codeKey) ?? 0));
+  const blocksOf = ({ codeKey }: ComboMember): number => blocks.get(codeKey) ?? 0;
+  return [...members].sort(
+    (a, b) => blocksOf(a) - blocksOf(b) || a.codeKey.localeCompare(b.codeKey) || a.blocks - b.blocks,
   );
 }

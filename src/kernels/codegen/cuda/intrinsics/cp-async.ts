@@ -1,19 +1,19 @@
-/** Copies to shared memory that go on by themselves, by the names that our kernels use; whoever emulates the machine brings its own. */
+/** cp.async: asynchronous copies from global to shared memory, in commit groups. */
 
-export const copyInstructions = `// Begins to copy some bytes to shared memory, of which the last ones become 0.
+export const cpAsyncIntrinsics = `// Copies \`bytes\` of \`size\` bytes and fills the rest with 0.
 template <unsigned size>
-static __device__ __forceinline__ void cpAsync(void* to, const void* from, unsigned bytes) {
-  const unsigned place = (unsigned)__cvta_generic_to_shared(to);
+static __device__ __forceinline__ void cpAsync(void* smem, const void* gmem, unsigned bytes) {
+  const unsigned address = (unsigned)__cvta_generic_to_shared(smem);
   if constexpr (size == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(bytes));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(gmem), "r"(bytes));
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
-                 ::"r"(place), "l"(from), "n"(size), "r"(bytes));
+                 ::"r"(address), "l"(gmem), "n"(size), "r"(bytes));
   }
 }
 static __device__ __forceinline__ void cpAsyncCommit() { asm volatile("cp.async.commit_group;"); }
-// Waits until no more than so many groups of copies are on their way.
-template <unsigned left>
+// Waits until at most \`pending\` commit groups are in flight.
+template <unsigned pending>
 static __device__ __forceinline__ void cpAsyncWait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }`;

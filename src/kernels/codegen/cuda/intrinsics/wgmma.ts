@@ -1,86 +1,95 @@
-/** The machine's instructions of products by warpgroups, by the names that our kernels use; whoever emulates the machine brings its own. */
+/** wgmma: asynchronous matrix multiply-accumulate of a warpgroup, with A from shared memory (SS) or from registers (RS). */
 
-import {
-  isMmaSyncMainloop,
-  isRsMainloop,
-  type Sm90Config,
-  type WarpgroupElement,
-  widthOf,
-} from "../../../gemm/sm90/configs.js";
-import { warpInstructions } from "../../../gemm/sm90/mainloop-mma-sync.js";
-import { registerInstructions } from "../../../gemm/sm90/mainloop-rs.js";
-import { preludeOf } from "../prelude.js";
-import { tmaIntrinsics } from "./tma.js";
+/** The element types of operands; accumulators are f32. */
+export type MmaElement = "bf16" | "f16" | "tf32";
 
-/** By the name of each: what it is called in instructions, and how many terms one takes. */
-export const elements: Readonly<Record<WarpgroupElement, { name: string; terms: number }>> = {
-  bf16: { name: "Bf16", terms: 16 },
-  f16: { name: "F16", terms: 16 },
-  tf32: { name: "Tf32", terms: 8 },
+/** By element: the C++ tag type in the kernels, and K of one instruction (32 bytes). */
+export const mmaElements: Readonly<Record<MmaElement, { readonly type: string; readonly k: number }>> = {
+  bf16: { type: "Bf16", k: 16 },
+  f16: { type: "F16", k: 16 },
+  tf32: { type: "Tf32", k: 8 },
 };
 
-export function instructionsFor(form: Sm90Config): string {
-  return `
-${preludeOf(new Set(["dynamicSharedMemory"]))}#ifndef HOLDFAST_INSTRUCTIONS
-struct Bf16 { static constexpr unsigned bytes = 2; };
+/** C++: the tag types. */
+export const elementTags = `struct Bf16 { static constexpr unsigned bytes = 2; };
 struct F16 { static constexpr unsigned bytes = 2; };
-struct Tf32 { static constexpr unsigned bytes = 4; };
-// Where it stands: a float that is being loaded is there behind it.
-template <class Float>
-static __device__ __forceinline__ Float roundToTf32(Float value) {
-  unsigned bits;
-  asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-  return __uint_as_float(bits);
-}
-${isMmaSyncMainloop(form) ? warpInstructions : warpgroupInstructions(form)}
-${tmaIntrinsics}
-#endif`;
-}
+struct Tf32 { static constexpr unsigned bytes = 4; };`;
 
-function warpgroupInstructions(form: Sm90Config): string {
-  const width = widthOf(form.tile);
-  return `// Where a tile lies and how far it is to the next rows and terms of it; swizzled by 128 bytes.
-static __device__ __forceinline__ unsigned long long smemDescriptor(const unsigned char* tile, unsigned across) {
-  const unsigned place = (unsigned)__cvta_generic_to_shared(tile);
-  return (unsigned long long)((place & 0x3ffffu) >> 4) | (unsigned long long)(across >> 4) << 16 |
+/** The shared memory descriptor of a tile in the 128-byte swizzle, whose 8-row groups are 1024 bytes apart. */
+export const smemDescriptor = `static __device__ __forceinline__ unsigned long long smemDescriptor(const unsigned char* tile, unsigned leadingBytes) {
+  const unsigned address = (unsigned)__cvta_generic_to_shared(tile);
+  return (unsigned long long)((address & 0x3ffffu) >> 4) | (unsigned long long)(leadingBytes >> 4) << 16 |
          (unsigned long long)(1024u >> 4) << 32 | 1ull << 62;
-}
-${isRsMainloop(form) ? registerInstructions(width) : tileInstructions(form.element, width)}
-// Nothing that sets a sum is moved behind this: between products it would make each wait for the last.
-static __device__ __forceinline__ void settle(float& sum) { asm volatile("" : "+f"(sum)::"memory"); }
-static __device__ __forceinline__ void wgmmaFence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-static __device__ __forceinline__ void wgmmaCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until no more than so many groups of products are being made.
-template <unsigned left>
-static __device__ __forceinline__ void wgmmaWait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
-}
-// Lets the tensor cores see what this thread has stored, once it is behind a barrier.
-static __device__ __forceinline__ void fenceProxyAsync() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }`;
+}`;
+
+/** The asm operands of n / 2 accumulators: their placeholders, their constraints, and the number of the next operand. */
+function accumulators(n: number): {
+  readonly placeholders: string;
+  readonly constraints: string;
+  readonly next: number;
+} {
+  const indices = Array.from({ length: n / 2 }, (_, index) => index);
+  return {
+    placeholders: indices.map((index) => `%${index}`).join(", "),
+    constraints: indices.map((index) => `"+f"(acc[${index}])`).join(", "),
+    next: indices.length,
+  };
 }
 
-/** Instructions that only products of two tiles know of. */
-function tileInstructions(element: WarpgroupElement, width: number): string {
-  const { terms } = elements[element];
-  const sums = Array.from({ length: width / 2 }, (_, index) => index);
-  const places = sums.map((index) => `%${index}`).join(", ");
-  const operands = sums.map((index) => `"+f"(sums[${index}])`).join(", ");
-  const [left, right] = [sums.length, sums.length + 1];
-  // Floats can't be turned on their way to the tensor cores.
-  const turns = element === "tf32" ? "" : `, %${right + 1}, %${right + 2}`;
-  const turned = element === "tf32" ? "" : `, "n"(!isAKMajor), "n"(!isBKMajor)`;
-  return `// sums[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps; begins it and goes on.
-template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
-static __device__ __forceinline__ void multiplyTiles(
-    float (&sums)[columns / 2], const unsigned char* left, const unsigned char* right) {
+/** Both operands from shared memory. Only 16-bit elements can be MN-major: TF32 tiles are K-major. */
+export function wgmmaSs(element: MmaElement, n: number): string {
+  const { placeholders, constraints, next } = accumulators(n);
+  const isTf32 = element === "tf32";
+  const transposes = isTf32 ? "" : `, %${next + 2}, %${next + 3}`;
+  const transposeOperands = isTf32 ? "" : `, "n"(!isAKMajor), "n"(!isBKMajor)`;
+  return `// acc[64, n] += a[64, 32 bytes] · b[32 bytes, n], distributed over four warps. Asynchronous.
+template <class Element, unsigned n, bool isAKMajor, bool isBKMajor>
+static __device__ __forceinline__ void wgmmaSs(
+    float (&acc)[n / 2], const unsigned char* a, const unsigned char* b) {
   asm volatile(
-      "{\\n.reg .pred adds;\\nsetp.eq.u32 adds, 0, 0;\\n"
-      "wgmma.mma_async.sync.aligned.m64n${width}k${terms}.f32.${element}.${element} {${places}}, %${left}, %${right}, adds, 1, 1${turns};\\n}"
-      : ${operands}
-      : "l"(smemDescriptor(left, isAKMajor ? 16 : 8192)), "l"(smemDescriptor(right, isBKMajor ? 16 : 8192))${turned});
-}
-// Waits for so many threads of the block at a barrier of that number.
-static __device__ __forceinline__ void namedBarrierSync(unsigned barrier, unsigned threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+      "{\\n.reg .pred scaleD;\\nsetp.eq.u32 scaleD, 0, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n${n}k${mmaElements[element].k}.f32.${element}.${element} {${placeholders}}, %${next}, %${next + 1}, scaleD, 1, 1${transposes};\\n}"
+      : ${constraints}
+      : "l"(smemDescriptor(a, isAKMajor ? 16 : 8192)), "l"(smemDescriptor(b, isBKMajor ? 16 : 8192))${transposeOperands});
 }`;
 }
+
+/** TF32 with A from registers, whose fragment layout allows an MN-major A. */
+export function wgmmaRs(n: number): string {
+  const { placeholders, constraints, next } = accumulators(n);
+  const a = [0, 1, 2, 3].map((index) => `%${next + index}`).join(", ");
+  return `// acc[64, n] += a[64, 8] · b[8, n], with A in registers of four warps. Asynchronous.
+template <unsigned n>
+static __device__ __forceinline__ void wgmmaRs(float (&acc)[n / 2], const float (&a)[4], const unsigned char* b) {
+  asm volatile(
+      "{\\n.reg .pred scaleD;\\nsetp.eq.u32 scaleD, 0, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n${n}k8.f32.tf32.tf32 {${placeholders}}, {${a}}, %${next + 4}, scaleD, 1, 1;\\n}"
+      : ${constraints}
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+        "r"(__float_as_uint(a[3])), "l"(smemDescriptor(b, 16)));
+}`;
+}
+
+/** Fences and commit groups. */
+export const wgmmaSync = `// Compiler fence on an accumulator: keeps its initialisation out of the wgmma sequence, which would otherwise be serialised.
+static __device__ __forceinline__ void fenceOperand(float& acc) { asm volatile("" : "+f"(acc)::"memory"); }
+static __device__ __forceinline__ void wgmmaFence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+static __device__ __forceinline__ void wgmmaCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most \`pending\` commit groups are in flight.
+template <unsigned pending>
+static __device__ __forceinline__ void wgmmaWait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+// Makes this thread's shared memory stores visible to the async proxy (wgmma, TMA), once a barrier follows.
+static __device__ __forceinline__ void fenceProxyAsync() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }`;
+
+/** bar.sync of some of a CTA's threads. */
+export const namedBarrierSync = `static __device__ __forceinline__ void namedBarrierSync(unsigned barrier, unsigned threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}`;
+
+/** setmaxnreg: producer warpgroups give registers to consumer warpgroups. */
+export const setmaxnreg = `template <unsigned count>
+static __device__ __forceinline__ void setmaxnregDec() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count)); }
+template <unsigned count>
+static __device__ __forceinline__ void setmaxnregInc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }`;

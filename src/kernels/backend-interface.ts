@@ -1,0 +1,47 @@
+/** The interface of a backend: how the kernels of one kind of device are lowered to commands. */
+
+import type { ColumnKernel } from "../ir/index.js";
+import type { Command } from "../runtime/index.js";
+import type { Bytes } from "../units/index.js";
+import type { AttentionBackwardProblem, AttentionProblem } from "./attention/problem.js";
+import type { Capabilities } from "./capabilities.js";
+import type { PartialColumns } from "./codegen/cuda/combo/column-group.js";
+import type { ColumnGroupOptions } from "./codegen/cuda/lower.js";
+import type { EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "./gemm/desc.js";
+import type { EpilogueOn } from "./gemm/sm90/index.js";
+import type { ColumnLaunch, KernelCall, RowLaunch } from "./kernel-call.js";
+import type { PlainCopy } from "./multi-tensor/copy.js";
+import type { ChunkedReduceLaunch } from "./multi-tensor/reduce.js";
+import type { Scan, ScatterAdd } from "./scan-scatter/problem.js";
+
+export type Commands = readonly Command[];
+
+export interface Backend {
+  readonly capabilities: Capabilities;
+
+  lowerRow(launch: RowLaunch): Commands;
+  lowerColumn(launch: ColumnLaunch): Commands;
+  lowerGemm(problem: GemmProblem<GemmInputDtype>, op: string): Commands;
+  lowerAttention(problem: AttentionProblem, op: string): Commands;
+  lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands;
+
+  /** One launch for several independent kernels: what fusion makes. A backend that can't says so. */
+  lowerRowCombo(launches: readonly RowLaunch[], op: string): Commands;
+  lowerColumnGroup(launches: readonly ColumnLaunch[], options: ColumnGroupOptions): Commands;
+  lowerPartials(begun: PartialColumns, op: string): Commands;
+  lowerGroupedGemm(problems: readonly GemmProblem<GemmInputDtype>[], op: string): Commands;
+  lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands;
+
+  /** Kernels of one backend alone: a trace knows only what they touch. */
+  lowerScan(scan: Scan, op: string): Command;
+  lowerScatterAdd(scatter: ScatterAdd, op: string): Command;
+  lowerCopies(copies: readonly PlainCopy[], op?: string): Commands;
+  lowerChunkedReduce(launch: ChunkedReduceLaunch): readonly KernelCall[];
+
+  canComboRows(launches: readonly Omit<RowLaunch, "operands">[]): boolean;
+  canGroupColumns(kernels: readonly ColumnKernel[]): boolean;
+  gemmScratchBytes(problem: GemmDesc): Bytes;
+  /** Is a native kernel used for this GEMM on its own, without a measurement? */
+  hasNativeGemm(problem: GemmDesc): boolean;
+  gemmCandidates(problem: GemmDesc): readonly number[];
+}

@@ -1,0 +1,133 @@
+/**
+ * Arithmetic of the loop IR that CUDA C++ has not under one name, with the semantics of WebAssembly: min and max return NaN if either
+ * operand is NaN and order −0 before 0, integers wrap, and float-to-int conversion truncates and saturates.
+ */
+
+import { device, type Intrinsic } from "./intrinsic.js";
+
+/** Equal operands may be zeros of different sign: min ORs their bits, so that either −0 wins; max ANDs them. */
+function floatMinMax(op: "min" | "max", type: "f32" | "f64"): Intrinsic {
+  const real = type === "f32" ? "float" : "double";
+  const [fromBits, bits] =
+    type === "f32"
+      ? ["__uint_as_float", "__float_as_uint"]
+      : ["__longlong_as_double", "__double_as_longlong"];
+  return {
+    code: `${device} ${real} ${op}_${type}(${real} a, ${real} b) {
+  if (a != a || b != b) return a + b;
+  if (a == b) return ${fromBits}(${bits}(a) ${op === "min" ? "|" : "&"} ${bits}(b));
+  return a ${op === "min" ? "<" : ">"} b ? a : b;
+}`,
+  };
+}
+
+function integerMinMax(op: "min" | "max"): Intrinsic {
+  return {
+    code: `${device} int ${op}_i32(int a, int b) { return a ${op === "min" ? "<" : ">"} b ? a : b; }`,
+  };
+}
+
+function truncate(type: "f32" | "f64"): Intrinsic {
+  const [real, suffix] = type === "f32" ? ["float", "f"] : ["double", ""];
+  return {
+    code: `${device} int truncate_${type}(${real} x) {
+  if (x != x) return 0;
+  if (x >= 2147483648.0${suffix}) return 2147483647;
+  return x < -2147483648.0${suffix} ? -2147483647 - 1 : (int)x;
+}`,
+  };
+}
+
+export const mathIntrinsics = {
+  min_f32: floatMinMax("min", "f32"),
+  max_f32: floatMinMax("max", "f32"),
+  min_f64: floatMinMax("min", "f64"),
+  max_f64: floatMinMax("max", "f64"),
+  min_i32: integerMinMax("min"),
+  max_i32: integerMinMax("max"),
+  abs_i32: { code: `${device} int abs_i32(int a) { return a < 0 ? (int)(0u - (unsigned)a) : a; }` },
+  truncate_f32: truncate("f32"),
+  truncate_f64: truncate("f64"),
+
+  /** With e = exp(−|x|) and t = e / (1 + e): 1 − t for x ≥ 0 and e (1 − t) for x < 0. Nothing overflows. */
+  sigmoid_f32: {
+    code: `${device} float sigmoid_f32(float x) {
+  const float e = expf(-fabsf(x));
+  const float t = e / (e + 1.0f);
+  const float b = x < 0.0f ? e : 1.0f;
+  return b - b * t;
+}`,
+  },
+  sigmoid_f64: { code: `${device} double sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }` },
+  /** ex2.approx and rcp.approx: absolute error below 2^-21. The exact function has that error relative to its result. */
+  fast_sigmoid_f32: {
+    code: `${device} float fast_sigmoid_f32(float x) {
+#ifdef HOLDFAST_EMULATOR
+  return 1.0f / (expf(-x) + 1.0f);
+#else
+  float exponential, reciprocal;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(exponential) : "f"(x * -1.44269504f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(exponential + 1.0f));
+  return reciprocal;
+#endif
+}`,
+  },
+  fast_tanh_f32: {
+    needs: ["fast_sigmoid_f32"],
+    code: `${device} float fast_tanh_f32(float x) { return 2.0f * fast_sigmoid_f32(2.0f * x) - 1.0f; }`,
+  },
+  softplus_f32: {
+    code: `${device} float softplus_f32(float x) {
+  return (x > 0.0f ? x : 0.0f) + log1pf(expf(-fabsf(x)));
+}`,
+  },
+  softplus_f64: {
+    code: `${device} double softplus_f64(double x) {
+  return (x > 0.0 ? x : 0.0) + log1p(exp(-fabs(x)));
+}`,
+  },
+  /** Two correctly rounded operations: the same bits as on the CPU. */
+  rsqrt_f32: { code: `${device} float rsqrt_f32(float x) { return 1.0f / sqrtf(x); }` },
+  rsqrt_f64: { code: `${device} double rsqrt_f64(double x) { return 1.0 / sqrt(x); }` },
+
+  widen_u8: { code: `${device} int widen_u8(unsigned char value) { return value; }` },
+  narrow_u8: { code: `${device} unsigned char narrow_u8(int value) { return (unsigned char)value; }` },
+  widen_bf16: {
+    code: `${device} float widen_bf16(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }`,
+  },
+  /** The emulated form rounds to nearest even: bits + 0x7fff + the last kept bit carries exactly when rounding goes up. cvt.rn maps every NaN to 0x7fff. */
+  narrow_bf16: {
+    code: `${device} unsigned short narrow_bf16(float value) {
+#ifdef HOLDFAST_EMULATOR
+  const unsigned bits = __float_as_uint(value);
+  return value != value ? 0x7fffu : (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+#else
+  unsigned short rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+  return rounded;
+#endif
+}`,
+  },
+  /** Shifts the bits into place and scales by 2^112, which is exact for subnormals too; infinity and NaN get their exponent. */
+  widen_f16: {
+    code: `${device} float widen_f16(unsigned short bits) {
+  const unsigned magnitude = bits & 0x7fffu;
+  const unsigned scaled = __float_as_uint(__uint_as_float(magnitude << 13) * 5192296858534827628530496329220096.0f);
+  return __uint_as_float(scaled | (magnitude > 0x7bffu ? 0x7f800000u : 0u) | (bits & 0x8000u) << 16);
+}`,
+  },
+  /**
+   * Normal results: rebias the exponent by −112 and round to nearest even at bit 13. Below 2^−14, adding 0.5 leaves the result in the low
+   * bits of the significand, rounded by the adder. From 2^16 on the result is infinity, or NaN for NaN.
+   */
+  narrow_f16: {
+    code: `${device} unsigned short narrow_f16(float value) {
+  const unsigned bits = __float_as_uint(value);
+  const unsigned magnitude = bits & 0x7fffffffu;
+  unsigned half = (magnitude + 0xc8000fffu + (magnitude >> 13 & 1u)) >> 13;
+  if (magnitude < 0x38800000u) half = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
+  if (magnitude > 0x477fffffu) half = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  return (unsigned short)(half | (bits >> 16 & 0x8000u));
+}`,
+  },
+} satisfies Record<string, Intrinsic>;

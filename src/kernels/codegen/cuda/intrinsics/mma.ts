@@ -1,0 +1,35 @@
+/** mma.sync and ldmatrix: tensor core instructions of a single warp. */
+
+/** m16n8k8 in TF32: A row-major, B column-major, f32 accumulators. The tensor core ignores the low 13 bits of each float. */
+export const mmaSyncTf32 = `// acc[16, 8] += a[16, 8] · b[8, 8], distributed over a warp.
+static __device__ __forceinline__ void mmaSync(float (&acc)[4], const float (&a)[4], const float (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+        "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}`;
+
+/** m16n8k8 in f64 (DMMA). */
+export const mmaSyncF64 = `// acc[16, 8] += a[16, 8] · b[8, 8], distributed over a warp.
+static __device__ __forceinline__ void mmaSync(double (&acc)[4], const double (&a)[4], const double (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+d"(acc[0]), "+d"(acc[1]), "+d"(acc[2]), "+d"(acc[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+}`;
+
+/** ldmatrix moves 16-byte rows of 16-bit elements; here each 32-bit register of a lane is one float of a row of four. */
+export const ldmatrixX4 = `// Four 8 × 4 matrices of floats. Lanes 8 i to 8 i + 7 hold the row addresses of matrix i; a lane gets one float of each.
+template <class Float>
+static __device__ __forceinline__ void ldmatrixX4(Float (&fragment)[4], const Float* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=f"(fragment[0]), "=f"(fragment[1]), "=f"(fragment[2]), "=f"(fragment[3])
+               : "r"((unsigned)__cvta_generic_to_shared(row)));
+}`;
+
+/** cvt.rna.tf32: volatile, so that the float has arrived in its register before the instructions after it. */
+export const cvtRnaTf32 = `template <class Float>
+static __device__ __forceinline__ Float cvtRnaTf32(Float value) {
+  unsigned bits;
+  asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return __uint_as_float(bits);
+}`;

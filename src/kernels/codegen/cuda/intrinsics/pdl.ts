@@ -1,0 +1,29 @@
+/** Programmatic dependent launch (griddepcontrol) and dynamic shared memory: what a kernel says about its own launch. */
+
+import { device, type Intrinsic, onlyOnDevice } from "./intrinsic.js";
+
+export const launchIntrinsics = {
+  /**
+   * griddepcontrol.wait, then griddepcontrol.launch_dependents. Triggering only after the wait guarantees that all launches older than
+   * the predecessor have completed.
+   */
+  gridDependencyWait: {
+    code: onlyOnDevice(`${device} void gridDependencyWait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\\ngriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}`),
+  },
+  /** Declares the dynamic shared memory of the launch, which may exceed the 48 KiB of static shared memory. */
+  dynamicSharedMemory: {
+    code: onlyOnDevice(
+      "#define dynamicSharedMemory(name, bytes) extern __shared__ __align__(16) unsigned char name[]",
+    ),
+  },
+} satisfies Record<string, Intrinsic>;
+
+/** C++: the declaration that every kernel with a `gridDependencyWait` needs. */
+export const pdlDeclaration = `${launchIntrinsics.gridDependencyWait.code}\n\n`;
+
+/** C++: the first line of a kernel that reads nothing before its predecessor has completed. */
+export const pdlWait = "  gridDependencyWait();\n";

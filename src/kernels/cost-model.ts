@@ -1,0 +1,51 @@
+/**
+ * The resources of a streaming multiprocessor (SM), and how launches fill a GPU with waves of CTAs. Kernel configs derive their limits
+ * from these. Thresholds that no model gives are measured; they stand next to their use, with the benchmark that measured them.
+ *
+ * No number here changes a result: what decides about the order of a sum follows from shapes alone.
+ */
+
+import type { DeviceInfo } from "../driver/index.js";
+
+/** The same on every architecture since Maxwell (CUDA programming guide, "Technical Specifications per Compute Capability"). */
+export const warpSize = 32;
+export const maxThreadsPerBlock = 1024;
+export const registersPerSm = 64 * 1024;
+export const registerBytes = 4;
+/** Shared memory that a kernel may declare statically; more of it has to come with the launch. */
+export const staticSharedBytes = 48 * 1024;
+/** DRAM and L2 transfers happen in sectors of this size. */
+export const sectorBytes = 32;
+/** The largest load or store of one thread. */
+export const maxVectorBytes = 16;
+/** A launch has 4 KiB of parameters; none is larger than eight bytes. */
+export const maxParameterBytes = 4096;
+
+/** Shared memory of a CTA with opt-in (cudaDevAttrMaxSharedMemoryPerBlockOptin), by compute capability. */
+const optInSharedBytes: ReadonlyMap<string, number> = new Map([
+  ["8.0", 163 * 1024],
+  ["9.0", 227 * 1024],
+  ["10.0", 227 * 1024],
+]);
+
+/** How much dynamic shared memory one CTA can have. Unknown devices have the static limit. */
+export function maxSharedBytesPerBlock({
+  computeCapability = "",
+}: Pick<DeviceInfo, "computeCapability">): number {
+  return optInSharedBytes.get(computeCapability) ?? staticSharedBytes;
+}
+
+/** Bytes of registers of each thread, with so many threads of a block and blocks of an SM resident. */
+export function registerBytesPerThread(threads: number, blocksPerSm = 1): number {
+  return (registersPerSm * registerBytes) / (threads * blocksPerSm);
+}
+
+/** How many waves so many CTAs take, with one CTA resident on each SM. */
+export function wavesOf(ctas: number, sms: number): number {
+  return Math.ceil(ctas / sms);
+}
+
+/** True if a launch keeps at least this share of the SMs busy. */
+export function fillsSms(ctas: number, sms: number, share: number): boolean {
+  return ctas >= share * sms;
+}

@@ -1,0 +1,213 @@
+/** The CUDA source of a native Hopper GEMM: parameters, tensor maps, shared memory, and the parts of the kernel in their order. */
+
+import type { KernelSource, Parameter } from "../../../driver/index.js";
+import {
+  indented,
+  type MemberLocal,
+  numberedLocal,
+  selectMember,
+} from "../../codegen/cuda/combo/select-member.js";
+import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
+import { elementTypes } from "../../codegen/cuda/element-types.js";
+import { clusterIntrinsics } from "../../codegen/cuda/intrinsics/cluster.js";
+import { onlyOnDevice } from "../../codegen/cuda/intrinsics/intrinsic.js";
+import { mbarrierIntrinsics } from "../../codegen/cuda/intrinsics/mbarrier.js";
+import { cvtRnaTf32, mmaSyncTf32 } from "../../codegen/cuda/intrinsics/mma.js";
+import { tmaIntrinsics } from "../../codegen/cuda/intrinsics/tma.js";
+import {
+  elementTags,
+  mmaElements,
+  namedBarrierSync,
+  setmaxnreg,
+  smemDescriptor,
+  wgmmaRs,
+  wgmmaSs,
+  wgmmaSync,
+} from "../../codegen/cuda/intrinsics/wgmma.js";
+import { preludeOf } from "../../codegen/cuda/prelude.js";
+import type { AccessToC } from "../desc.js";
+import {
+  type Epilogue,
+  isMmaSyncMainloop,
+  isRsMainloop,
+  mmaNOf,
+  type Sm90Config,
+  sm90Capability,
+  transposesB,
+} from "./configs.js";
+import { type PrintedEpilogue, printEpilogue } from "./epilogue.js";
+import { epilogueStoreFor, storesResult, swappedStride } from "./epilogue-store.js";
+import { loadFloat4, mmaSyncEpilogueStore, mmaSyncMainloop } from "./mainloop-mma-sync.js";
+import { rsBytes, rsMainloop, rsThreads, splitKRank } from "./mainloop-rs.js";
+import { ssMainloop } from "./mainloop-ss.js";
+import {
+  maxStageBytes,
+  prologueFor,
+  smemAlignment,
+  smemTile,
+  tileScheduler,
+  transposedStages,
+} from "./smem-tiles.js";
+
+/** The sizes that a kernel reads of each GEMM. C's strides are missing if C is not stored. */
+function sizesFor(epilogue: Epilogue | undefined): readonly string[] {
+  return ["m", "n", "k", "aBatch", "bBatch", ...(storesResult(epilogue) ? ["cStride", "cBatch"] : [])];
+}
+
+/** Sizes that only the tensor maps need. */
+const tensorMapSizes = ["aStride", "bStride", "batch"] as const;
+
+/**
+ * The kernel's parameters in order: everything of the first GEMM, then of the second, each name with the GEMM's number after it; then the
+ * epilogue's. `first` is the first CTA of a GEMM.
+ */
+export function sm90Parameters(
+  { hasBias }: Sm90Config,
+  accesses: readonly AccessToC[],
+  epilogue?: Epilogue,
+): Readonly<Record<string, Parameter>> {
+  const parameters: Record<string, Parameter> = {};
+  for (const [index, access] of accesses.entries()) {
+    Object.assign(parameters, { [`a${index}`]: "in", [`b${index}`]: "in" });
+    if (storesResult(epilogue)) parameters[`c${index}`] = access;
+    if (hasBias) parameters[`bias${index}`] = "in";
+    for (const size of [...sizesFor(epilogue), ...tensorMapSizes]) parameters[`${size}${index}`] = "i32";
+    if (hasBias) parameters[`biasBatch${index}`] = "i32";
+    if (index > 0) parameters[`first${index}`] = "u32";
+  }
+  return { ...parameters, ...(epilogue && printEpilogue(epilogue).parameters) };
+}
+
+/** One kernel for a group of GEMMs of one config, with the access of each to its C; or for one GEMM and its epilogue. */
+export function sm90Source(
+  config: Sm90Config,
+  accesses: readonly AccessToC[],
+  epilogue?: Epilogue,
+): KernelSource {
+  const { element, tile, isKMajor, resultDtype = "f32" } = config;
+  const { tileM, tileN, warpgroupsM, warpgroupsN } = tile;
+  const narrow = elementTypes[resultDtype].narrow;
+  const printed = epilogue && printEpilogue(epilogue, storesResult(epilogue) && narrow ? [narrow] : []);
+  const rounding = !epilogue && narrow ? preludeOf(new Set([narrow])) : "";
+  const [usesMmaSync, usesRs] = [isMmaSyncMainloop(config), isRsMainloop(config)];
+  const consumers = 128 * warpgroupsM * warpgroupsN;
+  const { stages, sharedBytes } = planSharedMemory(config);
+  const operandTiles = [`${isKMajor.a}, tileM`, `${isKMajor.b}, tileN`];
+  const [tileA, tileB] = tile.swapsAB ? operandTiles.reverse() : operandTiles;
+  const declarations = `
+${printed?.declarations ?? rounding}${intrinsicsFor(config)}
+typedef ${mmaElements[element].type} Element;
+static constexpr unsigned tileM = ${tileM}, tileN = ${tileN}, stages = ${stages}, consumers = ${consumers};
+static constexpr bool transposesTf32 = ${element === "tf32" && !usesMmaSync};
+${smemTile}
+typedef SmemTile<${tileA}> TileA;
+typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
+  const clusterSize = usesRs ? 2 : config.clusterN;
+  return cudaKernel({
+    ...{ name: `gemm_${element}_sm90`, elements: "float", onlyFor: sm90Capability },
+    ...{ threads: usesRs ? rsThreads : consumers + 32, sharedBytes, declarations },
+    ...(clusterSize !== undefined && { cluster: clusterSize }),
+    ...(usesRs && { isAlone: true }),
+    parameters: sm90Parameters(config, accesses, epilogue),
+    pointers: { ...printed?.pointers, ...resultPointers(config, accesses.length) },
+    maps: tensorMapsOf(config, accesses.length),
+    body: [
+      indented(
+        selectMember({
+          end: accesses.length,
+          locals: gemmLocals(config, epilogue),
+          index: "cta",
+          endOf: (gemm) => `first${gemm + 1}`,
+        }),
+      ),
+      ...(config.constantN === undefined ? [] : [`  constexpr int n = ${config.constantN};\n`]),
+      `  dynamicSharedMemory(smem, ${sharedBytes});`,
+      ...partsOf(config, printed),
+    ].join(""),
+  });
+}
+
+/** The parts of the kernel after the group's prologue. */
+function partsOf(config: Sm90Config, epilogue: PrintedEpilogue | undefined): readonly string[] {
+  if (isRsMainloop(config)) return [splitKRank, tileScheduler(config), rsMainloop];
+  const prologue = [tileScheduler(config), prologueFor(config)];
+  if (isMmaSyncMainloop(config)) return [...prologue, mmaSyncMainloop, mmaSyncEpilogueStore];
+  return [...prologue, ssMainloop(config.tile), epilogueStoreFor(config, epilogue)];
+}
+
+/** The PTX wrappers that a mainloop calls. */
+function intrinsicsFor(config: Sm90Config): string {
+  const n = mmaNOf(config.tile);
+  const mainloop = isMmaSyncMainloop(config)
+    ? [mmaSyncTf32]
+    : [
+        smemDescriptor,
+        ...(isRsMainloop(config)
+          ? [wgmmaRs(n), setmaxnreg, clusterIntrinsics]
+          : [wgmmaSs(config.element, n), namedBarrierSync]),
+        wgmmaSync,
+      ];
+  const code = [elementTags, cvtRnaTf32, ...mainloop, mbarrierIntrinsics, tmaIntrinsics].join("\n");
+  return `\n${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(code)}`;
+}
+
+/** How many stages fit in shared memory, and the bytes of a CTA for stages, mbarriers and the staged epilogue store. */
+function planSharedMemory(config: Sm90Config): { stages: number; sharedBytes: number } {
+  const { tile } = config;
+  if (isRsMainloop(config)) return { stages: tile.stages, sharedBytes: rsBytes(tile) };
+  const { tileM, tileN, warpgroupsM, warpgroupsN } = tile;
+  const transposedBytes =
+    transposesB(config) && !isMmaSyncMainloop(config) ? transposedStages * tileN * 128 : 0;
+  const stageBytes = (tileM + tileN) * 128;
+  const stages = Math.min(tile.stages, Math.floor((maxStageBytes - transposedBytes) / stageBytes));
+  const mbarrierBytes = 2 * stages * 8;
+  const mainloopBytes = stages * stageBytes + transposedBytes + mbarrierBytes;
+  const epilogueBytes = tile.swapsAB
+    ? tileM * swappedStride(tile) * 4
+    : 4 * warpgroupsM * warpgroupsN * 16 * (tileN / warpgroupsN + 8) * 4;
+  return { stages, sharedBytes: smemAlignment + Math.max(mainloopBytes, epilogueBytes) };
+}
+
+/** The C++ type of C's elements. */
+function resultPointers({ resultDtype = "f32" }: Sm90Config, gemms: number): Record<string, string> {
+  const { type } = elementTypes[resultDtype];
+  return Object.fromEntries(Array.from({ length: gemms }, (_, index) => [`c${index}`, type]));
+}
+
+/** The tensor maps of A and B, with boxes 128 bytes wide. */
+function tensorMapsOf({ element, tile, isKMajor }: Sm90Config, gemms: number) {
+  const boxColumns = 128 / (element === "tf32" ? 4 : 2);
+  const mapOf = (operand: "a" | "b", size: string, tileRows: number, index: number) => {
+    const [columns, rows] = isKMajor[operand] ? ["k", size] : [size, "k"];
+    return {
+      dtype: element === "tf32" ? ("f32" as const) : element,
+      ...{ columns: `${columns}${index}`, rows: `${rows}${index}`, rowStride: `${operand}Stride${index}` },
+      ...{ matrices: `batch${index}`, matrixStride: `${operand}Batch${index}` },
+      box: { columns: boxColumns, rows: isKMajor[operand] ? tileRows : boxColumns },
+    };
+  };
+  const maps: Record<string, ReturnType<typeof mapOf>> = {};
+  for (let index = 0; index < gemms; index++) {
+    maps[`a${index}`] = mapOf("a", "m", tile.tileM, index);
+    maps[`b${index}`] = mapOf("b", "n", tile.tileN, index);
+  }
+  return maps;
+}
+
+/** The locals that differ between the GEMMs of a group. */
+function gemmLocals(
+  { hasBias, resultDtype = "f32", constantN }: Sm90Config,
+  epilogue?: Epilogue,
+): readonly MemberLocal[] {
+  const sizes = sizesFor(epilogue).filter((size) => size !== "n" || constantN === undefined);
+  return [
+    ...["a", "b"].map((name) => ({
+      type: "const TensorMap*",
+      name,
+      valueOf: (gemm: number) => `&${name}${gemm}`,
+    })),
+    ...(hasBias ? [numberedLocal("const float*", "bias")] : []),
+    ...(storesResult(epilogue) ? [numberedLocal(`${elementTypes[resultDtype].type}*`, "c")] : []),
+    ...[...sizes, ...(hasBias ? ["biasBatch"] : [])].map((name) => numberedLocal("int", name)),
+  ];
+}

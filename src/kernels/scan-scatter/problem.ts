@@ -1,0 +1,36 @@
+/** The descriptions of scans and scatters along one axis. */
+
+import type { Storage } from "../../runtime/index.js";
+import type { WalkDtype } from "./element.js";
+
+export interface Scan {
+  readonly dtype: WalkDtype;
+  /** Input and output are [outer, length, inner], contiguous, and may be the same storage. */
+  readonly outer: number;
+  readonly length: number;
+  readonly inner: number;
+  readonly input: Storage;
+  readonly output: Storage;
+  /** The operation of the scan. */
+  readonly op: "add";
+  /** From the end of the axis to its start: the gradient of a forward scan. */
+  readonly isReversed?: boolean;
+}
+
+/** Everything is contiguous; the target must not share elements with the index or the source. */
+export interface ScatterAdd {
+  readonly dtype: WalkDtype;
+  readonly outer: number;
+  /** Length of the target's axis. */
+  readonly length: number;
+  readonly inner: number;
+  /** Entries of source and index along the axis. */
+  readonly count: number;
+  /** i32: [count] if `isIndexShared`, else [outer, count, inner]. */
+  readonly index: Storage;
+  readonly isIndexShared: boolean;
+  /** [outer, count, inner] */
+  readonly source: Storage;
+  /** [outer, length, inner] */
+  readonly target: Storage;
+}
