@@ -6,7 +6,18 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { arange, crossasset, Device, formatBytes, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
+import {
+  arange,
+  crossasset,
+  Device,
+  formatBytes,
+  manualSeed,
+  nn,
+  optim,
+  randn,
+  type Tensor,
+  tensor,
+} from "holdfast";
 import { Guards } from "../src/autograd/index.js";
 import { fuse } from "../src/compile/fusion/vertical/fuse.js";
 import { traceStep } from "../src/compile/index.js";

@@ -1,6 +1,16 @@
 /** A small convolutional network reads generated digits: strokes on 12 × 12 pixels, shifted and with noise. */
 
-import { DataLoader, type Device, device, manualSeed, nn, noGrad, optim, rand, TensorDataset } from "holdfast";
+import {
+  DataLoader,
+  type Device,
+  device,
+  manualSeed,
+  nn,
+  noGrad,
+  optim,
+  rand,
+  TensorDataset,
+} from "holdfast";
 import { runIfMain } from "./run-if-main.js";
 
 export interface Result {

@@ -11,7 +11,17 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { crossasset, formatBytes, manualSeed, nn, noGrad, optim, type Tensor, TensorDataset, Trainer } from "holdfast";
+import {
+  crossasset,
+  formatBytes,
+  manualSeed,
+  nn,
+  noGrad,
+  optim,
+  type Tensor,
+  TensorDataset,
+  Trainer,
+} from "holdfast";
 import type { GemmPrecision } from "../../src/driver/index.js";
 import { MiB } from "../../src/units/index.js";
 import { heapAfterCollection } from "../../test/support/gc.js";

@@ -2,7 +2,22 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { avgPool1d, avgPool2d, conv1d, conv2d, crossasset, type Device, type Dtype, maxPool1d, maxPool2d, nn, optim, readSafetensors, type Tensor, viewElements } from "holdfast";
+import {
+  avgPool1d,
+  avgPool2d,
+  conv1d,
+  conv2d,
+  crossasset,
+  type Device,
+  type Dtype,
+  maxPool1d,
+  maxPool2d,
+  nn,
+  optim,
+  readSafetensors,
+  type Tensor,
+  viewElements,
+} from "holdfast";
 import { type OracleCase, oracleCalls } from "../../test/support/oracle-calls.js";
 import type { ConvolutionCase, Listed, Trajectory } from "../../test/support/oracle-records.js";
 import { readRepositoryFile, repositoryRoot } from "../../test/support/repository.js";

@@ -8,7 +8,17 @@
 
 import { createHash } from "node:crypto";
 import { parseArgs } from "node:util";
-import { crossasset, fromTyped, manualSeed, nn, noGrad, optim, type Tensor, TensorDataset, Trainer } from "holdfast";
+import {
+  crossasset,
+  fromTyped,
+  manualSeed,
+  nn,
+  noGrad,
+  optim,
+  type Tensor,
+  TensorDataset,
+  Trainer,
+} from "holdfast";
 import { permutation } from "../../src/kernels/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
 import { deviceOption, makeFolds, openAsked, rowsOf } from "./job-data.js";

@@ -1,6 +1,15 @@
 /** CrossAsset in training, as the peers have it: B rows a step, gathered on the device, clip at 1 and AdamW in the step. */
 
-import { crossasset, DataLoader, type Device, manualSeed, nn, optim, type Tensor, TensorDataset } from "holdfast";
+import {
+  crossasset,
+  DataLoader,
+  type Device,
+  manualSeed,
+  nn,
+  optim,
+  type Tensor,
+  TensorDataset,
+} from "holdfast";
 
 /** S sources of F features each, C classes. */
 export const [S, F, C] = [12, 193, 3];
