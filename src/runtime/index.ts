@@ -12,7 +12,7 @@ export type {
   LoadedCommand,
 } from "./capture/command.js";
 export type { IndexCheck, TraceSink } from "./capture/trace-sink.js";
-export type { LaunchRequest, StreamEvent as Mark } from "./capture/work.js";
+export type { LaunchRequest, StreamEvent } from "./capture/work.js";
 export { Arena, alignment, poisonByte } from "./memory/arena.js";
 export type { Holder, StepStorage } from "./memory/arena-blocks.js";
 export { Budget, type Charge } from "./memory/budget.js";

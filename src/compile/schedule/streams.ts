@@ -4,7 +4,7 @@
  */
 
 import type { Stream } from "../../driver/index.js";
-import type { Mark, Runtime } from "../../runtime/index.js";
+import type { Runtime, StreamEvent } from "../../runtime/index.js";
 import { type StepCommand, submitCommands } from "../execute/emit.js";
 import type { Schedule } from "../program/program.js";
 
@@ -63,24 +63,24 @@ function onStream({ command, ...rest }: StepCommand, stream: Stream): StepComman
 }
 
 function submitAll(runtime: Runtime, submissions: readonly Submission[]): void {
-  const marks = new Map<number, Mark>();
+  const events = new Map<number, StreamEvent>();
   const begun = new Set<Stream>();
   try {
     for (const { stream, isFork } of submissions) if (isFork) runtime.orderStreams(runtime.stream, stream);
     for (const [place, { stream, commands, after, isAwaited }] of submissions.entries()) {
       for (const earlier of after) {
-        const mark = marks.get(earlier);
-        if (mark) runtime.waitEvent(mark, stream);
+        const event = events.get(earlier);
+        if (event) runtime.waitEvent(event, stream);
       }
       if (stream !== runtime.stream) begun.add(stream);
       submitCommands(runtime, commands);
-      if (isAwaited) marks.set(place, runtime.recordEvent(stream));
+      if (isAwaited) events.set(place, runtime.recordEvent(stream));
     }
   } catch (error) {
     rejoin(runtime, begun);
     throw error;
   } finally {
-    for (const mark of marks.values()) runtime.destroyEvent(mark);
+    for (const event of events.values()) runtime.destroyEvent(event);
   }
 }
 
