@@ -84,8 +84,8 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
       ...{ encoding: "utf8", cwd: folder, env: { PATH, HOLDFAST_PRECISION: "bf16" } },
     });
     assert.equal(rounded.status, 4, "a variable is a setting too");
-    assert.match(rounded.stderr, /precision was "f32" and is "bf16" here/);
-    assert.match(other.stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is 0\.002 here.*\n$/);
+    assert.match(rounded.stderr, /precision was "f32" and is now "bf16"/);
+    assert.match(other.stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is now 0\.002.*\n$/);
   });
 
   test("leaves a model that can be asked about other bars, up to the last of them", async () => {
@@ -157,6 +157,6 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
     const { status, stderr } = holdfast(...small, "--lr", "0.002", "--out", "whole");
     assert.equal(status, 4);
-    assert.match(stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is 0\.002 here.*\n$/);
+    assert.match(stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is now 0\.002.*\n$/);
   });
 });
