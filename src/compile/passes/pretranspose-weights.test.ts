@@ -87,7 +87,7 @@ test("a weight of two products is turned once, and all weights in one launch", (
   assert.notDeepEqual(other, one);
   const { work } = calls[0]!;
   assert.ok(work.kind === "launch");
-  assert.equal(work.kernel.name, "turn of 2");
+  assert.equal(work.kernel.name, "transpose of 2");
 });
 
 test("of a batch every matrix is turned, and one that all share just once", () => {

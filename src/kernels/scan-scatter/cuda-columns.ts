@@ -11,10 +11,10 @@ export function blocksForColumns(outer: number, inner: number): number {
 
 /** C++: the thread's `outerIndex` and `column`; threads beyond the last column return. */
 export const columnOfThread = `
-  const long long index = (long long)blockIdx.x * ${threads} + threadIdx.x;
-  if (index >= (long long)outer * inner) return;
-  const long long outerIndex = index / inner;
-  const long long column = index % inner;`;
+  const long long columnIndex = (long long)blockIdx.x * ${threads} + threadIdx.x;
+  if (columnIndex >= (long long)outer * inner) return;
+  const long long outerIndex = columnIndex / inner;
+  const long long column = columnIndex % inner;`;
 
 /** The identity of addition: -0 for floats, because -0 + 0 would be 0. */
 export const zero = { f32: "-0.0f", f64: "-0.0", i32: "0" } as const satisfies Record<WalkDtype, string>;
