@@ -55,7 +55,7 @@ describe("a training", () => {
     assert.deepEqual([code, signal], [3, null], await stderr);
     assert.match(
       await stderr,
-      /^holdfast: stdout can't be written \(EPIPE\)\. The training continues .*\.\n$/,
+      /^holdfast: stdout can't be written \(EPIPE\)\. Training continues .*\.\n$/,
     );
     const { status, checkpoints } = readRun(run);
     assert.equal(status?.state, "stopped");
@@ -66,7 +66,7 @@ describe("a training", () => {
     const run = join(folder, "full");
     const { code, stderr } = await runOnto("/dev/full", [...job, "--epochs", "1", "--out", run]);
     assert.deepEqual([code, readRun(run).status?.state], [0, "finished"], stderr);
-    assert.match(stderr, /^holdfast: stdout can't be written \(ENOSPC\)\. The training continues .*\.\n$/);
+    assert.match(stderr, /^holdfast: stdout can't be written \(ENOSPC\)\. Training continues .*\.\n$/);
   });
 });
 

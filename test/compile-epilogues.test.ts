@@ -136,7 +136,7 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
       assert.deepEqual(compiled!.finished, [true, false]);
       assert.equal(compiled!.summed, 1, "the bias's gradient begins where GELU's is made");
       assert.deepEqual(compiled!.together, [2]);
-      assert.deepEqual(compiled!.turned, precision === "tf32" ? ["turn"] : []);
+      assert.deepEqual(compiled!.turned, precision === "tf32" ? ["transpose"] : []);
       for (const [index, loss] of eager!.losses.entries())
         assert.ok(Math.abs(compiled!.losses[index]! - loss) <= 2e-3 * loss, `step ${index}`);
       const { planned: _, ...rest } = plain!;

@@ -17,7 +17,7 @@ interface Retired {
 const retired: readonly Retired[] = [
   { pattern: /handover/i, instead: "PDL" },
   { pattern: /isEarly\b|canBeginEarly|[bB]eginEarly/, instead: "PDL" },
-  { pattern: /\bstand-?ins?\b|standIn/i, instead: "emulator" },
+  { pattern: /\bstand-?ins?\b|[sS]tandIn/, instead: "emulator" },
   { pattern: /museum/i, instead: "regressions" },
   { pattern: /imagination|[a-z]Imagin|imagined[A-Z]/, instead: "trace" },
   { pattern: /overhear/i, instead: "intercept" },

@@ -168,7 +168,7 @@ test("a pipe instead of a status, and a status of megabytes, are reported at onc
   isTold(health(path, 0), "failed", /status\.json is a folder, a pipe or a device/);
   rmSync(status);
   writeFileSync(status, " ".repeat(17 * 2 ** 20));
-  isTold(health(path, 0), "failed", /status\.json has 17 MiB; at most 16 MiB are read/);
+  isTold(health(path, 0), "failed", /status\.json has 17 MiB; the maximum is 16 MiB/);
 });
 
 test("a diverged run is unhealthy, and its reason is reported", () => {

@@ -61,7 +61,7 @@ test("a learning rate of 1e30 is an outcome of its own", {
   const device = openDevice();
   const model = crossasset.openTrainedModel(device, run);
   const bars = crossasset.generateBars({ bars: 9000, seed: 7 });
-  const told = /The model of step 1 in .*run gives answers that are not finite/;
+  const told = /The model of step 1 in .*run gives predictions that are not finite/;
   rejects("NOT_FINITE", () => model.predict(bars, () => assert.fail("an answer"), { stride: 600 }), told);
   rejects("NOT_FINITE", () => model.evaluate(bars, { stride: 600 }), told);
   device.close();

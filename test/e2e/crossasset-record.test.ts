@@ -128,7 +128,7 @@ describe("a run's record", { skip }, () => {
     const { incidents, messages } = readInspection(folder);
     assert.deepEqual(
       incidents.map(({ kind, step, time, phases }) => [kind, step, new Date(time).toISOString(), phases]),
-      [["stall", 7, "2026-01-02T03:04:05.000Z", ["step 7 goes on, for 31s"]]],
+      [["stall", 7, "2026-01-02T03:04:05.000Z", ["step 7 is running for 31s"]]],
     );
     assert.match(
       incidents[0]?.message ?? "",

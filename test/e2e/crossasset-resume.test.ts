@@ -131,6 +131,6 @@ test("a resumed run counts the steps that were skipped before", {
   const { incidents } = recordsIn(path) as { readonly incidents: readonly { readonly message: string }[] };
   assert.deepEqual(
     incidents.map(({ message }) => message),
-    ["1 step of epoch 2, fold 2, had a gradient that was not finite and changed nothing."],
+    ["1 step of epoch 2, fold 2, had a gradient that was not finite and was skipped."],
   );
 });

@@ -87,7 +87,7 @@ const illegal: Readonly<Record<string, Beside>> = {
 const lazy: Readonly<Record<string, Beside>> = {
   "scratch memory": (runtime) => runtime.arena.allocate(8 * 1024 * 1024, "library workspace"),
   "a placement": (runtime) => runtime.persistent.place("moments", "late", [{ name: "m", size: 4096 }]),
-  "a kernel's load": (runtime) => runtime.kernel({ ...basicKernels.sum }),
+  "a kernel's load": (runtime) => runtime.kernel({ ...basicKernels.sum, name: "late sum" }),
 };
 
 function checkCapture(beside: Beside | undefined): void {

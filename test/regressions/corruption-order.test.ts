@@ -64,7 +64,7 @@ test("C7: strict rejects a look that nothing orders behind the copy, by name", (
     (device) => neverWaiting(strict(device)),
   );
   assert.equal(rejection?.code, "UNORDERED_ACCESS");
-  assert.match(rejection.message, /^the host's look touches .*, which copyToHost on stream 1 touches too/);
+  assert.match(rejection.message, /^the host accesses .*, which copyToHost on stream 1 accesses too/);
 });
 
 regressionRow<Wrap>({

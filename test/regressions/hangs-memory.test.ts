@@ -49,9 +49,9 @@ const pressures: Readonly<Record<string, Pressed>> = {
       }),
     cause: "mis-sized",
     shows: [
-      /^output asked the arena for 48 KiB and it has no room/,
+      /^output asked the arena for 48 KiB but the arena is full/,
       /capacity 64 KiB, committed 64 KiB, offset 21 KiB/,
-      /this step: 2 allocations, 21 KiB; 0 resets in all/,
+      /this step: 2 allocations, 21 KiB; 0 resets in total/,
       /· input 20 KiB in 1\n {2}· labels 1 KiB in 1\n/,
       /Raise HOLDFAST_ARENA/,
     ],
@@ -66,7 +66,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
     cause: "never reset",
     shows: [
       /capacity 4 MiB, committed 4 MiB, offset 4 MiB/,
-      /this step: 256 allocations, 4 MiB; 0 resets in all/,
+      /this step: 256 allocations, 4 MiB; 0 resets in total/,
       /· hidden 3 MiB in 128\n {2}· logits 1 MiB in 128\n/,
       /Run each batch inside step\(\)/,
     ],
@@ -83,7 +83,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
     cause: "truly full",
     shows: [
       /capacity 4 MiB, committed \S+ MiB, offset 3.25 MiB/,
-      /this step: 4 allocations, 3.25 MiB; 1 resets in all \(1 by steps, 0 by calls\)/,
+      /this step: 4 allocations, 3.25 MiB; 1 resets in total \(1 by steps, 0 by calls\)/,
       /· activations 3 MiB in 3\n {2}· input 256 KiB in 1\n/,
       /Use a smaller batch. Raise HOLDFAST_MEMORY/,
     ],

@@ -188,7 +188,7 @@ export class JobRun {
       if (more > 0)
         this.#recorder?.noteIncident(
           "steps not finite",
-          `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}, fold ${fold + 1}, had a gradient that was not finite and were skipped.`,
+          `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}, fold ${fold + 1}, had a gradient that was not finite and ${more === 1 ? "was" : "were"} skipped.`,
         );
       folder.appendMetrics({ step, fold, epoch, loss, lr, samplesPerSecond, seconds, skipped, ...tested });
     } else if (event.kind === "resumed") {

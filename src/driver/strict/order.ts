@@ -14,7 +14,7 @@ export interface Access {
   readonly space: number;
   readonly range: Span;
   readonly isWrite: boolean;
-  /** The accessor, for messages: `launch of add`, `the host's access`. */
+  /** The accessor, for messages: `launch of add`, `the host`. */
   readonly what: string;
 }
 

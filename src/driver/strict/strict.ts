@@ -184,7 +184,7 @@ export function strict(inner: Driver): Required<Driver> {
     hostBytes(range) {
       rejectInCapture("hostBytes");
       requireHost(range);
-      const look = touches(range.memory.id + 1, hostRange(range), true, "the host's access");
+      const look = touches(range.memory.id + 1, hostRange(range), true, "the host");
       return order.access(hostTimeline, [look], () => inner.hostBytes(range));
     },
     freeHost(memory) {

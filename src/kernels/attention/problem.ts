@@ -163,7 +163,7 @@ export class SoundnessCheck {
     for (const { size, stride, what } of dimensions.toSorted((a, b) => a.stride - b.stride)) {
       if (stride < reached) {
         throw this.#rejected(
-          `${name}'s ${what} stride of ${stride} makes its elements overlap; at min ${reached} keeps them apart.`,
+          `${name}'s ${what} stride of ${stride} makes its elements overlap; at least ${reached} keeps them apart.`,
         );
       }
       reached += (size - 1) * stride;

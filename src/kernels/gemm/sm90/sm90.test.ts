@@ -734,7 +734,7 @@ describe("the config of products by warpgroups", () => {
       ["2", "2", undefined, undefined],
     );
     const pair = [gradient(256, 1024), gradient(1024, 256)];
-    assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.clusterN, true);
+    assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.clusterN, 2);
     assert.equal(selectGroupedConfig(hopper, "bf16", [...pair, gradient(256, 128)])?.clusterN, undefined);
     const floats = pair.map((one) => ({ ...one, dtype: "f32" as const }));
     assert.equal(selectGroupedConfig(hopper, "tf32", floats)?.clusterN, undefined, "pairs share terms");
@@ -1008,11 +1008,11 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
 
   test("red proof: sums that are set between products are seen to make them wait", () => {
     const faults = [
-      [sources[0]!, "for (unsigned part = 0; part < 4; part++) {"],
-      [byRegisters, "for (unsigned i = 0; i < 4; i++) {\n      multiplyRs"],
+      [sources[0]!, "for (unsigned kStep = 0; kStep < 4; kStep++) {"],
+      [byRegisters, "for (unsigned i = 0; i < 4; i++) {\n      wgmmaRs"],
     ] as const;
     const injected = faults.map(([source, before]) => {
-      const code = source.cuda!.code.replace(before, before.replace("{", "{\n      sums[0][0] += 1;"));
+      const code = source.cuda!.code.replace(before, before.replace("{", "{\n      acc[0][0] += 1;"));
       assert.notEqual(code, source.cuda!.code);
       return { ...source, cuda: { ...source.cuda!, code } };
     });

@@ -35,7 +35,7 @@ function argumentsOf({ kernel, iteration: { outer } }: Omit<RowGroupMember, "ope
 
 /** For members that `canGroupRows` allows. */
 export function rowGroupConfig(members: readonly RowGroupMember[]): ComboLaunch {
-  return combineMembers(fewestBlocksFirst(members.flatMap(memberOf)), {
+  return combineMembers(smallestGridFirst(members.flatMap(memberOf)), {
     entry: "hf_rows_combo",
     threads: comboThreads,
   });
@@ -60,7 +60,7 @@ function memberOf({
 }
 
 /** Small members first: after a large member they would start when all others end. Members with the same code stay together. */
-function fewestBlocksFirst(members: readonly ComboMember[]): readonly ComboMember[] {
+function smallestGridFirst(members: readonly ComboMember[]): readonly ComboMember[] {
   const blocks = new Map<string, number>();
   for (const member of members) blocks.set(member.codeKey, member.blocks + (blocks.get(member.codeKey) ?? 0));
   const blocksOf = ({ codeKey }: ComboMember): number => blocks.get(codeKey) ?? 0;

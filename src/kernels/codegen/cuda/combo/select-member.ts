@@ -40,12 +40,14 @@ export function selectMember(selection: MemberSelection): readonly string[] {
       valueOf: (member) => (member === 0 ? "blockIdx.x" : `blockIdx.x - ${endOf(member - 1)}`),
     },
   ];
-  if (end - first === 1) return all.map((local) => `${local.type} ${local.name} = ${local.valueOf(first)};`);
-  const branches = Array.from({ length: end - first }, (_, offset) => ({
-    last: first + offset,
-    lines: all.map((local) => `${local.name} = ${local.valueOf(first + offset)};`),
-  }));
-  return [...all.map(({ type, name }) => `${type} ${name};`), ...branchByMember(branches, endOf)];
+  const declarations = all.map((local) => `${local.type} ${local.name} = ${local.valueOf(first)};`);
+  // Overrides instead of an if-else chain: the compiler turns them into selects, where a chain took registers from the mainloop.
+  const overrides = Array.from({ length: end - first - 1 }, (_, offset) => {
+    const member = first + 1 + offset;
+    const assignments = all.map((local) => `${local.name} = ${local.valueOf(member)};`).join(" ");
+    return `if (blockIdx.x >= ${endOf(member - 1)}) { ${assignments} }`;
+  });
+  return [...declarations, ...overrides];
 }
 
 /** Lines for the blocks of the members up to and including `last`. */
