@@ -53,10 +53,7 @@ describe("a training", () => {
     child.kill("SIGHUP");
     const [code, signal] = await ended;
     assert.deepEqual([code, signal], [3, null], await stderr);
-    assert.match(
-      await stderr,
-      /^holdfast: stdout can't be written \(EPIPE\)\. Training continues .*\.\n$/,
-    );
+    assert.match(await stderr, /^holdfast: stdout can't be written \(EPIPE\)\. Training continues .*\.\n$/);
     const { status, checkpoints } = readRun(run);
     assert.equal(status?.state, "stopped");
     assert.equal(checkpoints.at(-1)?.step, status?.step);

@@ -111,7 +111,7 @@ describe("free memory", { skip }, () => {
       rejects(
         "OUT_OF_BUDGET",
         () => withRuntime(driver, { memory: "3GiB" }, () => undefined),
-        /at most 2 GiB are available/,
+        /at most 2 GiB is available/,
       );
       assert.deepEqual(heldOnEmulator(), before);
     });

@@ -54,7 +54,10 @@ test("an unreadable folder is one line and exit code 4; a wrong option is exit c
   for (const [args, message] of [
     [["inspect"], /^holdfast: BAD_ARGUMENT: The folder runs does not exist\. [^\n]+\n$/],
     [["inspect", "/no/such"], /^holdfast: BAD_FILE: \/no\/such is not a folder\. [^\n]+\n$/],
-    [["inspect", ".", "--token", "short"], /^holdfast: BAD_ARGUMENT: The token is invalid \(5 characters\)\. A token has 8 to 200 [^\n]+\n$/],
+    [
+      ["inspect", ".", "--token", "short"],
+      /^holdfast: BAD_ARGUMENT: The token is invalid \(5 characters\)\. A token has 8 to 200 [^\n]+\n$/,
+    ],
   ] as const) {
     const { status, stderr } = holdfast(args);
     assert.equal(status, 4, args.join(" "));

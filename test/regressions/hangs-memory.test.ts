@@ -49,7 +49,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
       }),
     cause: "mis-sized",
     shows: [
-      /^output asked the arena for 48 KiB but the arena is full/,
+      /^output asked the arena for 48 KiB, but the arena is full/,
       /capacity 64 KiB, committed 64 KiB, offset 21 KiB/,
       /this step: 2 allocations, 21 KiB; 0 resets in total/,
       /· input 20 KiB in 1\n {2}· labels 1 KiB in 1\n/,

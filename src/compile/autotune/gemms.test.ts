@@ -326,7 +326,7 @@ describe("measuring", { skip }, () => {
     };
     const costMs = ({ product, cuda }: KernelSource): number => {
       if (product) return 2;
-      return cuda?.code.includes("tileRows = 64,") ? 1 : 3;
+      return cuda?.code.includes("tileM = 64,") ? 1 : 3;
     };
     onDevice(
       costMs,
