@@ -1,6 +1,6 @@
 /**
  * The cost model: the thresholds of the passes, in units of what a device does during one launch. A threshold that grows with the
- * device is a function of its number of multiprocessors. The factors were confirmed by A/B runs of training steps on an H200.
+ * device is a function of its number of multiprocessors. The times are estimates; `npm run bench:gpu` shows what a change of one does.
  */
 
 import type { DeviceInfo } from "../driver/index.js";
