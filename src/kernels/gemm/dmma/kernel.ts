@@ -191,6 +191,7 @@ typedef ${tileOf("tileN", b)} TileB;`;
     end: accesses.length,
     locals: gemmLocals(config),
     index: "cta",
+    bySelects: true,
     endOf: (gemm) => `first${gemm + 1}`,
   });
   return cudaKernel({

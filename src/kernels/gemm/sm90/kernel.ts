@@ -117,6 +117,7 @@ typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
           end: accesses.length,
           locals: gemmLocals(config, epilogue),
           index: "cta",
+          bySelects: true,
           endOf: (gemm) => `first${gemm + 1}`,
         }),
       ),

@@ -23,6 +23,11 @@ export interface MemberSelection {
   readonly locals: readonly MemberLocal[];
   /** The local that becomes the block's index within its member. */
   readonly index: string;
+  /**
+   * Sets the locals to the first member's values and overrides them, one member after the other: selects instead of branches. It
+   * looks at all members' parameters, but leaves more registers to the code that follows. Default: branches.
+   */
+  readonly bySelects?: boolean;
   /** The parameter that holds where the blocks of a member end. Default: `end` with the member's number. */
   endOf?(member: number): string;
 }
@@ -31,7 +36,7 @@ const endParameter = (member: number): string => `end${member}`;
 
 /** C++ lines that declare the locals and set them to the values of this block's member. */
 export function selectMember(selection: MemberSelection): readonly string[] {
-  const { first = 0, end, locals, index, endOf = endParameter } = selection;
+  const { first = 0, end, locals, index, bySelects = false, endOf = endParameter } = selection;
   const all: readonly MemberLocal[] = [
     ...locals,
     {
@@ -40,14 +45,17 @@ export function selectMember(selection: MemberSelection): readonly string[] {
       valueOf: (member) => (member === 0 ? "blockIdx.x" : `blockIdx.x - ${endOf(member - 1)}`),
     },
   ];
-  const declarations = all.map((local) => `${local.type} ${local.name} = ${local.valueOf(first)};`);
-  // Overrides instead of an if-else chain: the compiler turns them into selects, where a chain took registers from the mainloop.
-  const overrides = Array.from({ length: end - first - 1 }, (_, offset) => {
-    const member = first + 1 + offset;
-    const assignments = all.map((local) => `${local.name} = ${local.valueOf(member)};`).join(" ");
-    return `if (blockIdx.x >= ${endOf(member - 1)}) { ${assignments} }`;
-  });
-  return [...declarations, ...overrides];
+  const members = Array.from({ length: end - first }, (_, offset) => first + offset);
+  const assignments = (member: number): string[] =>
+    all.map((local) => `${local.name} = ${local.valueOf(member)};`);
+  if (members.length === 1 || bySelects) {
+    const overrides = members
+      .slice(1)
+      .map((member) => `if (blockIdx.x >= ${endOf(member - 1)}) { ${assignments(member).join(" ")} }`);
+    return [...all.map((local) => `${local.type} ${local.name} = ${local.valueOf(first)};`), ...overrides];
+  }
+  const branches = members.map((member) => ({ last: member, lines: assignments(member) }));
+  return [...all.map(({ type, name }) => `${type} ${name};`), ...branchByMember(branches, endOf)];
 }
 
 /** Lines for the blocks of the members up to and including `last`. */
