@@ -9,11 +9,12 @@ import { around } from "../src/driver/index.js";
 import { Arena, Budget, poisonByte } from "../src/runtime/index.js";
 import { TlsfAllocator } from "../src/runtime/memory/tlsf-allocator.js";
 import { type Bytes, GiB, MiB } from "../src/units/index.js";
+import { effort } from "./support/effort.js";
 import { fakeHost } from "./support/fake-host.js";
 import { capacity, granularity, MemoryModel, type ModelBlock, roundUp } from "./support/memory-model.js";
 import { withMethods } from "./support/replaced-methods.js";
 
-const sequences = 20_000;
+const sequences = effort({ quick: 5_000, thorough: 20_000 });
 const host = fakeHost(16 * GiB, 12 * GiB);
 const device = openCpuDriver({ threads: 1, maximumBytes: 8 * MiB, hostRoot: host.root });
 after(() => {

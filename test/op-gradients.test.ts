@@ -10,6 +10,7 @@ import { HoldfastError } from "holdfast";
 import { type KernelOp, opTable } from "../src/ops/index.js";
 import { checkGradients } from "./support/central-differences.js";
 import { openDevice } from "./support/devices.js";
+import { effort } from "./support/effort.js";
 import { opCases } from "./support/op-cases/index.js";
 import { nameOf, type OpCase } from "./support/op-cases/op-case.js";
 import { describeCall, runCase } from "./support/op-runs.js";
@@ -17,7 +18,7 @@ import { sameBytes } from "./support/same-bytes.js";
 
 const elements = 24;
 const seed = 20_240_611;
-const runsOfAnOp = 36;
+const runsOfAnOp = effort({ quick: 18, thorough: 36 });
 
 const cpu = openDevice({ threads: 1 });
 

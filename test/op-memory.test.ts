@@ -9,6 +9,7 @@ import fc from "fast-check";
 import { Device, type DeviceOptions, HoldfastError } from "holdfast";
 import { basicKernels, bytes, type Driver, strict } from "holdfast/internals";
 import { contiguous, type KernelOp, type Op, opTable } from "../src/ops/index.js";
+import { effort } from "./support/effort.js";
 import { guarded } from "./support/guarded-driver.js";
 import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall } from "./support/op-cases/op-case.js";
@@ -18,7 +19,7 @@ import { openTestDriver, type TestDriver, testDeviceKind, testEnvironment } from
 import type { FloatDtype } from "./tolerances.js";
 
 const seed = 20_240_611;
-const runsOfACase = 5;
+const runsOfACase = effort({ quick: 3, thorough: 5 });
 const elements = 150;
 /** Each call in one of these: what differs between them is how elements are loaded, stored and grouped into vectors. */
 const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly FloatDtype[];

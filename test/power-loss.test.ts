@@ -6,11 +6,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CutRuns } from "./support/cut-runs.js";
+import { effort } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
 
 /** TEST_SEED=number repeats a sample. */
 const seed = Number(process.env["TEST_SEED"] ?? Date.now() % 100_000);
-const cuts = 16;
+const cuts = effort({ quick: 8, thorough: 16 });
 const folder = makeFolder();
 
 test("a run whose machine lost power is resumed to the same end, and has every record", async (t) => {

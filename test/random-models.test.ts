@@ -13,6 +13,7 @@ import { nn, optim } from "holdfast";
 import type { Driver } from "holdfast/internals";
 import { GiB } from "../src/units/index.js";
 import { openDevice, withDevice } from "./support/devices.js";
+import { effort } from "./support/effort.js";
 import { fakeHost } from "./support/fake-host.js";
 import { checkModel, type ModelDevice, namesOf, noModelCounts } from "./support/random-models/check.js";
 import { anyModelProgram } from "./support/random-models/draw.js";
@@ -31,7 +32,7 @@ const device = openDevice(options);
 const models: ModelDevice = { device, cpu: device, precision: "f32" };
 
 const seed = 20_260_117;
-const minPrograms = { cpu: 40, emulator: 8, cuda: 40 }[testDevice];
+const minPrograms = { cpu: effort({ quick: 16, thorough: 40 }), emulator: 8, cuda: 40 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_MODELS"] ?? minPrograms);
 
 for (const { note, model } of readKept()) {

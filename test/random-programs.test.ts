@@ -11,6 +11,7 @@ import type { Driver } from "holdfast/internals";
 import { opTable } from "../src/ops/index.js";
 import { GiB } from "../src/units/index.js";
 import { openDevice, withDevice } from "./support/devices.js";
+import { effort } from "./support/effort.js";
 import { fakeHost } from "./support/fake-host.js";
 import { checkProgram, noCounts, type ProgramDevices } from "./support/random-programs/check.js";
 import { anyProgram } from "./support/random-programs/draw.js";
@@ -31,7 +32,7 @@ const devices: ProgramDevices = { direct: openDevice(direct), replaying: openDev
 
 const seed = 20_250_301;
 // Where kernels take long to compile, most of a program is that.
-const minPrograms = { cpu: 200, emulator: 40, cuda: 100 }[testDevice];
+const minPrograms = { cpu: effort({ quick: 80, thorough: 200 }), emulator: 40, cuda: 100 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? minPrograms);
 
 const kept = readKept().flatMap(({ note, program }) => (program ? [{ note, program }] : []));

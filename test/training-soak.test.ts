@@ -1,4 +1,4 @@
-/** 5,000 steps of training or more: nothing grows, and the driver is asked for no memory after the second. */
+/** Thousands of training steps: nothing grows, and the driver is asked for no memory after the second. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,10 +7,11 @@ import type { DriverCall } from "holdfast/internals";
 import { around } from "../src/driver/index.js";
 import { KiB } from "../src/units/index.js";
 import { openDevice } from "./support/devices.js";
+import { effort } from "./support/effort.js";
 import { heapAfterCollection } from "./support/gc.js";
 import { openTestDriver } from "./support/test-device.js";
 
-const steps = 5000;
+const steps = effort({ quick: 2000, thorough: 5000 });
 /** The driver's calls that take memory, or make something that takes some. */
 const takingCalls: ReadonlySet<DriverCall> = new Set([
   "reserve",
@@ -21,7 +22,7 @@ const takingCalls: ReadonlySet<DriverCall> = new Set([
   "loadKernel",
 ]);
 
-test("5,000 steps of training leave memory where it was after the second, and learn", () => {
+test(`${steps} steps of training leave memory where it was after the second, and learn`, () => {
   const taken: string[] = [];
   const driver = openTestDriver();
   const counting = around(driver, (call, _, proceed) => {
