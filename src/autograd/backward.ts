@@ -12,9 +12,9 @@ import {
   type ValueType,
 } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
-import type { Node } from "./node.js";
+import type { Leaf, Node } from "./node.js";
 import { TemporaryGradients } from "./temporary-gradients.js";
-import type { Leaf, Value } from "./value.js";
+import type { Value } from "./value.js";
 
 export interface BackwardOptions {
   /** Keep the saved tensors, for another pass through the same graph. */

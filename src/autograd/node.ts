@@ -3,10 +3,33 @@
 import { HoldfastError } from "../errors/index.js";
 import type { Attributes, DeviceArray, KernelOp, ValueType, ViewOp } from "../ops/index.js";
 import { type Runtime, SavedSet } from "../runtime/index.js";
-import type { Leaf, Source, Value } from "./value.js";
 import { versionOf } from "./versions.js";
 
 export type DifferentiableOp = KernelOp | ViewOp;
+
+/** Where gradients end: a tensor that requires its own gradient. */
+export interface Leaf {
+  /** Accumulates a gradient. The array is borrowed. */
+  accumulate(gradient: DeviceArray): void;
+  /**
+   * Returns the storage for a first gradient, or undefined if one has arrived. The caller must copy a gradient there:
+   * it counts as arrived from here on.
+   */
+  takeDestination(): DeviceArray | undefined;
+}
+
+/** An output of a recorded op. */
+export interface Source {
+  readonly node: Node;
+  readonly output: number;
+}
+
+/** An operand as a node sees it: an array, and where its gradient goes. */
+export interface RecordedOperand {
+  readonly array: DeviceArray;
+  readonly source: Source | undefined;
+  readonly leaf: Leaf | undefined;
+}
 
 /** The destination of an operand's gradient. */
 export type Edge = { readonly source: Source } | { readonly leaf: Leaf } | undefined;
@@ -42,7 +65,7 @@ export class Node {
   constructor(
     runtime: Runtime,
     op: DifferentiableOp,
-    operands: readonly (Value | number)[],
+    operands: readonly (RecordedOperand | number)[],
     outputs: readonly DeviceArray[],
     attributes: Attributes,
   ) {
@@ -154,7 +177,7 @@ function pinHolder(op: string): string {
   return existing;
 }
 
-function makeEdge(operand: Value | number): Edge {
+function makeEdge(operand: RecordedOperand | number): Edge {
   if (typeof operand === "number") return undefined;
   if (operand.source) return { source: operand.source };
   return operand.leaf && { leaf: operand.leaf };

@@ -2,24 +2,8 @@
 
 import type { DeviceArray } from "../ops/index.js";
 import { type GuardedField, stateChanged, tracing } from "./guards.js";
-import type { Node } from "./node.js";
+import type { Leaf, Source } from "./node.js";
 import { recordedVersionOf } from "./versions.js";
-
-/** Where gradients end: a tensor that requires its own gradient. */
-export interface Leaf {
-  /** Accumulates a gradient. The array is borrowed. */
-  accumulate(gradient: DeviceArray): void;
-  /**
-   * Returns the storage for a first gradient, or undefined if one has arrived. The caller must copy a gradient there:
-   * it counts as arrived from here on.
-   */
-  takeDestination(): DeviceArray | undefined;
-}
-
-export interface Source {
-  readonly node: Node;
-  readonly output: number;
-}
 
 /** Where a value comes from; empty if the user created it. */
 export interface Origin {

@@ -10,7 +10,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { broadcastShapes, type Shape, sizeOf } from "../shape.js";
@@ -97,7 +97,9 @@ export const attention: KernelOp<AttentionAttributes> = {
     ];
     const attributes = { ...rule.attributes, givesScores: rule.needs(3) };
     const gradients = rule.applyAll(attentionGradient, [out, query, key, value, scores], attributes);
-    return gradients.map((gradient, index) => (rule.needs(index) ? fitTo(rule, gradient, index) : undefined));
+    return gradients.map((gradient, index) =>
+      rule.needs(index) ? fitToOperand(rule, gradient, index) : undefined,
+    );
   },
   lower(lowering, operands, outputs, attributes) {
     const [query, key, value] = [arrayAt(operands, 0), arrayAt(operands, 1), arrayAt(operands, 2)];

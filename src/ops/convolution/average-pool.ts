@@ -2,7 +2,7 @@
 
 import { pad } from "../movement/pad.js";
 import { type CompositeOp, typeAt } from "../op.js";
-import { mean } from "../reduction/sum.js";
+import { mean } from "../reduction/mean.js";
 import { padsOf } from "./geometry.js";
 import { type PoolAttributes, poolWindows } from "./max-pool.js";
 import { windows } from "./windows.js";

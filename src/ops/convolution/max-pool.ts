@@ -17,7 +17,7 @@ import { type Part, viewStrided } from "../movement/part.js";
 import { type Range, slicedView } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
-import { requireFloat } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, type Shape } from "../shape.js";
 import {
   eachAxis,

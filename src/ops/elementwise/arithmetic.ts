@@ -1,7 +1,7 @@
 /** Arithmetic of two operands: add, sub, mul, div, pow, maximum, minimum. They broadcast, and meet by promotion. */
 
 import { type Dtype, dtypes, type Expression, term } from "../../ir/index.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import type { GradientRule, Gradients, KernelOp, SavedPlaces } from "../op.js";
 import { elementwise } from "./elementwise.js";
 
@@ -10,7 +10,9 @@ const none = term.constant(0, "f32");
 
 /** One gradient for each of two operands, made only where it is wanted and fitted to its operand. */
 function bothSides<V, A>(rule: GradientRule<V, A>, left: () => V, right: () => V): Gradients<V> {
-  return [left, right].map((make, index) => (rule.needs(index) ? fitTo(rule, make(), index) : undefined));
+  return [left, right].map((make, index) =>
+    rule.needs(index) ? fitToOperand(rule, make(), index) : undefined,
+  );
 }
 
 /** Each side's gradient reads the other. */

@@ -1,7 +1,7 @@
 /** Comparisons and logic, which give truth values, and where, which takes one. */
 
 import { type CompareOp, type Expression, term } from "../../ir/index.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import type { KernelOp } from "../op.js";
 import { elementwise } from "./elementwise.js";
 
@@ -86,7 +86,7 @@ export const where: KernelOp = elementwise({
   saves: () => ({ operands: [0] }),
   gradient: (rule) => [
     undefined,
-    rule.needs(1) ? fitTo(rule, rule.apply(where, [rule.operand(0), rule.upstream, 0]), 1) : undefined,
-    rule.needs(2) ? fitTo(rule, rule.apply(where, [rule.operand(0), 0, rule.upstream]), 2) : undefined,
+    rule.needs(1) ? fitToOperand(rule, rule.apply(where, [rule.operand(0), rule.upstream, 0]), 1) : undefined,
+    rule.needs(2) ? fitToOperand(rule, rule.apply(where, [rule.operand(0), 0, rule.upstream]), 2) : undefined,
   ],
 });

@@ -2,7 +2,7 @@
 
 import type { Compute, Dtype, Expression } from "../../ir/index.js";
 import { term } from "../../ir/index.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import type { Attributes, KernelOp, NoAttributes } from "../op.js";
 import { elementwise, type ResultKind } from "./elementwise.js";
 
@@ -42,7 +42,7 @@ export function unary<A extends Attributes = NoAttributes>(definition: UnaryDefi
   if (derivative === "zero") {
     return elementwise<A>({
       ...common,
-      gradient: (rule) => [fitTo(rule, rule.apply(timesZero, [rule.upstream]), 0)],
+      gradient: (rule) => [fitToOperand(rule, rule.apply(timesZero, [rule.upstream]), 0)],
     });
   }
   const gradientOp = elementwise<A>({
@@ -62,7 +62,7 @@ export function unary<A extends Attributes = NoAttributes>(definition: UnaryDefi
     saves: () => (isOfOutput ? { outputs: [0] } : { operands: [0] }),
     gradient: (rule) => {
       const at = isOfOutput ? rule.output(0) : rule.operand(0);
-      return [fitTo(rule, rule.apply(gradientOp, [rule.upstream, at], rule.attributes), 0)];
+      return [fitToOperand(rule, rule.apply(gradientOp, [rule.upstream, at], rule.attributes), 0)];
     },
   });
 }

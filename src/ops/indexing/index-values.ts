@@ -6,7 +6,7 @@ import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { type CheckContext, type OperandType, typeAt, type ValueType } from "../op.js";
 import { lowerReduction, type Reduction } from "../reduction/reduce.js";
 import { asIndexList } from "./index-list.js";
-import { checkInStep } from "./step-check.js";
+import { checkInStep, type IndexRange } from "./step-check.js";
 
 /** The type of an operand that holds indices: whole numbers. */
 export function indexTypeAt(op: string, operands: readonly OperandType[], place: number): ValueType {
@@ -34,14 +34,6 @@ function highestBut(ignored: number | undefined): Reduction {
   };
   highest.set(ignored, reduction);
   return reduction;
-}
-
-/** What indices may be: 0 … size − 1, or the one that counts as none. */
-export interface IndexRange {
-  readonly size: number;
-  readonly ignored?: number;
-  /** What there is, for messages: "axis 0 has 7". */
-  readonly range: string;
 }
 
 /**

@@ -8,7 +8,14 @@ import { type DeviceArray, isContiguous } from "../device-array.js";
 import type { CheckContext } from "../op.js";
 import { sizeOf } from "../shape.js";
 import { asIndexList } from "./index-list.js";
-import type { IndexRange } from "./index-values.js";
+
+/** The valid indices: 0 … size − 1, and the ignored index. */
+export interface IndexRange {
+  readonly size: number;
+  readonly ignored?: number;
+  /** The limit in words, for messages: "axis 0 has 7". */
+  readonly range: string;
+}
 
 /** Lists up to this length are one row, which one block of a GPU looks through; longer ones are cut into rows. */
 const maxOneRow = 8192;

@@ -29,7 +29,7 @@ import {
   type ValueType,
 } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
-import { requireFloat } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 
 /** What becomes of the single losses: their mean, their sum, or each for itself. */
@@ -204,7 +204,7 @@ function epilogueKernel(from: Dtype, to: Dtype, isMean: boolean): RowKernel {
   const known = finishers.get(key);
   if (known) return known;
   const { compute } = dtypes[to];
-  const addUp = (input: number): Stage => ({
+  const sumReduction = (input: number): Stage => ({
     kind: "reduce",
     op: "add",
     value: term.convert(term.load(input, dtypes[from].compute), "f64"),
@@ -226,8 +226,8 @@ function epilogueKernel(from: Dtype, to: Dtype, isMean: boolean): RowKernel {
         ],
         scalars: [],
         stages: [
-          addUp(0),
-          addUp(1),
+          sumReduction(0),
+          sumReduction(1),
           store(0, term.div(total, weight), compute),
           store(1, weight, dtypes[from].compute),
         ],
@@ -237,7 +237,7 @@ function epilogueKernel(from: Dtype, to: Dtype, isMean: boolean): RowKernel {
         inputs: [from],
         outputs: [{ dtype: to, per: "row" }],
         scalars: [],
-        stages: [addUp(0), store(0, total, compute)],
+        stages: [sumReduction(0), store(0, total, compute)],
       };
   finishers.set(key, kernel);
   return kernel;

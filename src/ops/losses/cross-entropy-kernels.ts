@@ -78,7 +78,7 @@ function kernelOf(name: string, variant: Variant, more: string, make: () => RowK
 }
 
 const store = (output: number, value: Expression): Stage => ({ kind: "store", output, value });
-const addUp = (value: Expression): Stage => ({ kind: "reduce", op: "add", value });
+const sumStage = (value: Expression): Stage => ({ kind: "reduce", op: "add", value });
 
 /**
  * Inputs: logits, target, weights. Outputs of each row: its loss, its largest logit, the logarithm of its sum, and for a
@@ -96,11 +96,11 @@ export function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
     const centred = term.sub(x, largest);
     const picked = term.load(0, compute, term.mul(row.place, classStep));
     const plain = term.mul(row.weight, term.sub(logSum, term.sub(picked, largest)));
-    const reductions: Stage[] = [{ kind: "reduce", op: "max", value: x }, addUp(term.exp(centred))];
+    const reductions: Stage[] = [{ kind: "reduce", op: "max", value: x }, sumStage(term.exp(centred))];
     let value = plain;
     if (isSmoothed) {
       const each = weight && term.convert(term.load(2, dtypes[weight].compute), compute);
-      reductions.push(addUp(each ? term.mul(each, centred) : centred), ...(each ? [addUp(each)] : []));
+      reductions.push(sumStage(each ? term.mul(each, centred) : centred), ...(each ? [sumStage(each)] : []));
       const ofAll = term.mul(each ? term.reduced(3, compute) : classes, logSum);
       const toEvery = term.mul(spread, term.sub(ofAll, term.reduced(2, compute)));
       value = term.add(term.mul(keep, plain), toEvery);
@@ -146,7 +146,7 @@ export function sharesKernel(variant: Variant, upstream: Dtype): RowKernel {
       outputs: values.map(() => ({ dtype: compute, per: "row" })),
       scalars: scalarTypes(compute),
       stages: [
-        ...(isSmoothed && each ? [addUp(each)] : []),
+        ...(isSmoothed && each ? [sumStage(each)] : []),
         ...values.map((value, output) => store(output, value)),
       ],
     };

@@ -2,9 +2,10 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Expression, term } from "../../ir/index.js";
+import { sum } from "../broadcast.js";
 import { mul } from "../elementwise/arithmetic.js";
 import { elementwise } from "../elementwise/elementwise.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import {
   type Attributes,
   type CompositeOp,
@@ -15,7 +16,7 @@ import {
   typeAt,
   type ValueType,
 } from "../op.js";
-import { mean, sum } from "../reduction/sum.js";
+import { mean } from "../reduction/mean.js";
 import { badShape, broadcastShapes, formatShape, isSameShape } from "../shape.js";
 import type { LossReduction } from "./class-rows.js";
 
@@ -52,7 +53,7 @@ function ofDifference<A extends Attributes = NoAttributes>(definition: Differenc
       [0, 1].map((index) => {
         if (!rule.needs(index)) return undefined;
         const sides = [rule.operand(index), rule.operand(1 - index)];
-        return fitTo(rule, rule.apply(gradientOp, [rule.upstream, ...sides], rule.attributes), index);
+        return fitToOperand(rule, rule.apply(gradientOp, [rule.upstream, ...sides], rule.attributes), index);
       }),
   });
 }
@@ -139,7 +140,7 @@ export const binaryCrossEntropy: KernelOp = elementwise({
     binaryGradients.map((op, index) => {
       if (!rule.needs(index)) return undefined;
       const operands = [rule.operand(0), rule.operand(1), rule.operand(2)];
-      return fitTo(rule, rule.apply(op, [rule.upstream, ...operands]), index);
+      return fitToOperand(rule, rule.apply(op, [rule.upstream, ...operands]), index);
     }),
 });
 

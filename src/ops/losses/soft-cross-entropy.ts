@@ -1,10 +1,11 @@
 /** crossEntropyOfProbabilities: the cross entropy of logits with a target that is itself a share for each class. */
 
+import { sum } from "../broadcast.js";
 import { add, mul } from "../elementwise/arithmetic.js";
 import { reshape } from "../movement/reshape.js";
 import { logSoftmax } from "../normalisation/softmax.js";
 import { type CompositeOp, isType, typeAt } from "../op.js";
-import { requireFloat, sum } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, isSameShape, sizeOf } from "../shape.js";
 import { classRowsOf, type LossReduction, requireSmoothing } from "./class-rows.js";
 

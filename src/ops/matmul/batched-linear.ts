@@ -1,11 +1,11 @@
 /** A linear layer of its own for each of several groups, in one product. */
 
-import { fitTo } from "../gradients.js";
+import { sum } from "../broadcast.js";
+import { fitToOperand } from "../gradients.js";
 import { stack } from "../movement/join.js";
 import { permute } from "../movement/reshape.js";
 import { select } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type NoAttributes, type OperandType, typeAt } from "../op.js";
-import { sum } from "../reduction/sum.js";
 import { badShape, formatShape, isSameShape } from "../shape.js";
 import { stackStrided } from "./equal-arrays.js";
 import { lowerGemm } from "./gemm.js";
@@ -52,7 +52,7 @@ export const batchedLinear: KernelOp<NoAttributes> = {
         { axis: 0 },
       );
       const turned = apply(permute, [weights], { axes: [0, 2, 1] }); // [groups, out, in]
-      return fitTo(rule, apply(permute, [apply(matmul, [byGroup, turned])], { axes: [1, 0, 2] }), 0);
+      return fitToOperand(rule, apply(permute, [apply(matmul, [byGroup, turned])], { axes: [1, 0, 2] }), 0);
     };
     const weights = () => {
       const turned = apply(permute, [rule.operand(0)], { axes: [1, 2, 0] }); // [groups, in, rows]
@@ -64,7 +64,7 @@ export const batchedLinear: KernelOp<NoAttributes> = {
       const all = whole();
       return places.map((group) =>
         rule.needs(first + group)
-          ? fitTo(rule, apply(select, [all], { axis: 0, index: group }), first + group)
+          ? fitToOperand(rule, apply(select, [all], { axis: 0, index: group }), first + group)
           : undefined,
       );
     };

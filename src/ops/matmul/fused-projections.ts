@@ -2,7 +2,7 @@
 
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { reshape } from "../movement/reshape.js";
 import { select } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type Lowering, type NoAttributes, type OperandType, typeAt } from "../op.js";
@@ -56,10 +56,10 @@ export const fusedProjections: KernelOp<NoAttributes> = {
     };
     const all = places.some((place) => rule.needs(place)) ? weights() : undefined;
     return [
-      rule.needs(0) ? fitTo(rule, input(), 0) : undefined,
+      rule.needs(0) ? fitToOperand(rule, input(), 0) : undefined,
       ...places.map((place) =>
         all !== undefined && rule.needs(place)
-          ? fitTo(rule, apply(select, [all], { axis: 0, index: place - 1 }), place)
+          ? fitToOperand(rule, apply(select, [all], { axis: 0, index: place - 1 }), place)
           : undefined,
       ),
     ];

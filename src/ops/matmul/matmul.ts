@@ -2,9 +2,10 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../ir/index.js";
+import { sum, sumReduction } from "../broadcast.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, joinAxes, transposed } from "../device-array.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
 import {
   arrayAt,
@@ -16,7 +17,6 @@ import {
   type ValueType,
 } from "../op.js";
 import { lowerReduction } from "../reduction/reduce.js";
-import { addUp, sum } from "../reduction/sum.js";
 import { badShape, broadcastShapes, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 import { castForGemm, lowerGemm } from "./gemm.js";
 
@@ -58,8 +58,10 @@ export const matmul: KernelOp = {
       // One matrix for all rows, as a layer has it: whatever comes before the last axis is only more rows.
       const { upstream } = rule;
       return [
-        rule.needs(0) ? fitTo(rule, apply(linear, [upstream, rule.operand(1)], {}), 0) : undefined,
-        rule.needs(1) ? fitTo(rule, apply(lowerWeightGradient, [rule.operand(0), upstream]), 1) : undefined,
+        rule.needs(0) ? fitToOperand(rule, apply(linear, [upstream, rule.operand(1)], {}), 0) : undefined,
+        rule.needs(1)
+          ? fitToOperand(rule, apply(lowerWeightGradient, [rule.operand(0), upstream]), 1)
+          : undefined,
       ];
     }
     const { a, b } = asMatrices(left, right);
@@ -116,11 +118,11 @@ function transpose<V, A>({ apply, valueType }: GradientRule<V, A>, value: V): V 
 /** Summed over stretched batches, then with the operand's own axes. */
 function fitMatrix<V, A>(rule: GradientRule<V, A>, value: V, matrix: Shape, index: number): V {
   const { shape } = rule.typeOf(index);
-  if (isSameShape(matrix, shape)) return fitTo(rule, value, index);
+  if (isSameShape(matrix, shape)) return fitToOperand(rule, value, index);
   const own = rule.valueType(value).shape;
   const batch = own.slice(0, own.length - matrix.length);
   const summed = batch.length > 0 ? rule.apply(sum, [value], { axes: batch.map((_, axis) => axis) }) : value;
-  return fitTo(rule, rule.apply(reshape, [summed], { shape }), index);
+  return fitToOperand(rule, rule.apply(reshape, [summed], { shape }), index);
 }
 
 /**
@@ -163,8 +165,8 @@ const lowerBiasGradient: KernelOp = {
     const upstream = arrayAt(operands, 0);
     const leading = upstream.shape.slice(0, -1).map((_, axis) => axis);
     const rounded = castForGemm(lowering, upstream);
-    if (rounded) lowerReduction(lowering, addUp, rounded, [0], output);
-    else lowerReduction(lowering, addUp, upstream, leading, output);
+    if (rounded) lowerReduction(lowering, sumReduction, rounded, [0], output);
+    else lowerReduction(lowering, sumReduction, upstream, leading, output);
   },
 };
 
@@ -217,10 +219,14 @@ export const linear: KernelOp<LinearAttributes> = {
     const bias = () => (leading.length > 0 ? apply(lowerBiasGradient, [upstream]) : upstream);
     return [
       rule.needs(0)
-        ? fitTo(rule, apply(linear, [upstream, rule.operand(1)], { layout: isInOut ? "outIn" : "inOut" }), 0)
+        ? fitToOperand(
+            rule,
+            apply(linear, [upstream, rule.operand(1)], { layout: isInOut ? "outIn" : "inOut" }),
+            0,
+          )
         : undefined,
-      rule.needs(1) ? fitTo(rule, apply(lowerWeightGradient, weight()), 1) : undefined,
-      rule.needs(2) ? fitTo(rule, bias(), 2) : undefined,
+      rule.needs(1) ? fitToOperand(rule, apply(lowerWeightGradient, weight()), 1) : undefined,
+      rule.needs(2) ? fitToOperand(rule, bias(), 2) : undefined,
     ];
   },
   lower(lowering, operands, [output], attributes) {

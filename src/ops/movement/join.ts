@@ -3,7 +3,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { promote } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { arrayAt, type CompositeOp, type KernelOp, type OperandType, typeAt, type ValueType } from "../op.js";
 import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
 import { viewStrided } from "./part.js";
@@ -34,7 +34,7 @@ export const cat: KernelOp<AxisAttribute> = {
       const end = start + (shape[place] ?? 0);
       const ranges = rangeOn(place, start, end);
       gradients[index] = rule.needs(index)
-        ? fitTo(rule, rule.apply(slice, [rule.upstream], { ranges }), index)
+        ? fitToOperand(rule, rule.apply(slice, [rule.upstream], { ranges }), index)
         : undefined;
       start = end;
     }

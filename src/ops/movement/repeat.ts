@@ -1,9 +1,10 @@
 /** repeatInterleave and tile: elements, or the whole, several times over. Stretched views, copied once. */
 
+import { expand } from "../broadcast.js";
 import { contiguous } from "../elementwise/cast.js";
 import { type CompositeOp, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, requireSize, type Shape } from "../shape.js";
-import { expand, reshape } from "./reshape.js";
+import { reshape } from "./reshape.js";
 
 /** Each element along an axis `repeats` times, one behind the other. */
 export const repeatInterleave: CompositeOp<{ readonly repeats: number; readonly axis: number }> = {

@@ -1,17 +1,10 @@
-/** reshape, permute and expand: other ways to see the same memory. */
+/** reshape and permute: views of the same memory. */
 
-import {
-  broadcastStrides,
-  contiguousStrides,
-  isContiguous,
-  type Layout,
-  type Strides,
-} from "../device-array.js";
-import { sumTo } from "../gradients.js";
+import { contiguousStrides, isContiguous, type Layout, type Strides } from "../device-array.js";
 import { typeAt, type ViewOp } from "../op.js";
 import { axisOf, badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 
-/** One size may be -1: it becomes what is left. */
+/** One size may be -1: it is computed from the number of elements. */
 export const reshape: ViewOp<{ readonly shape: Shape }> = {
   kind: "view",
   name: "reshape",
@@ -46,21 +39,6 @@ export const permute: ViewOp<{ readonly axes: readonly number[] }> = {
     const back = order.map((_, axis) => order.indexOf(axis));
     return [rule.apply(permute, [rule.upstream], { axes: back })];
   },
-};
-
-/** Stretches axes of size 1, and adds new ones in front. -1 keeps a size. */
-export const expand: ViewOp<{ readonly shape: Shape }> = {
-  kind: "view",
-  name: "expand",
-  infer(operands, { shape }) {
-    const type = typeAt("expand", operands, 0);
-    return [{ shape: stretchedShape(type.shape, shape), dtype: type.dtype }];
-  },
-  view(layout, { shape }) {
-    const target = stretchedShape(layout.shape, shape);
-    return { shape: target, strides: broadcastStrides(layout, target) };
-  },
-  gradient: (rule) => [sumTo(rule, rule.upstream, rule.typeOf(0).shape)],
 };
 
 function completeShape(from: Shape, to: Shape): Shape {
@@ -113,21 +91,5 @@ function orderOf(axes: readonly number[], rank: number): number[] {
   throw badShape(
     "permute",
     `axes ${formatShape(axes)} of a tensor of ${rank} axes; each has to be named once.`,
-  );
-}
-
-function stretchedShape(from: Shape, to: Shape): Shape {
-  const added = to.length - from.length;
-  const shape = to.map((size, axis) => (size === -1 && axis >= added ? (from[axis - added] ?? 1) : size));
-  const fits =
-    added >= 0 &&
-    shape.every((size, axis) => {
-      const own = axis < added ? 1 : (from[axis - added] ?? 1);
-      return Number.isSafeInteger(size) && size >= 0 && (own === size || own === 1);
-    });
-  if (fits) return shape;
-  throw badShape(
-    "expand",
-    `${formatShape(from)} does not stretch to ${formatShape(to)}: counted from the last axis, a size stays or grows from 1.`,
   );
 }

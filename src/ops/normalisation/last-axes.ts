@@ -9,7 +9,7 @@ import { copyArray } from "../copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "../device-array.js";
 import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
-import { requireFloat } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 

@@ -5,7 +5,7 @@
 
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
-import { requireFloat } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { axisOf } from "../shape.js";
 

@@ -11,7 +11,7 @@ import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { elementwise } from "../elementwise/elementwise.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
-import { requireFloat } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, sizeOf } from "../shape.js";
 
 /** `p`: the probability that an element is dropped. */

@@ -2,12 +2,11 @@
 
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { elementwise } from "../elementwise/elementwise.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { axesOf } from "../shape.js";
-import { reducedType, restoreAxes } from "./rule.js";
-import { type ReductionAttributes, requireFloat } from "./sum.js";
+import { type ReductionAttributes, reducedType, requireFloat, restoreAxes } from "./rule.js";
 
 const kernelFor = forDtypes((dtype = "f32"): RowKernel => {
   const { compute } = dtypes[dtype];
@@ -54,7 +53,7 @@ export const logsumexp: KernelOp<ReductionAttributes> = {
   gradient(rule) {
     const upstream = restoreAxes(rule, "logsumexp", rule.upstream);
     const result = restoreAxes(rule, "logsumexp", rule.output(0));
-    return [fitTo(rule, rule.apply(logsumexpGradient, [upstream, rule.operand(0), result]), 0)];
+    return [fitToOperand(rule, rule.apply(logsumexpGradient, [upstream, rule.operand(0), result]), 0)];
   },
   lower(lowering, operands, outputs, attributes) {
     const input = arrayAt(operands, 0);

@@ -4,14 +4,13 @@ import { HoldfastError } from "../../errors/index.js";
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { elementwise } from "../elementwise/elementwise.js";
 import { signOf } from "../elementwise/sign-of.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { axesOf } from "../shape.js";
 import { shareAmongEqual } from "./extremes.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
-import { reducedType, requireElements, restoreAxes } from "./rule.js";
-import { type ReductionAttributes, requireFloat } from "./sum.js";
+import { type ReductionAttributes, reducedType, requireElements, requireFloat, restoreAxes } from "./rule.js";
 
 /** `p`: 2 unless given. */
 export type NormAttributes = ReductionAttributes & { readonly p?: number };
@@ -102,7 +101,7 @@ export const norm: KernelOp<NormAttributes> = {
     const { p = 2, axes } = rule.attributes;
     const upstream = restoreAxes(rule, "norm", rule.upstream);
     const x = rule.operand(0);
-    if (p === 1) return [fitTo(rule, rule.apply(gradientOf1, [upstream, x]), 0)];
+    if (p === 1) return [fitToOperand(rule, rule.apply(gradientOf1, [upstream, x]), 0)];
     const operands = [upstream, x, restoreAxes(rule, "norm", rule.output(0))];
     if (Math.abs(p) === infinity) {
       const places = axesOf("norm", axes, rule.typeOf(0).shape.length);
@@ -110,7 +109,7 @@ export const norm: KernelOp<NormAttributes> = {
     }
     const gradient =
       p === 2 ? rule.apply(gradientOf2, operands) : rule.apply(gradientOfPower, operands, { p });
-    return [fitTo(rule, gradient, 0)];
+    return [fitToOperand(rule, gradient, 0)];
   },
   lower(lowering, operands, outputs, { axes, p = 2 }) {
     const input = arrayAt(operands, 0);

@@ -5,8 +5,7 @@ import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { axesOf } from "../shape.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
-import { reducedType, restoreAxes } from "./rule.js";
-import type { ReductionAttributes } from "./sum.js";
+import { type ReductionAttributes, reducedType, restoreAxes } from "./rule.js";
 
 const multiply: Reduction = { name: "prod", op: "mul", value: (x) => x, identity: 1 };
 

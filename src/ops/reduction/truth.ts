@@ -4,8 +4,7 @@ import { type Expression, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { axesOf } from "../shape.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
-import { reducedType } from "./rule.js";
-import type { ReductionAttributes } from "./sum.js";
+import { type ReductionAttributes, reducedType } from "./rule.js";
 
 function truth(name: "all" | "any", op: "min" | "max", identity: 0 | 1): KernelOp<ReductionAttributes> {
   const reduction: Reduction = { name, op, value: (x: Expression) => term.ne(x, 0), identity };

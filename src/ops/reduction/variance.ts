@@ -12,16 +12,23 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
+import { sumReduction } from "../broadcast.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
 import { add } from "../elementwise/arithmetic.js";
 import { elementwise } from "../elementwise/elementwise.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { arrayAt, type GradientRule, type Gradients, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { axesOf, sizeOf } from "../shape.js";
 import { fillWith, longestRow, lowerReduction, type Reduction } from "./reduce.js";
-import { keptShape, reducedType, restoreAxes } from "./rule.js";
-import { addUp, countOf, type ReductionAttributes, requireFloat } from "./sum.js";
+import {
+  keptShape,
+  type ReductionAttributes,
+  reducedCount,
+  reducedType,
+  requireFloat,
+  restoreAxes,
+} from "./rule.js";
 
 /** `correction`: how much less than the count the sum of squares is divided by; 1 unless given, as in PyTorch. */
 export type VarianceAttributes = ReductionAttributes & { readonly correction?: number };
@@ -59,7 +66,7 @@ function spread(
       ],
     };
   });
-  const ofSquares: Reduction = { ...addUp, name, finish };
+  const ofSquares: Reduction = { ...sumReduction, name, finish };
   return {
     kind: "kernel",
     name,
@@ -70,7 +77,7 @@ function spread(
       return [reducedType(name, operands, attributes), mean];
     },
     saves: () => ({ operands: [0], outputs: [0, 1] }),
-    gradient: (rule) => gradient(rule, freedomOf(countOf(rule, name), rule.attributes)),
+    gradient: (rule) => gradient(rule, freedomOf(reducedCount(rule, name), rule.attributes)),
     lower(lowering, operands, [output, mean], attributes) {
       const input = arrayAt(operands, 0);
       if (!output?.storage || !mean) return;
@@ -89,9 +96,16 @@ function spread(
         passRows(lowering, { kernel, shape, axes, inputs: [input], outputs: [output, mean], scalars });
         return;
       }
-      lowerReduction(lowering, addUp, input, axes, mean, 1 / count);
+      lowerReduction(lowering, sumReduction, input, axes, mean, 1 / count);
       const missing = lowering.scratchArray(mean.shape, mean.dtype);
-      lowerReduction(lowering, addUp, distances(lowering, input, mean, "plain"), axes, missing, 1 / count);
+      lowerReduction(
+        lowering,
+        sumReduction,
+        distances(lowering, input, mean, "plain"),
+        axes,
+        missing,
+        1 / count,
+      );
       add.lower(lowering, [mean, missing], [mean], {});
       const squares = distances(lowering, input, mean, "squared");
       lowerReduction(lowering, ofSquares, squares, axes, output, perFreedom);
@@ -177,12 +191,12 @@ const stdGradient = elementwise<{ readonly freedom: number }>({
 export const variance = spread({ name: "variance", finish: (value) => value }, (rule, freedom) => {
   const upstream = restoreAxes(rule, "variance", rule.upstream);
   const operands = [upstream, rule.operand(0), rule.output(1)];
-  return [fitTo(rule, rule.apply(varianceGradient, operands, { freedom }), 0)];
+  return [fitToOperand(rule, rule.apply(varianceGradient, operands, { freedom }), 0)];
 });
 
 export const std = spread({ name: "std", finish: term.sqrt }, (rule, freedom) => {
   const upstream = restoreAxes(rule, "std", rule.upstream);
   const result = restoreAxes(rule, "std", rule.output(0));
   const operands = [upstream, rule.operand(0), rule.output(1), result];
-  return [fitTo(rule, rule.apply(stdGradient, operands, { freedom }), 0)];
+  return [fitToOperand(rule, rule.apply(stdGradient, operands, { freedom }), 0)];
 });
