@@ -1,4 +1,4 @@
-/** expand and sum. Each is the other's gradient, so they share a file: a circle of ops is no circle of imports. */
+/** expand and sum. Each is the other's gradient, so they share a file: two files would import each other. */
 
 import { dtypes } from "../ir/index.js";
 import { broadcastStrides } from "./device-array.js";

@@ -1,4 +1,4 @@
-/** ops: the op table. An entry says an op's shape and dtype rule, its gradient, what it saves and its lowering. */
+/** ops: the op table. An entry has an op's shape and dtype rule, its gradient, its saved values and its lowering. */
 
 export { type AttentionAttributes, attention } from "./attention/attention.js";
 export { packedAttention } from "./attention/packed.js";
@@ -38,8 +38,8 @@ export { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
 export { batchedLinear } from "./matmul/batched-linear.js";
 export { fusedProjections } from "./matmul/fused-projections.js";
 export { linear, matmul } from "./matmul/matmul.js";
+export { cat, stack } from "./movement/cat.js";
 export { flip } from "./movement/flip.js";
-export { cat, stack } from "./movement/join.js";
 export { type PadAttributes, pad } from "./movement/pad.js";
 export { repeatInterleave, tile } from "./movement/repeat.js";
 export { permute, reshape } from "./movement/reshape.js";
@@ -67,7 +67,7 @@ export type {
 } from "./op.js";
 export { inStepPhase, type LoweredOp, OpTrace } from "./op-trace.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
-export { argmax, argmin, type PlaceAttributes } from "./reduction/arg-extremes.js";
+export { type ArgExtremeAttributes as PlaceAttributes, argmax, argmin } from "./reduction/arg-extremes.js";
 export { type CumsumAttributes, cumsum } from "./reduction/cumsum.js";
 export { amax, amin } from "./reduction/extremes.js";
 export { logsumexp } from "./reduction/logsumexp.js";

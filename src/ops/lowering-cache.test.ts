@@ -281,14 +281,14 @@ describe("a lowering is not cached", () => {
 
 describe("what lies beside persistent operands", () => {
   afterEach(() => {
-    beside.looksAtAddresses = true;
+    beside.dependsOnAddresses = true;
   });
 
   /** `a + the next of its region`: the region's whole is no operand. */
   const beside: { -readonly [K in keyof KernelOp<Attributes>]: KernelOp<Attributes>[K] } = {
     ...plus,
     name: "beside",
-    looksAtAddresses: true,
+    dependsOnAddresses: true,
     lower(lowering, [given], [out]) {
       counts.lower += 1;
       const a = given as DeviceArray;
@@ -333,7 +333,7 @@ describe("what lies beside persistent operands", () => {
   });
 
   test("prevents caching where the op does not say so", () => {
-    beside.looksAtAddresses = false;
+    beside.dependsOnAddresses = false;
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
         const { arrays } = placed(runtime, [1, 10, 100]);

@@ -6,7 +6,7 @@ import fc from "fast-check";
 import type { Storage } from "../runtime/index.js";
 import { span } from "../units/index.js";
 import { contiguousStrides, type DeviceArray } from "./device-array.js";
-import { SignatureTable, signCall, signView } from "./signature.js";
+import { SignatureTable, writeCallSignature, writeViewSignature } from "./signature.js";
 
 type Record_ = Readonly<Record<string, unknown>>;
 
@@ -40,7 +40,7 @@ type Call = () => void;
 const call =
   (operands: readonly (DeviceArray | number)[], attributes: Record_ = {}, target?: DeviceArray): Call =>
   () =>
-    signCall(operands, attributes, { withAddresses: false, ...(target && { target }) });
+    writeCallSignature(operands, attributes, { withAddresses: false, ...(target && { target }) });
 
 /** Is what is kept under the one found under the other? */
 function areSame(one: Call, other: Call): boolean {
@@ -136,7 +136,7 @@ describe("calls that differ in", () => {
   test("where their persistent operands lie are told apart only where the op asks for it", () => {
     const at = (address: number, kind: Storage["kind"]) => array({ storage: storageAt(address, 24, kind) });
     const sign = (address: number, kind: Storage["kind"], withAddresses: boolean) => () =>
-      signCall([at(address, kind)], {}, { withAddresses });
+      writeCallSignature([at(address, kind)], {}, { withAddresses });
     assert.equal(areSame(sign(4096, "persistent", true), sign(8192, "persistent", true)), false);
     assert.equal(areSame(sign(4096, "persistent", false), sign(8192, "persistent", false)), true);
     assert.equal(areSame(sign(4096, "step", true), sign(8192, "step", true)), true);
@@ -183,7 +183,7 @@ test("views are told apart by dtype, shape, strides and attributes, and by nothi
   const see =
     (drawn: Drawn, attributes: Record_ = {}) =>
     () =>
-      signView(array(drawn), attributes);
+      writeViewSignature(array(drawn), attributes);
   assert.ok(areSame(see({ address: 4096 }), see({ address: 4100, size: 96 })));
   for (const other of [
     see({ dtype: "f64" }),
@@ -195,7 +195,7 @@ test("views are told apart by dtype, shape, strides and attributes, and by nothi
 });
 
 describe("a table", () => {
-  const sign = (number: number) => signCall([number], {}, { withAddresses: false });
+  const sign = (number: number) => writeCallSignature([number], {}, { withAddresses: false });
 
   test("keeps what was reserved before other signatures were made under its own", () => {
     const table = new SignatureTable<string>();
@@ -242,7 +242,8 @@ describe("a table", () => {
 
   test("tells apart signatures of any length, also those that hash alike", () => {
     const table = new SignatureTable<string>();
-    const signAll = (values: readonly number[]) => signCall([], { values }, { withAddresses: false });
+    const signAll = (values: readonly number[]) =>
+      writeCallSignature([], { values }, { withAddresses: false });
     const lists = fc.array(fc.array(fc.oneof(fc.double(), fc.integer()), { maxLength: 300 }), {
       maxLength: 20,
     });

@@ -1,24 +1,24 @@
 /**
- * Attention whose query, key and value lie in one tensor, as one product of all three projections makes them; and what
- * they gain lies in one tensor too, so that one product goes back.
+ * Attention on a packed tensor of query, key and value, as a fused projection computes it. The gradient is packed too, so one
+ * GEMM computes the projection's gradient.
  */
 
 import type { DeviceArray } from "../device-array.js";
-import { viewStrided } from "../movement/part.js";
+import { viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { badShape, formatShape } from "../shape.js";
 import {
   type AttentionArrays,
   type AttentionAttributes,
+  attentionCompute,
   attentionDtype,
-  computeOf,
   lowerAttention,
   lowerAttentionGradient,
 } from "./attention.js";
 
 /**
- * Operands: query, key and value as [batch…, rows, 3, heads, width]. The result is [batch…, rows, heads, width]; the second
- * output is the probabilities, for backward.
+ * Operand: query, key and value as [batch…, rows, 3, heads, width]. The result is [batch…, rows, heads, width]. The second output
+ * is the probabilities, for backward.
  */
 export const packedAttention: KernelOp<AttentionAttributes> = {
   kind: "kernel",
@@ -30,11 +30,11 @@ export const packedAttention: KernelOp<AttentionAttributes> = {
     return [apply(packedAttentionGradient, [upstream, rule.operand(0), rule.output(1)], attributes)];
   },
   lower(lowering, operands, outputs, attributes) {
-    lowerAttention(lowering, subexpressionsOf(lowering, arrayAt(operands, 0)), outputs, attributes);
+    lowerAttention(lowering, unpack(lowering, arrayAt(operands, 0)), outputs, attributes);
   },
 };
 
-/** Operands: the upstream gradient, query, key and value in one, the probabilities. */
+/** Operands: the upstream gradient, the packed query, key and value, the probabilities. */
 const packedAttentionGradient: KernelOp<AttentionAttributes> = {
   kind: "kernel",
   name: "packedAttentionGradient",
@@ -46,9 +46,9 @@ const packedAttentionGradient: KernelOp<AttentionAttributes> = {
   lower(lowering, operands, [output], attributes) {
     if (!output) return;
     const [upstream, probabilities] = [arrayAt(operands, 0), arrayAt(operands, 2)];
-    const { query, key, value } = subexpressionsOf(lowering, output);
-    const given = { ...subexpressionsOf(lowering, arrayAt(operands, 1)), upstream, probabilities };
-    lowerAttentionGradient(lowering, given, [query, key, value], attributes);
+    const { query, key, value } = unpack(lowering, output);
+    const inputs = { ...unpack(lowering, arrayAt(operands, 1)), upstream, probabilities };
+    lowerAttentionGradient(lowering, inputs, [query, key, value], attributes);
   },
 };
 
@@ -66,16 +66,16 @@ function typesOf(op: string, operands: readonly OperandType[]): readonly ValueTy
   const dtype = attentionDtype(op, [packed, packed, packed]);
   return [
     { shape: [...batch, rows, heads, width], dtype },
-    { shape: [...batch, heads, rows, rows], dtype: computeOf(dtype) },
+    { shape: [...batch, heads, rows, rows], dtype: attentionCompute(dtype) },
   ];
 }
 
-/** Query, key and value, each [batch…, rows, heads, width], where they lie. */
-function subexpressionsOf(lowering: Lowering, packed: DeviceArray): AttentionArrays {
-  const axis = packed.shape.length - 3;
-  const shape = packed.shape.filter((_, at) => at !== axis);
-  const strides = packed.strides.filter((_, at) => at !== axis);
-  const part = (index: number) =>
-    viewStrided(lowering, packed, { shape, strides, offset: index * (packed.strides[axis] ?? 0) });
-  return { query: part(0), key: part(1), value: part(2) };
+/** Views of query, key and value, each [batch…, rows, heads, width]. */
+function unpack(lowering: Lowering, packed: DeviceArray): AttentionArrays {
+  const packedAxis = packed.shape.length - 3;
+  const shape = packed.shape.toSpliced(packedAxis, 1);
+  const strides = packed.strides.toSpliced(packedAxis, 1);
+  const viewOf = (index: number) =>
+    viewStrided(lowering, packed, { shape, strides, offset: index * (packed.strides[packedAxis] ?? 0) });
+  return { query: viewOf(0), key: viewOf(1), value: viewOf(2) };
 }

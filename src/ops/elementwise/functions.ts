@@ -4,12 +4,12 @@ import { type Dtype, dtypes, type Expression, term } from "../../ir/index.js";
 import { signOf } from "./sign-of.js";
 import { unary } from "./unary.js";
 
-const [lowestI32, highestI32] = [-(2 ** 31), 2 ** 31 - 1];
+const [minI32, maxI32] = [-(2 ** 31), 2 ** 31 - 1];
 
-/** Integers hold whole numbers only: a bound or a value between two of them is rejected and not rounded. */
+/** Rejects fractions for integer tensors: they are not rounded. */
 function rejectFractions(dtype: Dtype, numbers: readonly number[]): string | undefined {
   const fraction = numbers.find(
-    (one) => !Number.isInteger(one) && Math.abs(one) !== Number.POSITIVE_INFINITY,
+    (number) => !Number.isInteger(number) && Math.abs(number) !== Number.POSITIVE_INFINITY,
   );
   if (dtypes[dtype].kind === "float" || fraction === undefined) return undefined;
   return `${fraction} with a tensor of ${dtype}, which holds whole numbers. Give one, or convert the tensor: to("f32").`;
@@ -24,7 +24,7 @@ export const neg = unary({
   derivative: { of: "operand", value: (x) => term.constant(-1, x.type) },
 });
 
-/** Its slope at 0 is 0, as in PyTorch. */
+/** Its derivative at 0 is 0, as in PyTorch. */
 export const abs = unary({
   name: "abs",
   result: "same",
@@ -98,12 +98,12 @@ export const erf = unary({
   },
 });
 
-/** Both bounds in one op; one that is not given is infinite. Where a bound holds the slope is 0. */
+/** Both bounds in one op. A missing bound is infinite. Outside the bounds the derivative is 0. */
 export const clamp = unary<{ readonly min?: number; readonly max?: number }>({
   name: "clamp",
   result: "same",
   scalars: ({ min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY }, compute) =>
-    compute === "i32" ? [Math.max(min, lowestI32), Math.min(max, highestI32)] : [min, max],
+    compute === "i32" ? [Math.max(min, minI32), Math.min(max, maxI32)] : [min, max],
   rejects: (dtype, { min = 0, max = 0 }) => rejectFractions(dtype, [min, max]),
   value: (x, low = x, high = x) => term.min(term.max(x, low), high),
   derivative: {
@@ -112,7 +112,7 @@ export const clamp = unary<{ readonly min?: number; readonly max?: number }>({
   },
 });
 
-/** One number in every element, whatever was there: also where that was NaN. */
+/** Sets every element to one number, also elements that are NaN. */
 export const fill = unary<{ readonly value: number }>({
   name: "fill",
   result: "same",

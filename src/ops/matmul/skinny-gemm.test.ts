@@ -10,7 +10,7 @@ import { submit } from "../../kernels/index.js";
 import type { DeviceArray } from "../device-array.js";
 import { OpLowering } from "../lowering.js";
 import { runOp } from "../run.js";
-import { linear, lowerWeightGradient } from "./matmul.js";
+import { linear, weightGradient } from "./matmul.js";
 import { lowerSkinnyGemm } from "./skinny-gemm.js";
 
 /** Small whole numbers, so that every order of adding gives the same sum. */
@@ -105,7 +105,7 @@ describe("a narrow product", { skip: cudaMissing }, () => {
     runtime.step(() => {
       const [x, y] = [place(48, 40, false, 0), place(48, 3, false, 0)];
       const issued = issuedBy(runtime, () => {
-        const [gradient] = runOp(runtime, lowerWeightGradient, [x, y], {});
+        const [gradient] = runOp(runtime, weightGradient, [x, y], {});
         assert.deepEqual(gradient?.shape, [40, 3]);
       });
       assert.equal(issued.length, 1);
@@ -118,7 +118,7 @@ describe("a narrow product", { skip: cudaMissing }, () => {
       const x = place(rows, width, false, 0);
       const weight = place(out, width, false, 0);
       const [y] = runOp(runtime, linear, [x, weight], {});
-      const [gradient] = runOp(runtime, lowerWeightGradient, [y!, x], {});
+      const [gradient] = runOp(runtime, weightGradient, [y!, x], {});
       const product = (row: number, column: number): number => {
         let sum = 0;
         for (let term = 0; term < width; term++)

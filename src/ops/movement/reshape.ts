@@ -14,7 +14,7 @@ export const reshape: ViewOp<{ readonly shape: Shape }> = {
   },
   view(layout, { shape }) {
     const target = completeShape(layout.shape, shape);
-    const strides = stridesAs(layout, target);
+    const strides = reshapedStrides(layout, target);
     return strides && { shape: target, strides };
   },
   gradient: (rule) => [rule.apply(reshape, [rule.upstream], { shape: rule.typeOf(0).shape })],
@@ -43,44 +43,46 @@ export const permute: ViewOp<{ readonly axes: readonly number[] }> = {
 
 function completeShape(from: Shape, to: Shape): Shape {
   const size = sizeOf(from);
-  const open = to.filter((one) => one === -1).length;
-  const known = sizeOf(to.filter((one) => one !== -1));
-  const left = known > 0 ? size / known : 0;
-  const shape = to.map((one) => (one === -1 ? left : one));
+  const open = to.filter((length) => length === -1).length;
+  const fixedSize = sizeOf(to.filter((length) => length !== -1));
+  const openLength = fixedSize > 0 ? size / fixedSize : 0;
+  const shape = to.map((length) => (length === -1 ? openLength : length));
   const fits =
-    open <= 1 && shape.every((one) => Number.isSafeInteger(one) && one >= 0) && sizeOf(shape) === size;
+    open <= 1 &&
+    shape.every((length) => Number.isSafeInteger(length) && length >= 0) &&
+    sizeOf(shape) === size;
   if (fits) return shape;
   throw badShape(
     "reshape",
     open > 1
       ? `${formatShape(to)} has -1 twice; only one size can be left open.`
       : `${formatShape(from)} has ${size} elements and ${formatShape(to)} asks for ${
-          open > 0 ? `a multiple of ${known}` : known
+          open > 0 ? `a multiple of ${fixedSize}` : fixedSize
         }.`,
   );
 }
 
-/** The steps of another shape over the same elements, where there are such: axes may be split and joined. */
-function stridesAs(layout: Layout, target: Shape): Strides | undefined {
+/** The strides of another shape over the same elements, if they exist: axes may be split and merged. */
+function reshapedStrides(layout: Layout, target: Shape): Strides | undefined {
   if (isContiguous(layout)) return contiguousStrides(target);
   const { shape, strides } = layout;
   const result: number[] = new Array(target.length).fill(0);
-  let view = target.length - 1;
-  // A run: neighbouring axes that step through memory as one. Each has to be whole axes of the target.
-  let run = { step: strides.at(-1) ?? 1, size: 1 };
+  let targetAxis = target.length - 1;
+  // A run is a group of neighbouring axes that merge to one stride. Each run has to be whole axes of the target.
+  let run = { stride: strides.at(-1) ?? 1, size: 1 };
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     run = { ...run, size: run.size * (shape[axis] ?? 1) };
     const before = strides[axis - 1] ?? 0;
-    const goesOn = axis > 0 && (shape[axis - 1] === 1 || before === run.size * run.step);
-    if (goesOn) continue;
-    let seen = 1;
-    while (view >= 0 && (seen < run.size || target[view] === 1)) {
-      result[view] = seen * run.step;
-      seen *= target[view] ?? 1;
-      view -= 1;
+    const continues = axis > 0 && (shape[axis - 1] === 1 || before === run.size * run.stride);
+    if (continues) continue;
+    let covered = 1;
+    while (targetAxis >= 0 && (covered < run.size || target[targetAxis] === 1)) {
+      result[targetAxis] = covered * run.stride;
+      covered *= target[targetAxis] ?? 1;
+      targetAxis -= 1;
     }
-    if (seen !== run.size) return undefined;
-    run = { step: before, size: 1 };
+    if (covered !== run.size) return undefined;
+    run = { stride: before, size: 1 };
   }
   return result;
 }

@@ -1,4 +1,4 @@
-/** cat and stack: several arrays as one. */
+/** cat and stack: concatenate arrays. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { promote } from "../../ir/index.js";
@@ -6,33 +6,33 @@ import { copyArray } from "../copy.js";
 import { fitToOperand } from "../gradients.js";
 import { arrayAt, type CompositeOp, type KernelOp, type OperandType, typeAt, type ValueType } from "../op.js";
 import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
-import { viewStrided } from "./part.js";
 import { reshape } from "./reshape.js";
 import { type Range, slice, slicedView } from "./slice.js";
+import { viewStrided } from "./strided-view.js";
 
 type AxisAttribute = { readonly axis: number };
 
-/** Side by side along an axis that is there; the other axes are equal. Dtypes meet by promotion. */
+/** Concatenates along an existing axis. The other axes are equal, and dtypes are promoted. */
 export const cat: KernelOp<AxisAttribute> = {
   kind: "kernel",
   name: "cat",
   infer(operands, { axis }) {
     const [first, ...rest] = typesOf("cat", operands);
-    const place = axisOf("cat", axis, first.shape.length);
-    for (const { shape } of rest) requireEqualBeside(first.shape, shape, place);
-    const length = [first, ...rest].reduce((sum, { shape }) => sum + (shape[place] ?? 0), 0);
-    const dtype = rest.reduce((meeting, one) => promote(meeting, one.dtype), first.dtype);
-    return [{ shape: first.shape.with(place, length), dtype }];
+    const catAxis = axisOf("cat", axis, first.shape.length);
+    for (const { shape } of rest) requireEqualOtherAxes(first.shape, shape, catAxis);
+    const length = [first, ...rest].reduce((sum, { shape }) => sum + (shape[catAxis] ?? 0), 0);
+    const dtype = rest.reduce((promoted, type) => promote(promoted, type.dtype), first.dtype);
+    return [{ shape: first.shape.with(catAxis, length), dtype }];
   },
   gradient(rule) {
     const gradients = [];
     let start = 0;
-    // No operand has no axes: behind the last one there is only a shape of none.
+    // Every operand has at least one axis; the type after the last operand has none.
     for (let index = 0; rule.typeOf(index).shape.length > 0; index++) {
       const { shape } = rule.typeOf(index);
-      const place = axisOf("cat", rule.attributes.axis, shape.length);
-      const end = start + (shape[place] ?? 0);
-      const ranges = rangeOn(place, start, end);
+      const catAxis = axisOf("cat", rule.attributes.axis, shape.length);
+      const end = start + (shape[catAxis] ?? 0);
+      const ranges = rangeOn(catAxis, start, end);
       gradients[index] = rule.needs(index)
         ? fitToOperand(rule, rule.apply(slice, [rule.upstream], { ranges }), index)
         : undefined;
@@ -42,19 +42,19 @@ export const cat: KernelOp<AxisAttribute> = {
   },
   lower(lowering, operands, [output], { axis }) {
     if (!output?.storage) return;
-    const place = axisOf("cat", axis, output.shape.length);
+    const catAxis = axisOf("cat", axis, output.shape.length);
     let start = 0;
     for (const index of operands.keys()) {
       const array = arrayAt(operands, index);
-      const end = start + (array.shape[place] ?? 0);
-      const part = viewStrided(lowering, output, slicedView(output, rangeOn(place, start, end)));
-      copyArray(lowering, array, part);
+      const end = start + (array.shape[catAxis] ?? 0);
+      const target = viewStrided(lowering, output, slicedView(output, rangeOn(catAxis, start, end)));
+      copyArray(lowering, array, target);
       start = end;
     }
   },
 };
 
-/** Side by side along a new axis; all of one shape. */
+/** Concatenates arrays of one shape along a new axis. */
 export const stack: CompositeOp<AxisAttribute> = {
   kind: "composite",
   name: "stack",
@@ -67,17 +67,17 @@ export const stack: CompositeOp<AxisAttribute> = {
         `shapes ${formatShape(first.shape)} and ${formatShape(other.shape)}; they must be equal. cat joins along an axis that is there.`,
       );
     }
-    const place = axisOf("stack", axis, first.shape.length + 1);
-    const dtype = rest.reduce((meeting, one) => promote(meeting, one.dtype), first.dtype);
-    return [{ shape: first.shape.toSpliced(place, 0, operands.length), dtype }];
+    const stackAxis = axisOf("stack", axis, first.shape.length + 1);
+    const dtype = rest.reduce((promoted, type) => promote(promoted, type.dtype), first.dtype);
+    return [{ shape: first.shape.toSpliced(stackAxis, 0, operands.length), dtype }];
   },
   compose({ apply, typeOf }, operands, { axis }) {
-    const parts = operands.map((operand) => {
+    const expanded = operands.map((operand) => {
       const { shape } = typeOf(operand);
-      const place = axisOf("stack", axis, shape.length + 1);
-      return apply(reshape, [operand], { shape: shape.toSpliced(place, 0, 1) });
+      const stackAxis = axisOf("stack", axis, shape.length + 1);
+      return apply(reshape, [operand], { shape: shape.toSpliced(stackAxis, 0, 1) });
     });
-    return [apply(cat, parts, { axis })];
+    return [apply(cat, expanded, { axis })];
   },
 };
 
@@ -91,9 +91,9 @@ function typesOf(op: string, operands: readonly OperandType[]): readonly [ValueT
   throw new HoldfastError("BAD_ARGUMENT", `${op} takes one tensor or more, and was given none.`);
 }
 
-function requireEqualBeside(first: Shape, other: Shape, axis: number): void {
+function requireEqualOtherAxes(first: Shape, other: Shape, axis: number): void {
   const isEqual =
-    first.length === other.length && first.every((size, place) => place === axis || size === other[place]);
+    first.length === other.length && first.every((size, index) => index === axis || size === other[index]);
   if (isEqual) return;
   throw badShape(
     "cat",

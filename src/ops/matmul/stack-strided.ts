@@ -1,61 +1,61 @@
-/** Equal arrays, such as the parameters of equal modules, seen as one array with an axis more. */
+/** Views equal arrays, such as the parameters of equal modules, as one array with a leading axis. */
 
 import { dtypes, promote } from "../../ir/index.js";
 import type { PersistentStorage, Region, Storage } from "../../runtime/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
-import { viewStrided } from "../movement/part.js";
+import { viewStrided } from "../movement/strided-view.js";
 import type { Lowering } from "../op.js";
 
-/** Equal arrays as one array with an axis more in front, each of `shape`: in place where they allow it, or copied. */
+/** Stacks equal arrays along a new leading axis, each with `shape`: a view if they are at equal distances, otherwise a copy. */
 export function stackStrided(
   lowering: Lowering,
   arrays: readonly DeviceArray[],
   shape: readonly number[],
 ): DeviceArray {
-  const whole = [arrays.length, ...shape];
+  const stackedShape = [arrays.length, ...shape];
   const [first] = arrays;
   const dtype = arrays.reduce<DeviceArray["dtype"]>(
-    (meeting, one) => promote(meeting, one.dtype),
+    (promoted, array) => promote(promoted, array.dtype),
     first?.dtype ?? "f32",
   );
   const spaced = first && equallySpaced(lowering, arrays);
   if (spaced) {
     return {
       dtype,
-      shape: whole,
+      shape: stackedShape,
       strides: [spaced.step, ...contiguousStrides(shape)],
       storage: spaced.storage,
     };
   }
-  const copy = lowering.scratchArray(whole, dtype);
-  const strides = contiguousStrides(whole);
+  const copy = lowering.scratchArray(stackedShape, dtype);
+  const strides = contiguousStrides(stackedShape);
   for (const [index, array] of arrays.entries()) {
-    const part = viewStrided(lowering, copy, {
+    const target = viewStrided(lowering, copy, {
       shape: array.shape,
       strides: contiguousStrides(array.shape),
       offset: index * (strides[0] ?? 0),
     });
-    copyArray(lowering, array, part);
+    copyArray(lowering, array, target);
   }
   return copy;
 }
 
-/** The memory from the first array's start to the last one's end, where each lies equally far behind the one before. */
+/** The memory from the first array to the last, if they are at equal distances in one region. `step`: that distance in elements. */
 function equallySpaced(
   lowering: Lowering,
   arrays: readonly DeviceArray[],
 ): { readonly storage: Storage; readonly step: number } | undefined {
   const [first, second] = arrays;
-  const [start, next] = [placedIn(first), placedIn(second)];
+  const [start, next] = [regionStorage(first), regionStorage(second)];
   if (!first || !start || !next) return undefined;
   const stepBytes = next.span.address - start.span.address;
   const fits = arrays.every((array, index) => {
-    const placed = placedIn(array);
+    const storage = regionStorage(array);
     return (
-      placed?.home === start.home &&
+      storage?.home === start.home &&
       array.dtype === first.dtype &&
-      placed.span.address === start.span.address + index * stepBytes
+      storage.span.address === start.span.address + index * stepBytes
     );
   });
   const { bytes } = dtypes[first.dtype];
@@ -66,8 +66,8 @@ function equallySpaced(
   return { storage, step: stepBytes / bytes };
 }
 
-/** Where an array lies in a region of persistent memory, whole and in order. */
-function placedIn(array: DeviceArray | undefined): PersistentStorage | undefined {
-  const isPlaced = array?.storage?.kind === "persistent" && isContiguous(array);
-  return isPlaced ? (array.storage as PersistentStorage) : undefined;
+/** The storage of a contiguous array in persistent memory; undefined for others. */
+function regionStorage(array: DeviceArray | undefined): PersistentStorage | undefined {
+  const isInRegion = array?.storage?.kind === "persistent" && isContiguous(array);
+  return isInRegion ? (array.storage as PersistentStorage) : undefined;
 }
