@@ -1,4 +1,4 @@
-/** A recorded op: what backward needs to differentiate it. Saved tensors stay pinned until they are released. */
+/** A recorded op, with everything that backward needs to differentiate it. Saved tensors stay pinned until they are released. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { Attributes, DeviceArray, KernelOp, ValueType, ViewOp } from "../ops/index.js";
@@ -136,7 +136,7 @@ export class Node {
     return { array, version: versionOf(array.storage) };
   }
 
-  #recall(saved: Saved | undefined, index: number, what: string): DeviceArray {
+  #recall(saved: Saved | undefined, index: number, role: "operand" | "output"): DeviceArray {
     const { name } = this.op;
     if (this.#isReleased) {
       throw new HoldfastError(
@@ -149,14 +149,14 @@ export class Node {
     if (!saved) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `The gradient of ${name} reads ${what} ${index}, which its op table entry does not save.`,
+        `The gradient of ${name} reads ${role} ${index}, which its op table entry does not save.`,
         { numbers: { op: name } },
       );
     }
     if (versionOf(saved.array.storage) !== saved.version) {
       throw new HoldfastError(
         "SAVED_CHANGED",
-        `${name} saved its ${what} ${index} (${saved.array.dtype} [${saved.array.shape.join(", ")}]) for backward, but it was ` +
+        `${name} saved its ${role} ${index} (${saved.array.dtype} [${saved.array.shape.join(", ")}]) for backward, but it was ` +
           "overwritten in place afterwards. Use the op that returns a new tensor, or write after backward().",
         { numbers: { op: name } },
       );

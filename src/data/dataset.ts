@@ -28,7 +28,7 @@ import {
 /** A column as nested arrays, a typed array (one number per row), a flat array with its shape, or a tensor. */
 export type ColumnSource = NestedArray | FlatColumn | Tensor;
 
-/** Elements in row-major order with their shape: the fast form for large data. */
+/** Elements in row-major order with their shape: the fast way to pass large data. */
 export interface FlatColumn {
   readonly values: NumberArray | readonly number[];
   /** The number of rows comes first. */

@@ -389,7 +389,9 @@ function pickRows(column: Column, rows: Uint32Array): Uint8Array {
   const size = rowLength(column) * dtypes[column.dtype].bytes;
   const bytes = new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength);
   const picked = new Uint8Array(rows.length * size);
-  for (const [at, row] of rows.entries()) picked.set(bytes.subarray(row * size, (row + 1) * size), at * size);
+  for (const [index, row] of rows.entries()) {
+    picked.set(bytes.subarray(row * size, (row + 1) * size), index * size);
+  }
   return picked;
 }
 

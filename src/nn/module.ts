@@ -279,8 +279,8 @@ export abstract class Module {
    * console.log(model.parameters().map(({ requiresGrad }) => requiresGrad)); // → [ false, false, true, true ]
    * ```
    */
-  requiresGrad_(wanted = true): this {
-    for (const parameter of this.parameters()) parameter.requiresGrad = wanted;
+  requiresGrad_(requiresGrad = true): this {
+    for (const parameter of this.parameters()) parameter.requiresGrad = requiresGrad;
     return this;
   }
 
@@ -337,9 +337,9 @@ export abstract class Module {
    * ```
    */
   loadStateDict(state: LoadableState, { strict = true }: { readonly strict?: boolean } = {}): LoadResult {
-    const own = new Map(this.namedParameters());
-    const result = matchState(this.constructor.name, own, state, strict);
-    writeState(own, state);
+    const parameters = new Map(this.namedParameters());
+    const result = matchState(this.constructor.name, parameters, state, strict);
+    writeState(parameters, state);
     return result;
   }
 
@@ -386,8 +386,8 @@ export abstract class Module {
     if (typeof name !== "string" || name === "" || name.includes(".")) {
       throw new HoldfastError("BAD_ARGUMENT", `${subject}: pass a name that is a text without dots.`);
     }
-    const known = this.#registered.get(name);
-    if (known !== undefined && known !== item) {
+    const existing = this.#registered.get(name);
+    if (existing !== undefined && existing !== item) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
         `${subject}: the name is already used. Register each item under its own name.`,

@@ -120,9 +120,9 @@ export class Parameter extends Tensor {
   }
 
   /** A frozen parameter gets no gradient, and optimizers skip it. */
-  override set requiresGrad(wanted: boolean) {
-    this.#requiresGrad = wanted;
-    if (this.#isPlaced) this.value.leaf = wanted ? this.gradientHolder : undefined;
+  override set requiresGrad(requiresGrad: boolean) {
+    this.#requiresGrad = requiresGrad;
+    if (this.#isPlaced) this.value.leaf = requiresGrad ? this.gradientHolder : undefined;
   }
 
   /**

@@ -95,7 +95,7 @@ export class Softplus extends Module {
 }
 
 /**
- * x where it is positive, and a part of it where it is not.
+ * x where it is positive, and negativeSlope · x elsewhere.
  *
  * @example
  * ```ts
@@ -113,7 +113,7 @@ export class LeakyReLU extends Module {
     this.negativeSlope = negativeSlope;
   }
 
-  /** x, or a part of it where it is negative; an input of any shape. */
+  /** x where it is positive, and negativeSlope · x elsewhere; an input of any shape. */
   forward(x: Tensor): Tensor {
     return x.leakyRelu(this.negativeSlope);
   }
