@@ -182,7 +182,7 @@ export function typeAt(op: string, operands: readonly OperandType[], index: numb
   if (isType(operand)) return operand;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${op} takes a tensor as operand ${index}, and was given ${operand === undefined ? "none" : `the number ${operand}`}.`,
+    `${op} takes a tensor as operand ${index}, but got ${operand === undefined ? "none" : `the number ${operand}`}.`,
   );
 }
 
@@ -192,6 +192,6 @@ export function arrayAt(operands: readonly (DeviceArray | number)[], index: numb
   if (typeof operand === "object") return operand;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `Operand ${index} is ${operand} where a rule has promised an array.`,
+    `Operand ${index} is ${operand}, but the op's rule promised an array.`,
   );
 }

@@ -197,7 +197,7 @@ export function applyTo(runtime: Runtime): Apply<DeviceArray> {
 
 export function firstOf<T>(op: string, outputs: readonly T[]): T {
   const [first] = outputs;
-  if (first === undefined) throw new HoldfastError("BAD_ARGUMENT", `${op} has no output to go on with.`);
+  if (first === undefined) throw new HoldfastError("BAD_ARGUMENT", `${op} has no output.`);
   return first;
 }
 
@@ -221,7 +221,7 @@ function runView<A extends Attributes>(
   submit(runtime, copyCalls(array, copy));
   const layoutOfCopy = op.view(copy, attributes);
   if (layoutOfCopy) return viewArray(runtime, copy, layoutOfCopy, op.name);
-  throw new HoldfastError("BAD_SHAPE", `${op.name}: ${formatShape(array.shape)} can't be seen so.`);
+  throw new HoldfastError("BAD_SHAPE", `${op.name}: ${formatShape(array.shape)} has no such view.`);
 }
 
 type ViewLayout = ReturnType<ViewOp["view"]>;
@@ -251,8 +251,8 @@ export function requireFits(op: string, type: ValueType | undefined, target: Dev
   if (target.storage && target.shape.some((size, axis) => size > 1 && target.strides[axis] === 0)) {
     throw new HoldfastError(
       "BAD_SHAPE",
-      `${op} in place: the tensor ${formatShape(target.shape)} is stretched, so several of its elements lie in one place. ` +
-        "Use the form that makes a new tensor, or clone() it first.",
+      `${op} in place: the tensor ${formatShape(target.shape)} is expanded, so several of its elements share memory. ` +
+        "Use the op that returns a new tensor, or clone() it first.",
       { numbers: { op } },
     );
   }
@@ -262,7 +262,7 @@ export function requireFits(op: string, type: ValueType | undefined, target: Dev
   throw new HoldfastError(
     "BAD_SHAPE",
     `${op} in place: the result is ${type ? `${type.dtype} ${formatShape(type.shape)}` : "nothing"} and the tensor is ` +
-      `${target.dtype} ${formatShape(target.shape)}. Use the form that makes a new tensor.`,
+      `${target.dtype} ${formatShape(target.shape)}. Use the op that returns a new tensor.`,
     { numbers: { op } },
   );
 }

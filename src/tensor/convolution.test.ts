@@ -109,7 +109,7 @@ test("what does not fit is rejected with what would", () => {
   );
   rejects("BAD_SHAPE", () => conv2d(x, weight, null, { stride: 0 }), /stride is 0/);
   rejects("BAD_SHAPE", () => conv2d(x, weight, null, { padding: [1, 1, 1] }), /each of 2 axes/);
-  rejects("BAD_DTYPE", () => conv2d(x.to("i32"), weight.to("i32")), /products need floats/);
+  rejects("BAD_DTYPE", () => conv2d(x.to("i32"), weight.to("i32")), /a matrix product needs floats/);
   rejects("BAD_DTYPE", () => maxPool2d(x.to("i32"), 2), /maxPool2d of i32/);
   rejects("BAD_SHAPE", () => maxPool2d(x, 2, { padding: 2 }), /at most half of the kernel/);
   rejects("BAD_SHAPE", () => avgPool2d(zeros([5, 5]), 2), /\[N, C, H, W\] or \[C, H, W\]/);

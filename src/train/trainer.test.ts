@@ -314,7 +314,7 @@ describe("a training", () => {
       const { trainer } = make(device, { data: wrong as TensorDataset<Sources>, shuffle: false, compile });
       await assert.rejects(trainer.run(), {
         code: "BAD_INDEX",
-        message: /^(Batch 4 of epoch 0: )?crossEntropy: the target of row 1 is 3, and there are 3 classes/,
+        message: /^(Batch 4 of epoch 0: )?crossEntropy: the target of row 1 is 3, but there are 3 classes/,
       });
       trainer.close();
     }

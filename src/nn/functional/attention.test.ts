@@ -117,18 +117,18 @@ describe("scaledDotProductAttention", () => {
   test("rejects operands that don't fit each other, and says what would", () => {
     cpu.step(() => {
       const [query, key, value] = [waves([2, 4, 3], 0), waves([2, 5, 3], 0), waves([2, 5, 6], 0)];
-      rejects("BAD_SHAPE", () => attend(query, waves([2, 5, 4], 0), value), /must have one width/);
-      rejects("BAD_SHAPE", () => attend(query, key, waves([2, 4, 6], 0)), /as many rows/);
+      rejects("BAD_SHAPE", () => attend(query, waves([2, 5, 4], 0), value), /must have the same last axis/);
+      rejects("BAD_SHAPE", () => attend(query, key, waves([2, 4, 6], 0)), /the same number of rows/);
       rejects("BAD_SHAPE", () => attend(waves([3], 0), key, value), /each must be \[rows, width\]/);
       rejects("BAD_SHAPE", () => attend(query, waves([3, 5, 3], 0), value), /don't broadcast/);
       const mask = waves([3, 2, 4, 5], 0);
       rejects(
         "BAD_SHAPE",
         () => attend(query, key, value, mask),
-        /does not stretch to the scores' \[2, 4, 5\]/,
+        /does not broadcast to the scores' \[2, 4, 5\]/,
       );
       const whole = [query, key, value].map((one) => one.to("i32")) as [Tensor, Tensor, Tensor];
-      rejects("BAD_DTYPE", () => attend(...whole), /products need floats/);
+      rejects("BAD_DTYPE", () => attend(...whole), /a matrix product needs floats/);
     });
   });
 });

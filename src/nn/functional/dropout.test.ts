@@ -82,6 +82,6 @@ test("rejects an invalid probability, an integer operand, and an invalid random 
       rejects("BAD_ARGUMENT", () => dropout(x, p), /give a probability from 0 to 1/);
     }
     rejects("BAD_DTYPE", () => dropout(x.to("i32"), 0.5), /it needs a float/);
-    rejects("BAD_SHAPE", () => cpu.apply(dropoutOp, [x, x], { p: 0.5 }), /it is i32 \[4\]/);
+    rejects("BAD_SHAPE", () => cpu.apply(dropoutOp, [x, x], { p: 0.5 }), /it must be i32 \[4\]/);
   });
 });

@@ -162,7 +162,7 @@ describe("crossEntropy", () => {
     cpu.step(() => {
       const logits = cpu.fromHost(new Float32Array(15), [5, 3], "f32");
       const message =
-        /crossEntropy: the target of row 3 is 3, and there are 3 classes, 0 to 2\..*ignoreIndex \(-100\)/s;
+        /crossEntropy: the target of row 3 is 3, but there are 3 classes, 0 to 2\..*ignoreIndex \(-100\)/s;
       rejects("BAD_INDEX", () => crossEntropy(logits, i32([0, 2, -100, 3, 9])), message);
       rejects("BAD_INDEX", () => crossEntropy(logits, i32([0, -1, 1, 1, 1])), /row 1 is -1/);
       rejects("BAD_INDEX", () => nllLoss(logits, i32([0, 0, 0, 0, 3])), /nllLoss: the target of row 4 is 3/);
@@ -325,7 +325,7 @@ describe("bceWithLogits", () => {
       rejects(
         "BAD_SHAPE",
         () => bceWithLogits(input, target, tall),
-        /stretch the input \[1, 2\] to \[3, 2\]/,
+        /broadcast the input \[1, 2\] to \[3, 2\]/,
       );
     });
   });

@@ -245,7 +245,7 @@ export function attentionDtype(op: string, operands: readonly OperandType[]): Dt
   if (dtypes[dtype].kind === "float") return dtype;
   throw new HoldfastError(
     "BAD_DTYPE",
-    `${op} of ${types.map((type) => type.dtype).join(", ")}: products need floats. Convert with to("f32").`,
+    `${op} of ${types.map((type) => type.dtype).join(", ")}: a matrix product needs floats. Convert with to("f32").`,
     { numbers: { op } },
   );
 }

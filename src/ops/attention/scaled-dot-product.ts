@@ -74,13 +74,10 @@ function attentionShape(operands: readonly OperandType[]): Shape {
     throw badShape(op, `${shapes}: each must be [rows, width], with any axes before.`);
   }
   if (query.at(-1) !== key.at(-1) || query.at(-1) === 0) {
-    throw badShape(
-      op,
-      `${shapes}: the query and the key must have one width, of 1 or more, as their last axis.`,
-    );
+    throw badShape(op, `${shapes}: the query and the key must have the same last axis, of size 1 or more.`);
   }
   if (key.at(-2) !== value.at(-2)) {
-    throw badShape(op, `${shapes}: the key and the value must have as many rows, their axis -2.`);
+    throw badShape(op, `${shapes}: the key and the value must have the same number of rows (axis -2).`);
   }
   const outer = broadcastShapes(
     op,
@@ -94,7 +91,7 @@ function attentionShape(operands: readonly OperandType[]): Shape {
     if (!isSameShape(stretched, scores)) {
       throw badShape(
         op,
-        `mask ${formatShape(mask.shape)} does not stretch to the scores' ${formatShape(scores)}.`,
+        `mask ${formatShape(mask.shape)} does not broadcast to the scores' ${formatShape(scores)}.`,
       );
     }
   }

@@ -89,7 +89,7 @@ function requireFits(
   if (dtypes[promote(x.dtype, weight.dtype)].kind !== "float") {
     throw new HoldfastError(
       "BAD_DTYPE",
-      `${op} of ${x.dtype} and ${weight.dtype}: products need floats. Convert with to("f32").`,
+      `${op} of ${x.dtype} and ${weight.dtype}: a matrix product needs floats. Convert with to("f32").`,
       { numbers: { op } },
     );
   }

@@ -43,7 +43,7 @@ export function windowsOver(
       throw badShape(
         op,
         `a window of ${width} over axis ${axis - rank} of ${formatShape(shape)}, which has ${size}` +
-          `${border > 0 ? ` and a border of ${border} on both sides` : ""}: it does not fit once.`,
+          `${border > 0 ? ` and a border of ${border} on both sides` : ""}: it does not fit.`,
       );
     }
     return Math.floor((size + 2 * border - width) / (options.stride[axis] ?? 1)) + 1;

@@ -131,8 +131,8 @@ export function poolWindows(
   if (tooWide < 0) return geometry;
   throw badShape(
     op,
-    `padding ${formatShape(geometry.padding)} for a kernel of ${formatShape(sizes)}: it is at most half of the kernel, so that no window ` +
-      "lies in the border alone.",
+    `padding ${formatShape(geometry.padding)} for a kernel of ${formatShape(sizes)}: it must be at most half of the kernel, so that no window ` +
+      "covers padding only.",
   );
 }
 

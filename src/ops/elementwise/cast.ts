@@ -34,7 +34,7 @@ export function requireDtype(op: string, dtype: Dtype): void {
   if (Object.hasOwn(dtypes, dtype)) return;
   throw new HoldfastError(
     "BAD_DTYPE",
-    `${op}: there is no dtype "${dtype}". There are ${Object.keys(dtypes).join(", ")}.`,
+    `${op}: unknown dtype "${dtype}". The dtypes are ${Object.keys(dtypes).join(", ")}.`,
     { numbers: { op, dtype } },
   );
 }

@@ -66,7 +66,7 @@ export function elementwise<A extends Attributes = NoAttributes>(
     if (operands.length !== definition.operands) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `${name} takes ${definition.operands} operands, and was given ${operands.length}.`,
+        `${name} takes ${definition.operands} operands, but got ${operands.length}.`,
       );
     }
     const shape = broadcastShapes(

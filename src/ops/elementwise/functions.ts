@@ -12,7 +12,7 @@ function rejectFractions(dtype: Dtype, numbers: readonly number[]): string | und
     (number) => !Number.isInteger(number) && Math.abs(number) !== Number.POSITIVE_INFINITY,
   );
   if (dtypes[dtype].kind === "float" || fraction === undefined) return undefined;
-  return `${fraction} with a tensor of ${dtype}, which holds whole numbers. Give one, or convert the tensor: to("f32").`;
+  return `${fraction} with a tensor of ${dtype}, which holds whole numbers. Pass a whole number, or convert the tensor: to("f32").`;
 }
 
 const one = (like: Expression): Expression => term.constant(1, like.type);

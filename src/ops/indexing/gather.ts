@@ -149,7 +149,7 @@ function requireIndexFits(op: string, shape: Shape, index: Shape, axis: number):
   if (fits) return;
   throw badShape(
     op,
-    `an index of ${formatShape(index)} for shape ${formatShape(shape)} along axis ${indexedAxis}: it has as many axes, none of them ` +
-      "larger but that one.",
+    `an index of ${formatShape(index)} for shape ${formatShape(shape)} along axis ${indexedAxis}: it must have as many axes, and only ` +
+      "that axis may be larger.",
   );
 }

@@ -14,7 +14,7 @@ export function indexTypeAt(op: string, operands: readonly OperandType[], positi
   if (dtypes[type.dtype].kind === "integer") return type;
   throw new HoldfastError(
     "BAD_DTYPE",
-    `${op} was given an index of ${type.dtype}; indices are i32 or u8. Convert with to("i32").`,
+    `${op} got an index of ${type.dtype}; indices are i32 or u8. Convert with to("i32").`,
     { numbers: { op } },
   );
 }
@@ -84,7 +84,7 @@ function firstIndexOutside(
   const value = values[position] ?? 0;
   return new HoldfastError(
     "BAD_INDEX",
-    `${op}: index ${value} at [${coordinates.join(", ")}], and ${range}; ${validIndices}. Correct the data.`,
+    `${op}: index ${value} at [${coordinates.join(", ")}], but ${range}; ${validIndices}. Correct the data.`,
     { numbers: { op, index: value, place: position, size } },
   );
 }

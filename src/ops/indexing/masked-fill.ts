@@ -18,7 +18,7 @@ export const maskedFill: CompositeOp = {
     }
     throw new HoldfastError(
       "BAD_DTYPE",
-      `maskedFill was given a mask of ${mask.dtype}; it is of truth values. Compare first: mask.ne(0).`,
+      `maskedFill got a mask of ${mask.dtype}; a mask is bool. Compare first: mask.ne(0).`,
       { numbers: { op: "maskedFill" } },
     );
   },

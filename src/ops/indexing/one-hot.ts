@@ -8,7 +8,7 @@ import { indexTypeAt, requireIndicesInside } from "./index-values.js";
 export const oneHot: KernelOp<{ readonly classes: number }> = {
   kind: "kernel",
   name: "oneHot",
-  noGradient: "labels have no slope",
+  noGradient: "labels have no derivative",
   infer(operands, { classes }) {
     const { shape } = indexTypeAt("oneHot", operands, 0);
     requireSize("oneHot", classes, "the number of classes");

@@ -23,7 +23,7 @@ export const indexSelect: KernelOp<IndexSelectAttributes> = {
     if (index.shape.length !== 1) {
       throw badShape(
         "indexSelect",
-        `an index of shape ${formatShape(index.shape)}; it has one axis. For one index for each element use gather.`,
+        `an index of shape ${formatShape(index.shape)}; it must have one axis. For one index per element, use gather.`,
       );
     }
     return [{ shape: shape.with(axisOf("indexSelect", axis, shape.length), index.shape[0] ?? 0), dtype }];
@@ -95,7 +95,7 @@ export const embedding: KernelOp<EmbeddingAttributes> = {
     const index = indexTypeAt("embedding", operands, 1);
     const [rows = 0, width = 0] = shape;
     if (shape.length !== 2) {
-      throw badShape("embedding", `a table of shape ${formatShape(shape)}; it is [rows, width].`);
+      throw badShape("embedding", `a table of shape ${formatShape(shape)}; it must be [rows, width].`);
     }
     paddingRow(rows, attributes);
     return [{ shape: [...index.shape, width], dtype }];

@@ -165,8 +165,8 @@ export function checkLabels(
   const label = values[row] ?? 0;
   throw new HoldfastError(
     "BAD_INDEX",
-    `${context.op}: the target of row ${row} is ${label}, and there are ${classes} classes, 0 to ${classes - 1}. Correct ` +
-      `the label, or mark rows that don't count with ignoreIndex (${ignoreIndex}).`,
+    `${context.op}: the target of row ${row} is ${label}, but there are ${classes} classes, 0 to ${classes - 1}. Correct ` +
+      `the label, or mark rows to ignore with ignoreIndex (${ignoreIndex}).`,
     { numbers: { op: context.op, row, label, classes } },
   );
 }

@@ -225,7 +225,7 @@ export const bceWithLogits: CompositeOp<LossAttributes> = {
     if (!isSameShape(stretched, shape)) {
       throw badShape(
         "bceWithLogits",
-        `weights stretch the input ${formatShape(shape)} to ${formatShape(stretched)}; they must broadcast to its shape.`,
+        `weights broadcast the input ${formatShape(shape)} to ${formatShape(stretched)}; they must broadcast to its shape.`,
       );
     }
     return weighted.map(({ dtype }) => ({ dtype, shape: reduction === "none" ? shape : [] }));

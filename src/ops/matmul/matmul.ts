@@ -250,7 +250,7 @@ function gemmDtype(op: string, left: ValueType, right: ValueType): Dtype {
   if (dtypes[dtype].kind === "float") return dtype;
   throw new HoldfastError(
     "BAD_DTYPE",
-    `${op} of ${left.dtype} and ${right.dtype}: products need floats. Convert with to("f32").`,
+    `${op} of ${left.dtype} and ${right.dtype}: a matrix product needs floats. Convert with to("f32").`,
     {
       numbers: { op },
     },

@@ -8,5 +8,8 @@ import { type OperandType, typeAt } from "../op.js";
 export function promotedFloatDtype(op: string, operands: readonly OperandType[]): Dtype {
   const dtype = operands.map((_, index) => typeAt(op, operands, index).dtype).reduce(promote);
   if (dtypes[dtype].kind === "float") return dtype;
-  throw new HoldfastError("BAD_DTYPE", `${op} of ${dtype}: products need floats. Convert with to("f32").`);
+  throw new HoldfastError(
+    "BAD_DTYPE",
+    `${op} of ${dtype}: a matrix product needs floats. Convert with to("f32").`,
+  );
 }

@@ -64,7 +64,7 @@ export const stack: CompositeOp<AxisAttribute> = {
     if (other) {
       throw badShape(
         "stack",
-        `shapes ${formatShape(first.shape)} and ${formatShape(other.shape)}; they must be equal. cat joins along an axis that is there.`,
+        `shapes ${formatShape(first.shape)} and ${formatShape(other.shape)}; they must be equal. cat concatenates along an existing axis.`,
       );
     }
     const stackAxis = axisOf("stack", axis, first.shape.length + 1);
@@ -88,7 +88,7 @@ function rangeOn(axis: number, start: number, end: number): readonly Range[] {
 function typesOf(op: string, operands: readonly OperandType[]): readonly [ValueType, ...ValueType[]] {
   const [first, ...rest] = operands.map((_, index) => typeAt(op, operands, index));
   if (first) return [first, ...rest];
-  throw new HoldfastError("BAD_ARGUMENT", `${op} takes one tensor or more, and was given none.`);
+  throw new HoldfastError("BAD_ARGUMENT", `${op} takes at least one tensor, but got none.`);
 }
 
 function requireEqualOtherAxes(first: Shape, other: Shape, axis: number): void {

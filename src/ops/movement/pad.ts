@@ -20,7 +20,7 @@ export const pad: KernelOp<PadAttributes> = {
     if (dtypes[dtype].kind === "integer" && !Number.isInteger(value)) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `pad: a border of ${value} around ${dtype} ${formatShape(shape)}, which holds whole numbers. Give one, or convert the ` +
+        `pad: a border of ${value} around ${dtype} ${formatShape(shape)}, which holds whole numbers. Pass a whole number, or convert the ` +
           'tensor: to("f32").',
         { numbers: { op: "pad", value } },
       );

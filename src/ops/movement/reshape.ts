@@ -55,7 +55,7 @@ function completeShape(from: Shape, to: Shape): Shape {
   throw badShape(
     "reshape",
     open > 1
-      ? `${formatShape(to)} has -1 twice; only one size can be left open.`
+      ? `${formatShape(to)} has more than one -1; only one size can be inferred.`
       : `${formatShape(from)} has ${size} elements and ${formatShape(to)} asks for ${
           open > 0 ? `a multiple of ${fixedSize}` : fixedSize
         }.`,

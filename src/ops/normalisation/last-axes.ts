@@ -45,7 +45,7 @@ export function inferOverLast(
   if (operands.length > maxOperands) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${op} takes at most ${maxOperands} operands, and was given ${operands.length}.`,
+      `${op} takes at most ${maxOperands} operands, but got ${operands.length}.`,
     );
   }
   for (const [index, operandName] of ["weight", "bias"].entries()) {

@@ -30,7 +30,7 @@ export const dropout: KernelOp<DropoutAttributes> = {
     if (state.dtype !== "i32" || formatShape(state.shape) !== "[4]") {
       throw badShape(
         "dropout",
-        `a random state of ${state.dtype} ${formatShape(state.shape)}; it is i32 [4].`,
+        `a random state of ${state.dtype} ${formatShape(state.shape)}; it must be i32 [4].`,
       );
     }
     if (!(p >= 0 && p <= 1)) {

@@ -75,7 +75,7 @@ test("an index outside its axis is rejected with the first such index, its place
   rejects(
     "BAD_INDEX",
     () => x.indexSelect(0, indices([0, 3, -1])),
-    /indexSelect: index 3 at \[1\], and axis 0 of \[3, 2\] has 3; indices are 0 to 2/,
+    /indexSelect: index 3 at \[1\], but axis 0 of \[3, 2\] has 3; indices are 0 to 2/,
   );
   rejects("BAD_INDEX", () => x.indexSelect(1, indices([-1])), /index -1 at \[0\]/);
   rejects(
@@ -88,7 +88,7 @@ test("an index outside its axis is rejected with the first such index, its place
           [1, 2],
         ]),
       ),
-    /gather: index 2 at \[1, 1\], and axis 1/,
+    /gather: index 2 at \[1, 1\], but axis 1/,
   );
   rejects(
     "BAD_INDEX",
@@ -105,10 +105,10 @@ test("an index outside its axis is rejected with the first such index, its place
   rejects(
     "BAD_INDEX",
     () => embedding(x, indices([[[0], [5]]])),
-    /index 5 at \[0, 1, 0\], and the table has 3 rows/,
+    /index 5 at \[0, 1, 0\], but the table has 3 rows/,
   );
   rejects("BAD_INDEX", () => x.scatterAdd(0, indices([[3, 0]]), x), /scatterAdd: index 3 at \[0, 0\]/);
-  rejects("BAD_INDEX", () => oneHot(indices([0, 4]), 4), /index 4 at \[1\], and there are 4 classes/);
+  rejects("BAD_INDEX", () => oneHot(indices([0, 4]), 4), /index 4 at \[1\], but there are 4 classes/);
   rejects("BAD_INDEX", () => oneHot(tensor(200, { dtype: "u8" }), 4), /index 200 at \[\]/);
   assert.throws(
     () => x.indexSelect(0, indices([1, 8])),
@@ -148,7 +148,7 @@ test("what is no index, or of another shape or dtype than fits, is rejected", ()
   ]);
   rejects("BAD_DTYPE", () => x.indexSelect(0, tensor([0, 1])), /index of f32; indices are i32 or u8/);
   rejects("BAD_DTYPE", () => x.gather(0, x.gt(1)), /index of bool/);
-  rejects("BAD_SHAPE", () => x.indexSelect(0, indices([[0]])), /it has one axis/);
+  rejects("BAD_SHAPE", () => x.indexSelect(0, indices([[0]])), /it must have one axis/);
   rejects("BAD_SHAPE", () => x.gather(0, indices([0])), /an index of \[1\] for shape \[2, 2\]/);
   rejects("BAD_SHAPE", () => x.gather(0, indices([[0, 0, 0]])));
   rejects("BAD_SHAPE", () => embedding(tensor([1, 2]), indices([0])), /\[rows, width\]/);
