@@ -101,7 +101,7 @@ function chunkedReduceKernel(kind: NormKind, dtype: Dtype): ChunkedReduceKernel 
   const key = `${kind} ${dtype}`;
   const [formula] = formulas[kind];
   const kernel: ChunkedReduceKernel = chunkedReduceKernels.get(key) ?? {
-    name: "gradientNorm of partials",
+    name: "gradientNorm of chunks",
     dtype,
     scalars: ["f64"],
     op: selectReduceOp(kind),
