@@ -64,7 +64,7 @@ export function runBackward(
   }
 
   function deliver(leaf: Leaf, gradient: DeviceArray): void {
-    // Where a copy costs no launch, deferring it only costs memory.
+    // On a device where a copy costs no launch, deferring it only costs memory.
     const destination = capabilitiesOf(runtime).combinesKernels ? leaf.takeDestination() : undefined;
     if (destination) {
       pendingCopies.push({ source: gradient, target: destination });

@@ -76,7 +76,7 @@ export class Guards {
     this.#before.apply();
   }
 
-  /** Runs a function that is traced on a device, and records what it reads. */
+  /** Runs a function that is traced on a device, and records its reads. */
   watch<T>(device: object, body: () => T): T {
     const outer = tracing.guards;
     tracing.guards = this;

@@ -24,7 +24,7 @@ export interface Source {
   readonly output: number;
 }
 
-/** An operand as a node sees it: an array, and where its gradient goes. */
+/** An operand as a node sees it: an array, and the destination of its gradient. */
 export interface RecordedOperand {
   readonly array: DeviceArray;
   readonly source: Source | undefined;

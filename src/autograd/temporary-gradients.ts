@@ -1,6 +1,6 @@
 /**
- * The temporary arrays of a backward pass. Each is freed as soon as no gradient in flight uses it, so that the pass
- * needs the memory of a few gradients, not of all.
+ * The temporary arrays of a backward pass. Each is freed as soon as no gradient in flight uses it. So the pass needs
+ * the memory of a few gradients, not of all.
  */
 
 import {

@@ -11,18 +11,18 @@ export interface Origin {
   readonly leaf?: Leaf;
   /** The value that it is a view of. */
   readonly base?: Value | undefined;
-  /** What detached it from a graph, for backward's message. */
+  /** The cause of its detachment from a graph, for backward's message. */
   readonly cutBy?: Cut | undefined;
 }
 
-/** What detaches a value from its graph: the user, or the end of the step. */
+/** The cause of a value's detachment from its graph: a call of the user, or the end of the step. */
 export type Cut = "detach" | "keep" | "keep without a graph" | "compiled step";
 
 export class Value {
   readonly array: DeviceArray;
   readonly base: Value | undefined;
   readonly cutBy: Cut | undefined;
-  /** Set if a gradient is wanted. An in-place op gives its value a new source. */
+  /** Set if the value needs a gradient. An in-place op gives its value a new source. */
   source: Source | undefined;
   #leaf: Leaf | undefined;
   static readonly #leafField: GuardedField<Value> = {
@@ -58,7 +58,7 @@ export class Value {
     return `requiresGrad of "${this.array.storage?.label ?? "an empty tensor"}"`;
   }
 
-  /** Detached on purpose: writes recorded through other values do not affect it. */
+  /** True if it was detached on purpose: writes recorded through other values do not affect it. */
   get isDetached(): boolean {
     return this.cutBy !== undefined && this.cutBy !== "compiled step";
   }

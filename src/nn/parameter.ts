@@ -1,6 +1,6 @@
 /**
- * A parameter: a tensor that a module learns. It is created with its shape and initializer, and gets its memory when
- * its module moves to a device: persistent, at a constant address, next to the module's other parameters.
+ * A parameter: a tensor that a module learns. It is created with its shape and initializer, and gets its memory when its module
+ * moves to a device. The memory is persistent, has a constant address, and is next to the module's other parameters.
  */
 
 import { type GuardedField, stateChanged, tracing, Value } from "../autograd/index.js";

@@ -2,8 +2,8 @@
  * An entry of the op table: one record with an op's shape and dtype rule, its gradient, the values that it saves, and its lowering.
  * Eager mode, autograd and traces read these records and nothing else.
  *
- * An operand is a value or a literal number. Rules are generic over the type of values `V`, so that the same gradient works on arrays
- * in memory and on the nodes of a traced program.
+ * An operand is a value or a literal number. Rules are generic over the type of values `V`: the same gradient works on arrays in
+ * memory and on the nodes of a traced program.
  */
 
 import { HoldfastError } from "../errors/index.js";

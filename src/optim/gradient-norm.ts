@@ -1,6 +1,6 @@
 /**
- * The total norm of several vectors, and the clipping factor. Powers are summed in f64, chunk by chunk in a fixed
- * order: f32 cannot hold the squares of large gradients, and the same gradients give the same bits.
+ * The total norm of several vectors, and the clipping factor. Powers are summed in f64, because f32 cannot hold the squares of large
+ * gradients. Chunks are summed in a fixed order, so the same gradients give the same bits.
  */
 
 import {

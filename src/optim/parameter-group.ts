@@ -1,6 +1,6 @@
 /**
- * A group of parameters that are trained alike: its learning rate and weight decay in persistent memory, where the
- * kernels read them, and the launches of a step.
+ * A group of parameters with the same settings, and the launches of its step. Learning rate and weight decay are in persistent
+ * memory, where the kernels read them.
  */
 
 import { noteWrite } from "../autograd/index.js";

@@ -155,7 +155,7 @@ export class GELU extends Module {
 }
 
 /**
- * Exponentials along an axis, over their sum.
+ * Exponentials along an axis, divided by their sum.
  *
  * @example
  * ```ts
@@ -173,7 +173,7 @@ export class Softmax extends Module {
     this.axis = axis;
   }
 
-  /** Shares along the axis that add up to 1, in the input's shape. */
+  /** Probabilities along the axis, in the input's shape. */
   forward(x: Tensor): Tensor {
     return softmax(x, this.axis);
   }
@@ -184,7 +184,7 @@ export class Softmax extends Module {
 }
 
 /**
- * The logarithm of softmax, without the overflow on the way.
+ * The logarithm of softmax, accurate even where softmax underflows to 0.
  *
  * @example
  * ```ts
@@ -202,7 +202,7 @@ export class LogSoftmax extends Module {
     this.axis = axis;
   }
 
-  /** Logarithms of shares along the axis, in the input's shape. */
+  /** Log probabilities along the axis, in the input's shape. */
   forward(x: Tensor): Tensor {
     return logSoftmax(x, this.axis);
   }

@@ -16,7 +16,7 @@ import { broadcastShapes, type Shape, sizeOf } from "../shape.js";
 import { type AttentionSizes, attentionMask, attentionOperand } from "./operands.js";
 
 export type AttentionAttributes = {
-  /** Row i sees columns 0 to i. */
+  /** True if row i sees columns 0 to i only. */
   readonly isCausal?: boolean;
   /** The factor of q · kᵀ. Default: 1/√width. */
   readonly scale?: number;
@@ -70,7 +70,7 @@ export function attentionCompute(dtype: Dtype): "f32" | "f64" {
 
 /**
  * Operands: query [batch…, rows, heads, width], key [batch…, columns, heads, width], value [batch…, columns, heads, valueWidth],
- * and an optional mask, which is added to the scores and broadcasts to [batch…, heads, rows, columns]. The second output is the
+ * and an optional mask. The mask broadcasts to [batch…, heads, rows, columns] and is added to the scores. The second output is the
  * probabilities, for backward.
  */
 export const attention: KernelOp<AttentionAttributes> = {

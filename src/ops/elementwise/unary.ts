@@ -20,8 +20,8 @@ interface UnaryDefinition<A extends Attributes> {
   readonly value: (x: Expression, ...scalars: readonly Expression[]) => Expression;
   /**
    * dy/dx as an expression of the operand or of the output, which is then saved. "zero": the gradient is 0 everywhere. Absent: there
-   * is no gradient. A derivative of 1 or 0 is defined by the condition `passes`: otherwise the gradient is 0, even if the upstream
-   * gradient is infinite or NaN, as it is for sqrt(relu(x)) at 0.
+   * is no gradient. A derivative that is 1 or 0 is defined by the condition `passes`. Where it is false the gradient is 0, even if
+   * the upstream gradient is infinite or NaN, as for sqrt(relu(x)) at 0.
    */
   readonly derivative?: Derivative | "zero";
   readonly rejects?: (dtype: Dtype, attributes: A) => string | undefined;

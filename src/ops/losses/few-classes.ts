@@ -23,7 +23,7 @@ import type { Variant } from "./cross-entropy-kernels.js";
  */
 const maxClasses = maxSkinny;
 
-/** Smoothing reads the weights of all classes in every row, so it takes the row kernel. */
+/** True if each class can be an operand. Smoothing reads the weights of all classes in every row, so it takes the row kernel. */
 export function hasFewClasses({ classes }: ClassRows, { isSmoothed }: Variant): boolean {
   return classes <= maxClasses && !isSmoothed;
 }

@@ -192,8 +192,8 @@ function gemmOperand(
 }
 
 /**
- * Copies matrices to another dtype, or to aligned rows. The copy keeps the order of the axes in memory, so a GEMM of the same
- * matrices and a GEMM of their transposes need the same copy. A matrix that a batch shares is copied once.
+ * Copies matrices to another dtype, or to aligned rows. The copy keeps the order of the axes in memory, so it also serves a GEMM of
+ * the transposes. A matrix that a batch shares is copied once.
  */
 function convertInMemoryOrder(
   lowering: Lowering,

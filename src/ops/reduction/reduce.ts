@@ -1,5 +1,5 @@
 /**
- * Lowers reductions. The reduced axes become the rows of a row kernel or, if the kept axes are the innermost ones in memory, the
+ * Lowers reductions. The reduced axes become the rows of a row kernel. If the kept axes are innermost in memory, they become the
  * columns of a column kernel. Long rows are split into chunks, so that threads share a row, and the partial results are reduced
  * again. The split depends on the shape alone, and so do the bits.
  */
