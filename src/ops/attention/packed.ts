@@ -1,12 +1,23 @@
 /**
- * Attention on a packed tensor of query, key and value, as a fused projection computes it. The gradient is packed too, so one
- * GEMM computes the projection's gradient.
+ * Attention on a packed tensor of query, key and value, as one GEMM of all three projections writes it. The gradient is packed too, so
+ * one GEMM computes the input's gradient and one the weight's.
  */
 
 import type { DeviceArray } from "../device-array.js";
+import { where } from "../elementwise/comparisons.js";
+import { fitToOperand } from "../gradients.js";
 import { viewStrided } from "../movement/strided-view.js";
-import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
-import { badShape, formatShape } from "../shape.js";
+import {
+  arrayAt,
+  type CompositeOp,
+  isType,
+  type KernelOp,
+  type Lowering,
+  type OperandType,
+  typeAt,
+  type ValueType,
+} from "../op.js";
+import { badShape, broadcastShapes, formatShape, isSameShape } from "../shape.js";
 import {
   type AttentionArrays,
   type AttentionAttributes,
@@ -17,38 +28,66 @@ import {
 } from "./attention.js";
 
 /**
- * Operand: query, key and value as [batch…, rows, 3, heads, width]. The result is [batch…, rows, heads, width]. The second output
- * is the probabilities, for backward.
+ * Operands: query, key and value as [batch…, rows, 3, heads, width], and an optional mask that broadcasts to [batch…, heads, rows,
+ * rows]. A mask of bool is true for the columns that a row sees; a mask of floats is added to the scores. The result is [batch…,
+ * rows, heads, width].
  */
-export const packedAttention: KernelOp<AttentionAttributes> = {
-  kind: "kernel",
+export const packedAttention: CompositeOp<AttentionAttributes> = {
+  kind: "composite",
   name: "packedAttention",
-  infer: (operands) => typesOf("packedAttention", operands),
-  saves: () => ({ operands: [0], outputs: [1] }),
-  gradient(rule) {
-    const { apply, upstream, attributes } = rule;
-    return [apply(packedAttentionGradient, [upstream, rule.operand(0), rule.output(1)], attributes)];
-  },
-  lower(lowering, operands, outputs, attributes) {
-    lowerAttention(lowering, unpack(lowering, arrayAt(operands, 0)), outputs, attributes);
+  infer: (operands) => typesOf("packedAttention", operands).slice(0, 1),
+  compose({ apply, typeOf }, [packed = 0, mask], attributes) {
+    if (mask === undefined) return [apply(fusedPackedAttention, [packed], attributes)];
+    const isBool = typeOf(mask).dtype === "bool";
+    const additive = isBool ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
+    return [apply(fusedPackedAttention, [packed, additive], attributes)];
   },
 };
 
+/** The same with an optional mask of floats. The second output is the probabilities, for backward. */
+const fusedPackedAttention: KernelOp<AttentionAttributes> = {
+  kind: "kernel",
+  name: "fusedPackedAttention",
+  infer: (operands) => typesOf("packedAttention", operands),
+  saves: () => ({ operands: [0], outputs: [1] }),
+  gradient(rule) {
+    const { upstream, attributes } = rule;
+    const operands = [upstream, rule.operand(0), rule.output(1)];
+    const gradients = rule.applyAll(packedAttentionGradient, operands, {
+      ...attributes,
+      outputsScoreGradient: rule.needs(1),
+    });
+    return gradients.map((gradient, index) =>
+      rule.needs(index) ? fitToOperand(rule, gradient, index) : undefined,
+    );
+  },
+  lower(lowering, operands, outputs, attributes) {
+    const arrays = unpack(lowering, arrayAt(operands, 0));
+    lowerAttention(lowering, { ...arrays, mask: operands[1] }, outputs, attributes);
+  },
+};
+
+type GradientAttributes = AttentionAttributes & {
+  /** True if the gradient of the scores is an output too: it is the mask's gradient. */
+  readonly outputsScoreGradient: boolean;
+};
+
 /** Operands: the upstream gradient, the packed query, key and value, the probabilities. */
-const packedAttentionGradient: KernelOp<AttentionAttributes> = {
+const packedAttentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "packedAttentionGradient",
   noGradient: "gradients of gradients are not recorded",
-  infer(operands) {
+  infer(operands, { outputsScoreGradient }) {
     const { shape, dtype } = typeAt("packedAttentionGradient", operands, 1);
-    return [{ shape, dtype }];
+    const scores = typeAt("packedAttentionGradient", operands, 2);
+    return [{ shape, dtype }, ...(outputsScoreGradient ? [scores] : [])];
   },
-  lower(lowering, operands, [output], attributes) {
+  lower(lowering, operands, [output, ...scores], attributes) {
     if (!output) return;
     const [upstream, probabilities] = [arrayAt(operands, 0), arrayAt(operands, 2)];
-    const { query, key, value } = unpack(lowering, output);
     const inputs = { ...unpack(lowering, arrayAt(operands, 1)), upstream, probabilities };
-    lowerAttentionGradient(lowering, inputs, [query, key, value], attributes);
+    const { query, key, value } = unpack(lowering, output);
+    lowerAttentionGradient(lowering, inputs, [query, key, value, ...scores], attributes);
   },
 };
 
@@ -63,10 +102,18 @@ function typesOf(op: string, operands: readonly OperandType[]): readonly ValueTy
     );
   }
   const batch = shape.slice(0, -4);
+  const scores = [...batch, heads, rows, rows];
+  const mask = operands[1];
+  if (isType(mask) && !isSameShape(broadcastShapes(op, [mask.shape, scores]), scores)) {
+    throw badShape(
+      op,
+      `mask ${formatShape(mask.shape)} does not broadcast to the scores' ${formatShape(scores)}.`,
+    );
+  }
   const dtype = attentionDtype(op, [packed, packed, packed]);
   return [
     { shape: [...batch, rows, heads, width], dtype },
-    { shape: [...batch, heads, rows, rows], dtype: attentionCompute(dtype) },
+    { shape: scores, dtype: attentionCompute(dtype) },
   ];
 }
 
