@@ -380,8 +380,8 @@ export abstract class Module {
   #register<Item extends Module | Parameter>(call: string, name: string, item: Item, isOne: boolean): Item {
     const subject = `${this.constructor.name}.${call}(${JSON.stringify(name)}, …)`;
     if (!isOne) {
-      const what = call === "registerModule" ? "module" : "parameter";
-      throw new HoldfastError("BAD_ARGUMENT", `${subject} takes a ${what} as its second argument.`);
+      const kind = call === "registerModule" ? "module" : "parameter";
+      throw new HoldfastError("BAD_ARGUMENT", `${subject} takes a ${kind} as its second argument.`);
     }
     if (typeof name !== "string" || name === "" || name.includes(".")) {
       throw new HoldfastError("BAD_ARGUMENT", `${subject}: pass a name that is a text without dots.`);

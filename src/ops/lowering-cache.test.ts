@@ -84,11 +84,11 @@ const read = (runtime: Runtime, array: DeviceArray | undefined): number[] => [
 describe("a call with the signature of an earlier call", () => {
   test("is checked and does the same work, without inference and lowering", () => {
     withRuntime({}, ({ runtime }) => {
-      for (let turn = 0; turn < 4; turn++) {
+      for (let iteration = 0; iteration < 4; iteration++) {
         runtime.step(() => {
-          const [a, b] = [allocate(runtime, [turn, 2, 3]), allocate(runtime, [10, 20, 30])];
-          const [out] = runOp(runtime, plus, [a, b], { turn: "same" });
-          assert.deepEqual(read(runtime, out), [turn + 10, 22, 33]);
+          const [a, b] = [allocate(runtime, [iteration, 2, 3]), allocate(runtime, [10, 20, 30])];
+          const [out] = runOp(runtime, plus, [a, b], { iteration: "same" });
+          assert.deepEqual(read(runtime, out), [iteration + 10, 22, 33]);
           assert.deepEqual([out!.shape, out!.strides, out!.dtype], [[3], [1], "f32"]);
         });
       }
@@ -98,12 +98,12 @@ describe("a call with the signature of an earlier call", () => {
 
   test("frees its scratch memory and views, like the first call", () => {
     withRuntime({}, ({ runtime }) => {
-      for (let turn = 0; turn < 3; turn++) {
+      for (let iteration = 0; iteration < 3; iteration++) {
         runtime.step(() => {
-          const a = allocate(runtime, [1, 2, turn]);
+          const a = allocate(runtime, [1, 2, iteration]);
           const before = runtime.arena.figures.live;
           const [out] = runOp(runtime, withScratch, [a], {});
-          assert.deepEqual(read(runtime, out), [4, 6, 2 * (turn + 1)]);
+          assert.deepEqual(read(runtime, out), [4, 6, 2 * (iteration + 1)]);
           assert.equal(runtime.arena.figures.live - before, 256);
           // A storage that still had views could not be freed.
           runtime.arena.free(out!.storage!);
@@ -140,7 +140,7 @@ describe("a call with the signature of an earlier call", () => {
   test("runs in place if the earlier call did; a call with another target has another signature", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
-        for (let turn = 0; turn < 2; turn++) {
+        for (let iteration = 0; iteration < 2; iteration++) {
           const [a, b] = [allocate(runtime, [1, 2]), allocate(runtime, [10, 20])];
           const address = a.storage!.span.address;
           runInto(runtime, plus, a, [a, b], {});
@@ -195,14 +195,14 @@ describe("a call with the signature of an earlier call", () => {
   });
 
   test("is lowered again on another runtime", () => {
-    for (let turn = 1; turn <= 2; turn++) {
+    for (let iteration = 1; iteration <= 2; iteration++) {
       withRuntime({}, ({ runtime }) =>
         runtime.step(() => {
           const [out] = runOp(runtime, plus, [allocate(runtime, [1]), allocate(runtime, [2])], {});
           assert.deepEqual(read(runtime, out), [3]);
         }),
       );
-      assert.equal(counts.lower, turn);
+      assert.equal(counts.lower, iteration);
     }
   });
 
@@ -241,7 +241,7 @@ describe("a lowering is not cached", () => {
         const [a, b] = [allocate(runtime, [1]), allocate(runtime, [2])];
         assert.throws(() => runOp(runtime, failing, [a, b], {}), /injected/);
         isFailing = false;
-        for (let turn = 0; turn < 2; turn++)
+        for (let iteration = 0; iteration < 2; iteration++)
           assert.deepEqual(read(runtime, runOp(runtime, failing, [a, b], {})[0]), [3]);
         assert.equal(counts.lower, 2);
       }),
@@ -259,9 +259,9 @@ describe("a lowering is not cached", () => {
             launch(lowering, "add", [(a as DeviceArray).storage!, hidden.storage!, out!.storage!], 1);
           },
         };
-        for (let turn = 1; turn <= 3; turn++) {
-          const [out] = runOp(runtime, usesHidden, [allocate(runtime, [turn])], {});
-          assert.deepEqual([read(runtime, out), counts.lower], [[turn + 100], turn]);
+        for (let iteration = 1; iteration <= 3; iteration++) {
+          const [out] = runOp(runtime, usesHidden, [allocate(runtime, [iteration])], {});
+          assert.deepEqual([read(runtime, out), counts.lower], [[iteration + 100], iteration]);
         }
       }),
     );
@@ -273,10 +273,10 @@ describe("a lowering is not cached", () => {
         const [a, b] = [allocate(runtime, [1]), allocate(runtime, [2])];
         const cache = loweringCacheOf(runtime);
         cache.isOn = false;
-        for (let turn = 0; turn < 2; turn++) runOp(runtime, plus, [a, b], {});
+        for (let iteration = 0; iteration < 2; iteration++) runOp(runtime, plus, [a, b], {});
         assert.equal(counts.lower, 2);
         cache.isOn = true;
-        for (let turn = 0; turn < 3; turn++) runOp(runtime, plus, [a, b], {});
+        for (let iteration = 0; iteration < 3; iteration++) runOp(runtime, plus, [a, b], {});
         assert.equal(counts.lower, 3);
       }),
     );
@@ -351,15 +351,17 @@ describe("the neighbours of persistent operands in their region", () => {
   test("are not taken from a released region, even if a new region has its address", () => {
     withRuntime({}, ({ runtime }) => {
       const addresses = new Set<number>();
-      for (let turn = 1; turn <= 3; turn++) {
-        const { region, arrays } = placeWeights(runtime, [turn, 10]);
+      for (let iteration = 1; iteration <= 3; iteration++) {
+        const { region, arrays } = placeWeights(runtime, [iteration, 10]);
         addresses.add(region.span.address);
         for (let again = 0; again < 2; again++) {
           runtime.step(() =>
-            assert.deepEqual(read(runtime, runOp(runtime, addNeighbour, [arrays[0]!], {})[0]), [turn + 10]),
+            assert.deepEqual(read(runtime, runOp(runtime, addNeighbour, [arrays[0]!], {})[0]), [
+              iteration + 10,
+            ]),
           );
         }
-        assert.equal(counts.lower, turn);
+        assert.equal(counts.lower, iteration);
         runtime.persistent.release(region);
       }
       assert.ok(addresses.size < 3, "the test needs an address that is used twice");
@@ -440,23 +442,23 @@ test("each layout of operands is lowered once", () => {
         runtime,
         Array.from({ length: 64 }, (_, index) => index),
       );
-      const at = (offset: number, size: number): DeviceArray =>
+      const viewAt = (offset: number, size: number): DeviceArray =>
         viewArray(runtime, whole, { shape: [size], strides: [1], offset }, "view");
       const layouts: readonly (() => readonly DeviceArray[])[] = [
-        () => [at(0, 4), at(8, 4)],
-        () => [at(1, 4), at(8, 4)],
-        () => [at(0, 4), at(9, 4)],
-        () => [at(0, 4), at(0, 4)],
-        () => [at(0, 5), at(8, 5)],
+        () => [viewAt(0, 4), viewAt(8, 4)],
+        () => [viewAt(1, 4), viewAt(8, 4)],
+        () => [viewAt(0, 4), viewAt(9, 4)],
+        () => [viewAt(0, 4), viewAt(0, 4)],
+        () => [viewAt(0, 5), viewAt(8, 5)],
       ];
-      for (let turn = 0; turn < 3; turn++) {
+      for (let iteration = 0; iteration < 3; iteration++) {
         for (const [index, layout] of layouts.entries()) {
           const operands = layout();
           const expected = read(runtime, operands[0]).map(
             (value, element) => value + read(runtime, operands[1])[element]!,
           );
           assert.deepEqual(read(runtime, runOp(runtime, plus, operands, {})[0]), expected);
-          assert.equal(counts.lower, turn === 0 ? index + 1 : layouts.length);
+          assert.equal(counts.lower, iteration === 0 ? index + 1 : layouts.length);
         }
       }
     }),

@@ -43,11 +43,11 @@ const call =
     writeCallSignature(operands, attributes, { withAddresses: false, ...(target && { target }) });
 
 /** True if two calls have the same signature. */
-function areSame(one: Call, other: Call): boolean {
+function areSame(first: Call, second: Call): boolean {
   const table = new SignatureTable<string>();
-  one();
+  first();
   table.reserve()("kept");
-  other();
+  second();
   return table.find() === "kept";
 }
 
@@ -116,12 +116,12 @@ const differences: Readonly<Record<string, readonly [Call, Call]>> = {
 };
 
 describe("calls that differ in", () => {
-  for (const [what, [one, other]] of Object.entries(differences)) {
-    test(what, () => {
-      assert.equal(areSame(one, one), true);
-      assert.equal(areSame(other, other), true);
-      assert.equal(areSame(one, other), false);
-      assert.equal(areSame(other, one), false);
+  for (const [difference, [first, second]] of Object.entries(differences)) {
+    test(difference, () => {
+      assert.equal(areSame(first, first), true);
+      assert.equal(areSame(second, second), true);
+      assert.equal(areSame(first, second), false);
+      assert.equal(areSame(second, first), false);
     });
   }
 
@@ -173,9 +173,12 @@ function textOf(value: unknown): string {
 
 test("two records of attributes have the same signature if and only if they are equal", () => {
   fc.assert(
-    fc.property(someAttributes, someAttributes, (one, other) => {
-      assert.equal(areSame(call([array()], one), call([array()], other)), textOf(one) === textOf(other));
-      assert.ok(areSame(call([array()], one), call([array()], structuredClone(one))));
+    fc.property(someAttributes, someAttributes, (first, second) => {
+      assert.equal(
+        areSame(call([array()], first), call([array()], second)),
+        textOf(first) === textOf(second),
+      );
+      assert.ok(areSame(call([array()], first), call([array()], structuredClone(first))));
     }),
     { numRuns: 2000 },
   );

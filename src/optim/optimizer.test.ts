@@ -108,11 +108,11 @@ test("a state that does not fit is rejected, and nothing is written", () => {
 
 test("tensors that can't be trained and invalid options are rejected", () => {
   const w = tensor([1], { requiresGrad: true, device: cpu });
-  const whole = tensor([1], { dtype: "i32", device: cpu });
+  const integers = tensor([1], { dtype: "i32", device: cpu });
   rejects("BAD_ARGUMENT", () => new optim.SGD([], { lr: 1 }), /no parameters/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w, w], { lr: 1 }), /is a duplicate/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w.mul(2)], { lr: 1 }), /the result of an op/);
-  rejects("BAD_DTYPE", () => new optim.SGD([whole], { lr: 1 }), /only float tensors/);
+  rejects("BAD_DTYPE", () => new optim.SGD([integers], { lr: 1 }), /only float tensors/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w], { lr: -1 }), /lr is -1/);
   rejects(
     "BAD_ARGUMENT",

@@ -41,10 +41,10 @@ function areNeighbours(parameter: ParameterArrays, next: ParameterArrays): boole
 
 /** The distance from an array's first element to its neighbour's, in elements; undefined if it is no neighbour. */
 function distanceTo(array: DeviceArray, next: DeviceArray | undefined): number | undefined {
-  const [here, there] = [placementStorage(array), next && placementStorage(next)];
-  if (!here || !there || array.dtype !== next?.dtype) return undefined;
-  if (here.home !== there.home || there.index !== here.index + 1) return undefined;
-  return (there.span.address - here.span.address) / dtypes[array.dtype].bytes;
+  const [storage, nextStorage] = [placementStorage(array), next && placementStorage(next)];
+  if (!storage || !nextStorage || array.dtype !== next?.dtype) return undefined;
+  if (storage.home !== nextStorage.home || nextStorage.index !== storage.index + 1) return undefined;
+  return (nextStorage.span.address - storage.span.address) / dtypes[array.dtype].bytes;
 }
 
 /** The storage of an array that covers a whole placement: next to a view are bytes that are not padding. */

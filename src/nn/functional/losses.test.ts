@@ -75,9 +75,9 @@ describe("crossEntropy", () => {
           const input = f64(logits.flat(), [logits.length, weight.length]);
           const options = { weight: f64(weight), ignoreIndex: -1, labelSmoothing: smoothing };
           const target = i32(labels);
-          const each = crossEntropy(input, target, { ...options, reduction: "none" });
+          const losses = crossEntropy(input, target, { ...options, reduction: "none" });
           near(
-            each.dataSync(),
+            losses.dataSync(),
             rows.map(({ loss }) => loss),
             "each",
           );

@@ -4,8 +4,8 @@ import { type Expression, term } from "../../ir/index.js";
 import type { KernelOp } from "../op.js";
 import { unary } from "./unary.js";
 
-const one = (like: Expression): Expression => term.constant(1, like.type);
-const zero = (like: Expression): Expression => term.constant(0, like.type);
+const oneLike = (like: Expression): Expression => term.constant(1, like.type);
+const zeroLike = (like: Expression): Expression => term.constant(0, like.type);
 
 export const relu: KernelOp = unary({
   name: "relu",
@@ -19,7 +19,7 @@ export const leakyRelu = unary<{ readonly negativeSlope: number }>({
   name: "leakyRelu",
   scalars: ({ negativeSlope }) => [negativeSlope],
   value: (x, slope = x) => term.select(term.gt(x, 0), x, term.mul(slope, x)),
-  derivative: { of: "operand", value: (x, slope = x) => term.select(term.gt(x, 0), one(x), slope) },
+  derivative: { of: "operand", value: (x, slope = x) => term.select(term.gt(x, 0), oneLike(x), slope) },
 });
 
 export const tanh: KernelOp = unary({
@@ -61,7 +61,7 @@ export const gelu: KernelOp = unary({
     value: (x) => {
       const density = term.mul(1 / Math.sqrt(2 * Math.PI), term.exp(term.mul(-0.5, term.mul(x, x))));
       // For large |x| the density is 0, and an infinite x times 0 would be NaN.
-      const densityTerm = term.select(term.gt(density, 0), term.mul(x, density), zero(x));
+      const densityTerm = term.select(term.gt(density, 0), term.mul(x, density), zeroLike(x));
       return term.add(normalCdf(x), densityTerm);
     },
   },
@@ -85,7 +85,7 @@ export const geluTanh: KernelOp = unary({
       const slopeTerm = term.select(
         term.gt(term.mul(cdf, term.sub(1, cdf)), 0),
         term.mul(x, cdfDerivative),
-        zero(x),
+        zeroLike(x),
       );
       return term.add(cdf, slopeTerm);
     },

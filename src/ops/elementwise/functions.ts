@@ -15,7 +15,7 @@ function rejectFractions(dtype: Dtype, numbers: readonly number[]): string | und
   return `${fraction} with a tensor of ${dtype}, which holds whole numbers. Pass a whole number, or convert the tensor: to("f32").`;
 }
 
-const one = (like: Expression): Expression => term.constant(1, like.type);
+const oneLike = (like: Expression): Expression => term.constant(1, like.type);
 
 export const neg = unary({
   name: "neg",
@@ -55,12 +55,12 @@ export const expm1 = unary({
 export const log = unary({
   name: "log",
   value: term.log,
-  derivative: { of: "operand", value: (x) => term.div(one(x), x) },
+  derivative: { of: "operand", value: (x) => term.div(oneLike(x), x) },
 });
 export const log1p = unary({
   name: "log1p",
   value: term.log1p,
-  derivative: { of: "operand", value: (x) => term.div(one(x), term.add(x, 1)) },
+  derivative: { of: "operand", value: (x) => term.div(oneLike(x), term.add(x, 1)) },
 });
 export const sqrt = unary({
   name: "sqrt",
@@ -80,7 +80,7 @@ export const square = unary({
 });
 export const reciprocal = unary({
   name: "reciprocal",
-  value: (x) => term.div(one(x), x),
+  value: (x) => term.div(oneLike(x), x),
   derivative: { of: "output", value: (y) => term.neg(term.mul(y, y)) },
 });
 export const sin = unary({ name: "sin", value: term.sin, derivative: { of: "operand", value: term.cos } });

@@ -18,8 +18,8 @@ export interface IndexRange {
 }
 
 /**
- * Lists up to this length are one row, for one block of 256 threads on a GPU. Longer lists are split into rows of a warp's length.
- * Both are the row lengths for which the row kernels select such blocks, on every device.
+ * Lists up to this length are one row, for one block of 256 threads on a GPU. Longer lists are split into rows that one warp reduces.
+ * The CUDA row kernels have the same limits for such blocks and warps, on every device.
  */
 const maxOneRow = 8192;
 const rowLength = 1024;
