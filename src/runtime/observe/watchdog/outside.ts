@@ -6,7 +6,7 @@
  */
 
 import { systemClock } from "../../../units/index.js";
-import { checkIntervalMs, receive, send, type ToOutside, type WatchdogSettings } from "./messages.js";
+import { receive, send, type ToOutside, type WatchdogSettings } from "./messages.js";
 import { isStopped, readProcessState } from "./process-state.js";
 import { ProcessorWait } from "./processor-wait.js";
 import { printWithin, publish } from "./publish.js";
@@ -14,7 +14,7 @@ import type { Reading } from "./reading.js";
 import { type StallReport, stallReport } from "./report.js";
 import { ReportPace } from "./report-pace.js";
 import { RunEnding } from "./run-ending.js";
-import { WatchedTime } from "./watched-time.js";
+import { checkIntervalMs, WatchedTime } from "./watched-time.js";
 
 const { pid, stallAfterMs, reportDir, onStall, threadId } = JSON.parse(
   process.argv[2] ?? "{}",

@@ -7,8 +7,7 @@
 
 import { beatCounter, type Clock, type FileWork } from "../../../units/index.js";
 import type { CallReading, PhaseReading, SharedStatus } from "../shared-status.js";
-import { checkIntervalMs } from "./messages.js";
-import { WatchedTime } from "./watched-time.js";
+import { checkIntervalMs, WatchedTime } from "./watched-time.js";
 
 /** The engine's activity at one check. */
 export interface Activity {

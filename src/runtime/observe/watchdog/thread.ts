@@ -20,7 +20,7 @@ import { Recorder } from "../recorder.js";
 import { SharedStatus } from "../shared-status.js";
 import { isPausedByDebugger } from "./debugger-pause.js";
 import { loadExit } from "./exit-process.js";
-import { checkIntervalMs, type WatchdogSettings } from "./messages.js";
+import type { WatchdogSettings } from "./messages.js";
 import { OutsideProcess } from "./outside-process.js";
 import { isStopped, readProcessState } from "./process-state.js";
 import { currentThreadId, ProcessorWait } from "./processor-wait.js";
@@ -29,6 +29,7 @@ import { type Shared, takeReading } from "./reading.js";
 import { type Ending, type StallReport, stallReport } from "./report.js";
 import { ReportPace } from "./report-pace.js";
 import { isOutside, type Stall, StallDetector } from "./stall.js";
+import { checkIntervalMs } from "./watched-time.js";
 
 export interface ThreadData extends WatchdogSettings {
   readonly sharedStatus: SharedArrayBuffer;

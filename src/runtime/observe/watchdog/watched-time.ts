@@ -5,6 +5,11 @@
 
 import type { Clock } from "../../../units/index.js";
 
+/** How often a watcher checks: short enough to report a stall soon after its limit. */
+export function checkIntervalMs(stallAfterMs: number): number {
+  return Math.min(stallAfterMs / 4, 250);
+}
+
 export class WatchedTime {
   readonly #clock: Clock;
   readonly #maxTickMs: number;
