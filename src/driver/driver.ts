@@ -115,7 +115,7 @@ export interface CudaCode {
   /** Threads per block. Blocks and the grid (`Launch.blocks`) are one-dimensional. */
   readonly threads: number;
   /** The compute capability whose architecture-specific instructions it uses. Default: any that Holdfast supports. */
-  readonly onlyFor?: string;
+  readonly requiredCapability?: string;
   /** Dynamic shared memory, for kernels that need more than the 48 KiB of static shared memory. */
   readonly sharedBytes?: number;
   /** The memory parameters passed as tensor maps: `const __grid_constant__`, 128 bytes aligned to 64. */
@@ -124,7 +124,7 @@ export interface CudaCode {
    * True if the kernel executes griddepcontrol.wait before it reads anything that its predecessor writes, and before it
    * writes. Its launches may then use programmatic dependent launch.
    */
-  readonly waits?: boolean;
+  readonly hasGridDependencyWait?: boolean;
 }
 
 /** Layout of a GEMM operand: row-major. Strides are in elements. */
@@ -148,7 +148,7 @@ export type GemmPrecision = "f32" | "tf32" | "bf16";
  * `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or batched, for a device with a
  * GEMM library. The kernel's parameters are A, B, C and, if present, the bias.
  */
-export interface Product {
+export interface LibraryGemm {
   /** The dtype of A and B. */
   readonly dtype: "f32" | "f64" | "f16" | "bf16";
   /**
@@ -173,7 +173,7 @@ export interface Product {
   /** `gelu` is the tanh approximation. */
   readonly activation: "none" | "relu" | "gelu";
   /** Index of the library's algorithm, in its order of preference. Default: 0. */
-  readonly choice?: number;
+  readonly algorithm?: number;
 }
 
 /** A kernel's code for each driver; a driver loads its own kind and ignores the others. */
@@ -191,7 +191,7 @@ export interface KernelSource {
    */
   readonly native?: (...args: number[]) => void;
   readonly cuda?: CudaCode;
-  readonly product?: Product;
+  readonly gemm?: LibraryGemm;
 }
 
 /** A loaded kernel. */
@@ -204,7 +204,7 @@ export interface Kernel {
   /** Required workspace size, aligned to 256 bytes. Undefined or 0: no workspace. */
   readonly workspaceBytes?: number;
   /** For a library GEMM: the number of algorithms. */
-  readonly choices?: number;
+  readonly algorithmCount?: number;
 }
 
 /** A memory parameter takes a span, so that the accessed bytes are known; a scalar parameter takes a number. */
@@ -243,7 +243,7 @@ export interface Graph {
 
 export interface StreamOptions {
   /** High priority: its work runs before that of other streams when the device cannot run all. Default: false. */
-  readonly isFirst?: boolean;
+  readonly isHighPriority?: boolean;
 }
 
 /** CUDA also has "global", which fails on calls of other threads, and "relaxed", which disables the checks. */

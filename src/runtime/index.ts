@@ -20,8 +20,8 @@ export {
   diagnoseOom,
   type OomCause,
   type OomDiagnosis,
+  type OomFigures as Pressure,
   type OutOfMemory,
-  type Pressure,
 } from "./memory/diagnose-oom.js";
 export { chooseLimit, type FreeMemory, readFreeMemory } from "./memory/free-memory.js";
 export {

@@ -51,7 +51,7 @@ export interface Components {
   readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
   readonly phases: Phases;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
   readonly driver: Driver;
   readonly device: DeviceInfo;
   readonly blas: Blas | undefined;
@@ -88,7 +88,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
   const settings = readSettings(texts, environment);
   const sharedStatus = new SharedStatus();
   const recorder = new Recorder({ clock });
-  const gate = new CaptureStateMachine();
+  const captureState = new CaptureStateMachine();
   const phases = new Phases({
     sharedStatus,
     recorder,
@@ -113,11 +113,11 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
     const available = () => free().available;
     const budget = new Budget({ ...limit, sharedStatus, recorder, available, onPressure });
 
-    const stream = driver.createStream({ isFirst: true });
+    const stream = driver.createStream({ isHighPriority: true });
     closing.push(() => driver.destroyStream(stream));
     const staging = new StagingRing(driver, budget, settings.staging);
     closing.push(() => staging.close());
-    const persistent = new PersistentMemory({ driver, budget, recorder, gate });
+    const persistent = new PersistentMemory({ driver, budget, recorder, captureState });
     closing.push(() => persistent.close());
     const shape = { chunk: chunkSize(chunk, device), capacity: arenaCapacity(settings, device, budget) };
     const { poison } = settings;
@@ -127,7 +127,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
       budget,
       sharedStatus,
       recorder,
-      gate,
+      captureState,
       ...shape,
       poison,
       onPressure,
@@ -137,14 +137,14 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
     const requireLive = (storage: Storage, use: string): void =>
       storage.kind === "step" ? arena.requireLive(storage, use) : persistent.requireLive(storage, use);
     const verify = settings.verifyUploads;
-    const transfer = new Transfer({ driver, stream, staging, recorder, gate, requireLive, verify });
+    const transfer = new Transfer({ driver, stream, staging, recorder, captureState, requireLive, verify });
     const arenaOwnerOf = (storage: Storage): Storage => arena.arenaOwnerOf(storage);
     const work = new Work({
       driver,
       stream,
       sharedStatus,
       labels: recorder.labels,
-      gate,
+      captureState,
       requireLive,
       arenaOwnerOf,
     });
@@ -153,7 +153,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
       sharedStatus,
       recorder,
       phases,
-      gate,
+      captureState,
       driver,
       device,
       blas,

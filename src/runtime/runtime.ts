@@ -103,18 +103,18 @@ export class Runtime {
   readonly budget: Budget;
   readonly arena: Arena;
   readonly persistent: PersistentMemory;
-  readonly #parts: Components;
+  readonly #components: Components;
   readonly #print: (text: string) => void;
   /** By the content of their sources. */
   readonly #kernels = new Map<string, Kernel>();
   readonly #graphs = new Set<Replayable>();
   readonly #readBackListeners = new Set<() => void>();
-  #isTellingReadBack = false;
-  readonly #sideStreams: Readonly<Record<"first" | "yielding", Stream[]>> = { first: [], yielding: [] };
+  #isNotifyingReadBack = false;
+  readonly #sideStreams: Readonly<Record<"high" | "normal", Stream[]>> = { high: [], normal: [] };
   #traceSink: TraceSink | undefined;
   #steps = 0;
-  #hasToldPressure = false;
-  #hasToldRejection = false;
+  #hasReportedPressure = false;
+  #hasWarnedOfRejection = false;
   #isOpen = false;
 
   constructor({ print: given, ...options }: RuntimeOptions) {
@@ -127,9 +127,9 @@ export class Runtime {
       });
     this.#print = print;
     const log = (line: string): void => print(`${line}\n`);
-    const onPressure = (shortage?: OutOfMemory): void => this.#tellPressure(shortage);
-    this.#parts = openComponents(options, { log, onPressure, progress });
-    const { settings, device, blas, stream, recorder, phases, budget, arena, persistent } = this.#parts;
+    const onPressure = (shortage?: OutOfMemory): void => this.#reportPressure(shortage);
+    this.#components = openComponents(options, { log, onPressure, progress });
+    const { settings, device, blas, stream, recorder, phases, budget, arena, persistent } = this.#components;
     this.settings = settings;
     this.device = device;
     this.blas = blas;
@@ -149,8 +149,8 @@ export class Runtime {
    */
   step<T>(body: (step: number) => T): T {
     this.#requireOpen();
-    const { arena, gate, phases } = this.#parts;
-    gate.rejectInside("a step", "step()");
+    const { arena, captureState, phases } = this.#components;
+    captureState.rejectInside("a step", "step()");
     this.#traceSink?.reject("open a step", "step()");
     const number = this.#steps + 1;
     arena.beginStep(number);
@@ -172,26 +172,26 @@ export class Runtime {
       this.#traceSink.upload(items);
       return { copies: 0, bytes: 0, tensors: 0 };
     }
-    return this.phases.run("upload", () => this.#parts.transfer.upload(items));
+    return this.phases.run("upload", () => this.#components.transfer.upload(items));
   }
 
   /** A storage's bytes, after all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     this.#requireOpen();
     this.#traceSink?.reject("read the values of a tensor", storage.label);
-    const bytes = this.phases.run("read-back", () => this.#parts.transfer.read(storage));
-    this.#tellReadBack();
+    const bytes = this.phases.run("read-back", () => this.#components.transfer.read(storage));
+    this.#notifyReadBack();
     return bytes;
   }
 
   /** A listener's own reads do not call the listeners again. */
-  #tellReadBack(): void {
-    if (this.#isTellingReadBack) return;
-    this.#isTellingReadBack = true;
+  #notifyReadBack(): void {
+    if (this.#isNotifyingReadBack) return;
+    this.#isNotifyingReadBack = true;
     try {
       for (const listener of this.#readBackListeners) listener();
     } finally {
-      this.#isTellingReadBack = false;
+      this.#isNotifyingReadBack = false;
     }
   }
 
@@ -204,8 +204,8 @@ export class Runtime {
   /** Brings a few bytes to the host without a wait. */
   createMailbox(size: number, name: string): Mailbox {
     this.#requireOpen();
-    const { driver, budget, gate, transfer, closing, requireLive } = this.#parts;
-    gate.reject("creation of a mailbox", name, size);
+    const { driver, budget, captureState, transfer, closing, requireLive } = this.#components;
+    captureState.reject("creation of a mailbox", name, size);
     const mailbox = new Mailbox(
       { driver, stream: this.stream, budget, requireLive, down: transfer.down },
       size,
@@ -237,21 +237,21 @@ export class Runtime {
   launch(request: LaunchRequest): void {
     this.#requireOpen();
     if (this.#traceSink) this.#record({ kind: "launch", request });
-    else this.#parts.work.launch(request);
+    else this.#components.work.launch(request);
   }
 
   /** Sets every byte of a storage. */
   fill(target: Storage, byte: number): void {
     this.#requireOpen();
     if (this.#traceSink) this.#record({ kind: "fill", target, byte });
-    else this.#parts.work.fill(target, byte);
+    else this.#components.work.fill(target, byte);
   }
 
   /** Copies a storage's bytes to another of its size, on the device. */
   copy(target: Storage, source: Storage): void {
     this.#requireOpen();
     if (this.#traceSink) this.#record({ kind: "copy", target, source });
-    else this.#parts.work.copy(target, source);
+    else this.#components.work.copy(target, source);
   }
 
   #record(command: LoadedCommand): void {
@@ -261,12 +261,12 @@ export class Runtime {
 
   /** The note about the device under a key, of this process or an earlier one, where its driver keeps notes. */
   recall(key: string): string | undefined {
-    return this.#parts.driver.recall?.(key);
+    return this.#components.driver.recall?.(key);
   }
 
   /** Notes something about the device for later, and for later processes, where its driver keeps notes. */
   remember(key: string, note: string): void {
-    this.#parts.driver.remember?.(key, note);
+    this.#components.driver.remember?.(key, note);
   }
 
   /** Prints a warning, whatever HOLDFAST_LOG says; `print` of the options receives it. */
@@ -280,8 +280,8 @@ export class Runtime {
     const key = sourceKey(source);
     const known = this.#kernels.get(key);
     if (known) return known;
-    this.#parts.gate.reject("load of a kernel", source.name);
-    const { driver, closing } = this.#parts;
+    this.#components.captureState.reject("load of a kernel", source.name);
+    const { driver, closing } = this.#components;
     const kernel = driver.loadKernel(source);
     this.#kernels.set(key, kernel);
     closing.push(() => driver.unloadKernel(kernel));
@@ -298,8 +298,8 @@ export class Runtime {
   /** A second stream. Its work runs in any order against the others' unless `orderStreams` says otherwise. */
   createStream(options: StreamOptions = {}): Stream {
     this.#requireOpen();
-    const { driver, closing, gate } = this.#parts;
-    gate.reject("creation of a stream", "createStream()");
+    const { driver, closing, captureState } = this.#components;
+    captureState.reject("creation of a stream", "createStream()");
     const stream = driver.createStream(options);
     closing.push(() => driver.destroyStream(stream));
     return stream;
@@ -308,42 +308,42 @@ export class Runtime {
   /** Everything issued to `later` from now on waits for everything issued to `earlier` so far. */
   orderStreams(earlier: Stream, later: Stream): void {
     this.#requireOpen();
-    this.#parts.work.orderStreams(earlier, later);
+    this.#components.work.orderStreams(earlier, later);
   }
 
   /**
    * Side streams for work that runs concurrently with the runtime's own; the same ones each time, created at the first call.
    * `isFirst`: with the priority of the runtime's own stream, to which the others yield.
    */
-  sideStreams(count: number, { isFirst = false }: StreamOptions = {}): readonly Stream[] {
-    const streams = this.#sideStreams[isFirst ? "first" : "yielding"];
-    while (streams.length < count) streams.push(this.createStream({ isFirst }));
+  sideStreams(count: number, { isHighPriority = false }: StreamOptions = {}): readonly Stream[] {
+    const streams = this.#sideStreams[isHighPriority ? "high" : "normal"];
+    while (streams.length < count) streams.push(this.createStream({ isHighPriority }));
     return streams.slice(0, count);
   }
 
   /** Records everything that a stream was issued so far, for others to wait for. The caller destroys the event. */
   recordEvent(stream: Stream): StreamEvent {
     this.#requireOpen();
-    return this.#parts.work.recordEvent(stream);
+    return this.#components.work.recordEvent(stream);
   }
 
   /** Everything issued to `later` from now on waits for the event. */
   waitEvent(event: StreamEvent, later: Stream): void {
     this.#requireOpen();
-    this.#parts.work.waitEvent(event, later);
+    this.#components.work.waitEvent(event, later);
   }
 
   /** Streams that wait for the event go on waiting. */
   destroyEvent(event: StreamEvent): void {
-    this.#parts.work.destroyEvent(event);
+    this.#components.work.destroyEvent(event);
   }
 
   /** Waits until everything issued on the runtime's stream is done. */
   synchronize(): void {
     this.#requireOpen();
-    this.#parts.gate.rejectInside("synchronise", "synchronize()");
+    this.#components.captureState.rejectInside("synchronise", "synchronize()");
     this.#traceSink?.reject("wait for the device", "synchronize()");
-    this.#parts.driver.synchronize(this.stream);
+    this.#components.driver.synchronize(this.stream);
   }
 
   /**
@@ -355,12 +355,12 @@ export class Runtime {
     this.#traceSink?.reject("capture", name);
     if (this.settings.capture === "off") return direct(body, captureIsOff);
     try {
-      const capture = (): CapturedGraph => captureGraph(this.#parts, name, body, scratch);
+      const capture = (): CapturedGraph => captureGraph(this.#components, name, body, scratch);
       return this.#keep(this.phases.run("capture", capture, { label: name }));
     } catch (error) {
       if (this.settings.capture === "on" || !isCaptureRejection(error)) throw error;
-      if (!this.#hasToldRejection) {
-        this.#hasToldRejection = true;
+      if (!this.#hasWarnedOfRejection) {
+        this.#hasWarnedOfRejection = true;
         this.warn(`a capture was rejected, and its work runs directly: ${error.message}`);
       }
       return direct(body, error.message);
@@ -375,7 +375,7 @@ export class Runtime {
     this.#requireOpen();
     this.#traceSink?.reject("time a capture", name);
     if (this.settings.capture === "off") return direct(body, captureIsOff);
-    return this.#keep(captureGraph(this.#parts, name, body, "rehearsal"));
+    return this.#keep(captureGraph(this.#components, name, body, "rehearsal"));
   }
 
   #keep(graph: CapturedGraph): Replayable {
@@ -391,7 +391,7 @@ export class Runtime {
 
   /** Is a function being captured or traced? Then nothing may be read back, not even to check it. */
   get isCapturing(): boolean {
-    return this.#parts.gate.isInside || this.#traceSink !== undefined;
+    return this.#components.captureState.isInside || this.#traceSink !== undefined;
   }
 
   /** The number that the next step will have. */
@@ -415,7 +415,7 @@ export class Runtime {
    */
   traceWith<T>(traceSink: TraceSink, body: () => T): T {
     this.#requireOpen();
-    this.#parts.gate.rejectInside("tracing", "traceWith()");
+    this.#components.captureState.rejectInside("tracing", "traceWith()");
     if (this.#traceSink) throw new HoldfastError("BAD_ARGUMENT", "Tracing cannot be nested.");
     return this.arena.traceWith(this.nextStep, () => {
       this.#traceSink = traceSink;
@@ -433,13 +433,13 @@ export class Runtime {
   }
 
   /** Registers a guard of the open trace: a predicate that must still hold for the traced step to be replayed. */
-  assume(holds: () => boolean): void {
-    this.#traceSink?.assume(holds);
+  addGuard(isValid: () => boolean): void {
+    this.#traceSink?.addGuard(isValid);
   }
 
   /** From here on a traced step changes persistent memory only if a number (f64) is finite; without a number, always. */
-  guard(number: Storage | undefined): void {
-    this.#traceSink?.guard(number);
+  writeOnlyIfFinite(value: Storage | undefined): void {
+    this.#traceSink?.writeOnlyIfFinite(value);
   }
 
   /** From here on a traced step changes persistent memory only if `found` (f64) is Infinity: no index is bad. */
@@ -448,8 +448,8 @@ export class Runtime {
   }
 
   /** Lets a traced step leave anything in this storage: its contents are dead until they are written again. */
-  forget(storage: Storage): void {
-    this.#traceSink?.forget(storage);
+  discard(storage: Storage): void {
+    this.#traceSink?.discard(storage);
   }
 
   /** Runs a function on the device while a trace is open: for what happens once, and not in every step. */
@@ -476,8 +476,8 @@ export class Runtime {
   /** Ends everything, in the reverse order of its making. Harmless when repeated. */
   close(): void {
     if (!this.#isOpen) return;
-    const { driver, gate, phases, closing } = this.#parts;
-    gate.rejectInside("close", "close()");
+    const { driver, captureState, phases, closing } = this.#components;
+    captureState.rejectInside("close", "close()");
     this.#isOpen = false;
     const graphs = [...this.#graphs].map((one) => () => one.close());
     const finish = (): void => driver.synchronize(this.stream);
@@ -485,15 +485,15 @@ export class Runtime {
   }
 
   #diagnose(shortage?: OutOfMemory): Diagnostics {
-    const { device, budget, arena, transfer } = this.#parts;
+    const { device, budget, arena, transfer } = this.#components;
     const { up, down } = transfer;
     return diagnose({ device, step: this.#steps, budget, arena, up, down, oom: shortage });
   }
 
-  #tellPressure(shortage?: OutOfMemory): void {
+  #reportPressure(shortage?: OutOfMemory): void {
     // While the runtime is being opened there is nothing to show yet; the rejection itself then says it all.
-    if (this.#hasToldPressure || !this.#isOpen) return;
-    this.#hasToldPressure = true;
+    if (this.#hasReportedPressure || !this.#isOpen) return;
+    this.#hasReportedPressure = true;
     this.#print(diagnosticsText(this.#diagnose(shortage), "at first pressure"));
   }
 

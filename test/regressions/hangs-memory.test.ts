@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { type ErrorCode, HoldfastError, type RuntimeOptions } from "holdfast";
 import { type Driver, faulty, type Runtime, type Span, type Storage } from "holdfast/internals";
-import { around, type DeviceInfo, type HostMemory, type MemoryInfo } from "../../src/driver/index.js";
+import { type DeviceInfo, type HostMemory, interceptCalls, type MemoryInfo } from "../../src/driver/index.js";
 import { Arena, type OomCause, type OomDiagnosis } from "../../src/runtime/index.js";
 import { bytes, GiB, KiB, MiB } from "../../src/units/index.js";
 import { CallLog } from "../support/call-log.js";
@@ -279,7 +279,7 @@ function withMachine(machine: Machine, kind: MemoryKind, use: (on: OnMachine) =>
   const told: MemoryInfo = { total: bytes(total), free: bytes(machine.driverFreeGiB * GiB) };
   const log = new CallLog();
   const wrap = (device: Driver): Driver =>
-    around(log.wrap(device), (call, _args, proceed) => {
+    interceptCalls(log.wrap(device), (call, _args, proceed) => {
       if (call === "memory") return told;
       return call === "describe" ? { ...(proceed() as DeviceInfo), memory: kind } : proceed();
     });

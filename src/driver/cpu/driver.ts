@@ -138,7 +138,7 @@ class Cpu implements CpuDriver {
     this.#requireOpen();
     this.#rejectInCapture("release");
     this.#memory.requireReserved(reservation);
-    this.#runEverything();
+    this.#drainAll();
     this.#memory.release(reservation);
     this.#invalidations++;
   }
@@ -188,7 +188,7 @@ class Cpu implements CpuDriver {
 
   destroyStream(stream: Stream): void {
     const queue = this.#streams.get(stream);
-    this.#rejectOnCapturing(queue, "destroyStream");
+    this.#rejectOnCapturedStream(queue, "destroyStream");
     queue.drain();
     queue.throwFailure();
     this.#streams.close(stream);
@@ -228,19 +228,19 @@ class Cpu implements CpuDriver {
   }
 
   isReached(event: Event): boolean {
-    const mark = this.#markOutsideCapture(event, "isReached");
+    const mark = this.#positionOutsideCapture(event, "isReached");
     return mark === undefined || mark.stream.isReached(mark.position);
   }
 
   synchronizeEvent(event: Event): void {
-    const mark = this.#markOutsideCapture(event, "synchronizeEvent");
+    const mark = this.#positionOutsideCapture(event, "synchronizeEvent");
     mark?.stream.drain(mark.position);
     mark?.stream.throwFailure(mark.position);
   }
 
   synchronize(stream: Stream): void {
     const queue = this.#streams.get(stream);
-    this.#rejectOnCapturing(queue, "synchronize");
+    this.#rejectOnCapturedStream(queue, "synchronize");
     queue.drain();
     queue.throwFailure();
   }
@@ -293,7 +293,7 @@ class Cpu implements CpuDriver {
   unloadKernel(kernel: Kernel): void {
     const state = this.#kernels.get(kernel);
     this.#rejectInCapture("unloadKernel");
-    this.#runEverything();
+    this.#drainAll();
     this.#pool.unload(state);
     state.isUnloaded = true;
     this.#kernels.close(kernel);
@@ -359,11 +359,11 @@ class Cpu implements CpuDriver {
   /**
    * Runs all queued work before memory or a kernel goes away. A failure is reported by its stream's next synchronize.
    */
-  #runEverything(): void {
+  #drainAll(): void {
     for (const queue of this.#streams.states()) queue.drain();
   }
 
-  #markOutsideCapture(event: Event, call: string): StreamPosition | undefined {
+  #positionOutsideCapture(event: Event, call: string): StreamPosition | undefined {
     const { recorded: mark } = this.#events.get(event);
     if (mark === undefined || !("capture" in mark)) return mark;
     if (mark.capture !== this.#capture) throw capturedEvent(event);
@@ -374,7 +374,7 @@ class Cpu implements CpuDriver {
     this.#capture?.reject(call, "call it before beginCapture or after endCapture.");
   }
 
-  #rejectOnCapturing(queue: CommandQueue, call: string): void {
+  #rejectOnCapturedStream(queue: CommandQueue, call: string): void {
     if (!this.#capture?.includes(queue)) return;
     this.#capture.reject(`${call}(stream #${queue.id})`, "call it before beginCapture or after endCapture.");
   }

@@ -73,12 +73,12 @@ export class WorkerPool {
 
   load(kernel: LoadedKernel): void {
     this.#kernels.set(kernel.id, kernel);
-    if (this.#workers.length > 0) this.#tellWorkers(loadMessages([kernel]));
+    if (this.#workers.length > 0) this.#postToWorkers(loadMessages([kernel]));
   }
 
   unload(kernel: LoadedKernel): void {
     this.#kernels.delete(kernel.id);
-    if (this.#workers.length > 0) this.#tellWorkers([{ kind: "unload", kernelId: kernel.id }]);
+    if (this.#workers.length > 0) this.#postToWorkers([{ kind: "unload", kernelId: kernel.id }]);
   }
 
   /**
@@ -160,11 +160,11 @@ export class WorkerPool {
       });
       this.#workers.push(worker);
     }
-    this.#tellWorkers(loadMessages(this.#kernels.values()));
+    this.#postToWorkers(loadMessages(this.#kernels.values()));
   }
 
   /** The count is incremented after the messages are posted, so that a worker that sees the count finds them all. */
-  #tellWorkers(messages: readonly WorkerMessage[]): void {
+  #postToWorkers(messages: readonly WorkerMessage[]): void {
     for (const worker of this.#workers) {
       for (const message of messages) worker.postMessage(message);
     }

@@ -32,10 +32,10 @@ export class Compiler {
   }
 
   /** Returns the machine code of a kernel. */
-  compile(name: string, { code, onlyFor }: CudaCode): Uint8Array {
+  compile(name: string, { code, requiredCapability }: CudaCode): Uint8Array {
     const { cache, computeCapability, driverVersion } = this.#options;
     // "a" enables the instructions that only this architecture has.
-    const architecture = `sm_${computeCapability.replace(".", "")}${onlyFor === computeCapability ? "a" : ""}`;
+    const architecture = `sm_${computeCapability.replace(".", "")}${requiredCapability === computeCapability ? "a" : ""}`;
     const options = [`--gpu-architecture=${architecture}`, ...flags];
     const key = cache.makeKey([code, ...options, `driver ${driverVersion}`, `NVRTC ${this.#version()}`]);
     const cached = cache.read(key);

@@ -83,7 +83,7 @@ class FolderCache implements CubinCache {
       // A rename is atomic: readers see the whole file or none, however many processes write it.
       renameSync(unfinished, this.#filePath(key));
     } catch {
-      removeIfThere(unfinished);
+      removeIfPresent(unfinished);
     }
   }
 
@@ -92,7 +92,7 @@ class FolderCache implements CubinCache {
   }
 }
 
-function removeIfThere(path: string): void {
+function removeIfPresent(path: string): void {
   try {
     rmSync(path, { force: true });
   } catch {

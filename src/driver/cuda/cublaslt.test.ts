@@ -16,7 +16,7 @@ import {
   type RandomGemm,
 } from "../../../test/support/random-gemms.js";
 import { type Address, type Span, span } from "../../units/index.js";
-import type { KernelSource, Parameter, Product } from "../driver.js";
+import type { KernelSource, LibraryGemm, Parameter } from "../driver.js";
 import type { CudaDriver } from "./driver.js";
 
 const skip = emulatorMissing;
@@ -50,14 +50,14 @@ function sourceOf(drawn: RandomGemm, addresses: Readonly<Record<"a" | "b" | "c",
     alignment: alignmentOf(addresses[name]),
   });
   const { dtype, resultDtype, m, n, k, batch, alpha, beta, bias, activation } = drawn;
-  const product: Product = {
+  const gemm: LibraryGemm = {
     ...{ dtype, resultDtype, precision: "f32", m, n, k, batch, alpha, beta, activation },
     ...{ a: matrix("a"), b: matrix("b"), c: matrix("c") },
     hasBias: bias !== "none",
     biasBatchStride: biasStepOf(drawn),
   };
   const parameters: Parameter[] = ["in", "in", "inout", ...(bias === "none" ? [] : (["in"] as const))];
-  return { name: `product_${dtype}`, parameters, product };
+  return { name: `product_${dtype}`, parameters, gemm };
 }
 
 type Bench = ReturnType<typeof openBench>;
@@ -139,7 +139,7 @@ describe("a product", { skip }, () => {
   }
 
   test("red proof: the check sees a stride, a transpose, a bias and a scale that are not what they should be", () => {
-    const wrong: Record<string, (product: Product) => Partial<Product>> = {
+    const wrong: Record<string, (product: LibraryGemm) => Partial<LibraryGemm>> = {
       "a row stride": ({ a }) => ({ a: { ...a, rowStride: a.rowStride + 1 } }),
       "a batch stride": ({ b }) => ({ b: { ...b, batchStride: 0 } }),
       "a transpose": ({ b }) => ({ b: { ...b, isTransposed: !b.isTransposed } }),
@@ -160,7 +160,7 @@ describe("a product", { skip }, () => {
         const injected: CudaDriver = Object.create(driver, {
           loadKernel: {
             value: (source: KernelSource) =>
-              driver.loadKernel({ ...source, product: { ...source.product!, ...change(source.product!) } }),
+              driver.loadKernel({ ...source, gemm: { ...source.gemm!, ...change(source.gemm!) } }),
           },
           launch: { value: driver.launch.bind(driver) },
           unloadKernel: { value: driver.unloadKernel.bind(driver) },
@@ -179,7 +179,7 @@ describe("a product", { skip }, () => {
       write(at(1), Float32Array.of(1));
       const found = (["f32", "tf32", "bf16"] as const).map((precision) => {
         const one = sourceOf({ ...plain, m: 1, n: 1, k: 1 }, { a: 256, b: 256, c: 256 });
-        const kernel = driver.loadKernel({ ...one, product: { ...one.product!, precision } });
+        const kernel = driver.loadKernel({ ...one, gemm: { ...one.gemm!, precision } });
         driver.launch(stream, { kernel, blocks: 1, arguments: [at(0), at(1), at(2)] });
         return new Float32Array(read(at(2)).buffer)[0];
       });
@@ -283,11 +283,11 @@ describe("the library", { skip }, () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read, write } = openBench(driver);
       const source = sourceOf({ ...plain, m: 1, n: 1, k: 400 }, { a: 256, b: 256, c: 256 });
-      const load = (change: Pick<Product, "choice">) =>
-        driver.loadKernel({ ...source, product: { ...source.product!, ...change } });
-      const kernels = [{}, { choice: 0 }, { choice: 1 }, { choice: 2 }].map(load);
+      const load = (change: Pick<LibraryGemm, "algorithm">) =>
+        driver.loadKernel({ ...source, gemm: { ...source.gemm!, ...change } });
+      const kernels = [{}, { algorithm: 0 }, { algorithm: 1 }, { algorithm: 2 }].map(load);
       assert.deepEqual(
-        kernels.map(({ choices, workspaceBytes }) => [choices, workspaceBytes]),
+        kernels.map(({ algorithmCount, workspaceBytes }) => [algorithmCount, workspaceBytes]),
         [
           [3, 512],
           [3, 512],
@@ -295,10 +295,10 @@ describe("the library", { skip }, () => {
           [3, 2560],
         ],
       );
-      assert.throws(() => load({ choice: 3 }), {
+      assert.throws(() => load({ algorithm: 3 }), {
         code: "BAD_ARGUMENT",
         message: /has 3 algorithms for a GEMM of 1×1×400.*algorithm 3 \(counted from 0\) does not exist/,
-        numbers: { choice: 3, choices: 3 },
+        numbers: { algorithm: 3, algorithmCount: 3 },
       });
       const at = (index: number, size: number) => span(memory.address + 4096 * index, size);
       const values = Float32Array.from({ length: 400 }, (_, index) => Math.sin(index));
@@ -320,8 +320,8 @@ describe("the library", { skip }, () => {
     emulator.set("productUnsound", 0);
     withEmulatorDriver({}, (driver) => {
       const source = sourceOf(plain, { a: 256, b: 256, c: 256 });
-      const { choices, workspaceBytes } = driver.loadKernel(source);
-      assert.deepEqual([choices, workspaceBytes], [2, 1024]);
+      const { algorithmCount, workspaceBytes } = driver.loadKernel(source);
+      assert.deepEqual([algorithmCount, workspaceBytes], [2, 1024]);
       emulator.set("gemmAlgorithms", 1);
       assert.throws(() => driver.loadKernel(source), {
         code: "UNSUPPORTED",
@@ -399,7 +399,7 @@ describe("the arguments of a product", { skip }, () => {
         rejected(/The bias of kernel "product_f32" starts 4 bytes after a multiple of 16/),
       );
       assert.throws(launch(0, 128), rejected(/The workspace of .* 128 bytes after a multiple of 256/));
-      const odd = { ...source, product: { ...source.product!, batch: 2, biasBatchStride: 3 } };
+      const odd = { ...source, product: { ...source.gemm!, batch: 2, biasBatchStride: 3 } };
       assert.throws(() => driver.loadKernel(odd), rejected(/The bias of/));
       assert.equal(emulator.calls("cublasLtMatmul"), 0);
       launch(16, 256)();

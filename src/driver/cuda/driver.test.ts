@@ -147,7 +147,7 @@ describe("order", { skip }, () => {
 
   test("a stream that goes first has a priority before the others'", () => {
     withEmulatorDriver({}, (driver) => {
-      const [first, other] = [{ isFirst: true }, {}].map((options) => {
+      const [first, other] = [{ isHighPriority: true }, {}].map((options) => {
         driver.createStream(options);
         return emulator.get("priority of the latest stream");
       });

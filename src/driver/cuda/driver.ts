@@ -32,7 +32,7 @@ import { CudaCapture } from "./capture.js";
 import { Compiler } from "./compiler.js";
 import { captureMode, cudaStatus, eventFlag, streamFlag, streamPriority } from "./constants.js";
 import { type CubinCache, openCubinCache } from "./cubin-cache.js";
-import { Products } from "./cublaslt.js";
+import { CublasLt } from "./cublaslt.js";
 import { type OpenedDevice, openDevice, supportsPdl } from "./devices.js";
 import { CudaGraph, countAllNodes, countNodes, type Inventory } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
@@ -93,7 +93,7 @@ class CudaDevice implements CudaDriver {
   readonly #memory: CudaMemory;
   readonly #checker: MemoryChecker | undefined;
   readonly #compiler: Compiler;
-  readonly #products: Products;
+  readonly #cublasLt: CublasLt;
   readonly #out = new OutBlock(128);
   readonly #streams = new HandleTable<Stream, number>("Stream");
   readonly #events = new HandleTable<Event, number>("Event");
@@ -104,7 +104,7 @@ class CudaDevice implements CudaDriver {
   readonly #capturedEvents = new Set<Event>();
   /** For graphs, which may outlive what they access. */
   readonly #inventory: Inventory = {
-    holds: (span) => this.#memory.book.holds(span),
+    holds: (span) => this.#memory.reservations.holds(span),
     isLoaded: (kernel) => this.#kernels.has(kernel),
     isAllocated: (host) => this.#hosts.has(host),
   };
@@ -135,7 +135,7 @@ class CudaDevice implements CudaDriver {
         driverVersion: info.driverVersion,
         cache: this.#cache,
       });
-      this.#products = new Products(cuda);
+      this.#cublasLt = new CublasLt(cuda);
     } catch (error) {
       opened.release();
       this.#out.free();
@@ -205,7 +205,7 @@ class CudaDevice implements CudaDriver {
   release(reservation: Span): void {
     this.#enter();
     this.#rejectInCapture("release");
-    this.#memory.book.requireReserved(reservation);
+    this.#memory.reservations.requireReserved(reservation);
     this.#synchronizeAll();
     this.#checker?.removePools(reservation);
     this.#invalidations++;
@@ -240,9 +240,9 @@ class CudaDevice implements CudaDriver {
     this.#invalidations++;
   }
 
-  createStream({ isFirst = false }: StreamOptions = {}): Stream {
+  createStream({ isHighPriority = false }: StreamOptions = {}): Stream {
     this.#enter();
-    const priority = isFirst ? streamPriority.first : streamPriority.usual;
+    const priority = isHighPriority ? streamPriority.high : streamPriority.normal;
     this.#cuda.driver.cuStreamCreateWithPriority(this.#out.address, streamFlag.NON_BLOCKING, priority);
     return this.#streams.open({ type: "stream", id: this.#streams.nextId() }, this.#out.u64());
   }
@@ -287,7 +287,7 @@ class CudaDevice implements CudaDriver {
     const capture = this.#capture;
     if (this.#capturedEvents.has(event)) {
       if (!capture?.holdsEvent(event)) throw capturedEvent(event);
-      capture.requireUnspoiled();
+      capture.requireValid();
       this.#cuda.driver.cuStreamWaitEvent(cuStream, cuEvent, 0);
       capture.join(stream);
       return;
@@ -300,7 +300,7 @@ class CudaDevice implements CudaDriver {
   }
 
   isReached(event: Event): boolean {
-    const cuEvent = this.#markOutsideCapture(event, "isReached");
+    const cuEvent = this.#eventOutsideCapture(event, "isReached");
     const status = this.#cuda.driver.status.cuEventQuery(cuEvent);
     if (status === cudaStatus.ERROR_NOT_READY) return false;
     // The throwing variant reports the failure with its explanation.
@@ -309,7 +309,7 @@ class CudaDevice implements CudaDriver {
   }
 
   synchronizeEvent(event: Event): void {
-    this.#cuda.driver.cuEventSynchronize(this.#markOutsideCapture(event, "synchronizeEvent"));
+    this.#cuda.driver.cuEventSynchronize(this.#eventOutsideCapture(event, "synchronizeEvent"));
   }
 
   synchronize(stream: Stream): void {
@@ -361,13 +361,13 @@ class CudaDevice implements CudaDriver {
   loadKernel(source: KernelSource): Kernel {
     this.#enter();
     this.#rejectInCapture("loadKernel");
-    const loaded = source.product
-      ? this.#products.load(source, source.product)
+    const loaded = source.gemm
+      ? this.#cublasLt.load(source, source.gemm)
       : loadCode(this.#cuda, this.#compiler, source);
-    const { parameters, workspaceBytes, choices } = loaded;
+    const { parameters, workspaceBytes, algorithmCount } = loaded;
     const id = this.#kernels.nextId();
     return this.#kernels.open(
-      { type: "kernel", id, name: source.name, parameters: [...parameters], workspaceBytes, choices },
+      { type: "kernel", id, name: source.name, parameters: [...parameters], workspaceBytes, algorithmCount },
       loaded,
     );
   }
@@ -386,14 +386,14 @@ class CudaDevice implements CudaDriver {
     const cuStream = this.#streams.get(stream);
     const loaded = this.#kernels.get(launch.kernel);
     this.#enter();
-    const { book } = this.#memory;
+    const { reservations } = this.#memory;
     const capture = this.#findCapture(stream);
     if (!capture) {
-      loaded.launch(cuStream, launch, book, undefined);
+      loaded.launch(cuStream, launch, reservations, undefined);
       return;
     }
     const before = loaded.isLibrary ? this.#countRecorded(cuStream) : 0;
-    loaded.launch(cuStream, launch, book, capture.spans);
+    loaded.launch(cuStream, launch, reservations, capture.spans);
     if (loaded.isLibrary) capture.extraNodes += this.#countRecorded(cuStream) - before - 1;
     capture.kernels.add(launch.kernel);
   }
@@ -418,12 +418,12 @@ class CudaDevice implements CudaDriver {
       this.#cuda.driver.cuStreamEndCapture(cuStream, this.#out.address);
     } catch (error) {
       this.#abandonCapture(cuStream);
-      capture.requireUnspoiled();
+      capture.requireValid();
       throw isStatus(error, cudaStatus.ERROR_STREAM_CAPTURE_UNJOINED) ? unjoined(stream, error) : error;
     }
     const graph = this.#out.u64();
     try {
-      capture.requireUnspoiled();
+      capture.requireValid();
       const nodes = countNodes(this.#cuda, graph, this.#out);
       const id = this.#graphs.nextId();
       const { spans, kernels, hosts, extraNodes } = capture;
@@ -448,7 +448,7 @@ class CudaDevice implements CudaDriver {
     const cuStream = this.#streams.get(stream);
     const recorded = this.#graphs.get(graph);
     this.#enter();
-    this.#rejectOnCapturing(stream, "launchGraph");
+    this.#rejectOnCapturedStream(stream, "launchGraph");
     recorded.launch(cuStream, this.#invalidations, this.#inventory);
   }
 
@@ -471,7 +471,7 @@ class CudaDevice implements CudaDriver {
       () => this.#synchronizeAll(),
       ...[...this.#graphs.states()].map((graph) => () => graph.destroy()),
       ...[...this.#kernels.states()].map((kernel) => () => kernel.unload()),
-      () => this.#products.close(),
+      () => this.#cublasLt.close(),
       () => this.#compiler.close(),
       ...[...this.#events.states()].map((event) => () => driver.cuEventDestroy_v2(event)),
       ...[...this.#streams.states()].map((stream) => () => driver.cuStreamDestroy_v2(stream)),
@@ -515,14 +515,14 @@ class CudaDevice implements CudaDriver {
 
   #touch(stream: Stream, span: Span, what: string): void {
     this.#enter();
-    requireLive(this.#memory.book, span, what);
+    requireLive(this.#memory.reservations, span, what);
     this.#findCapture(stream)?.spans.push(span);
   }
 
   /** The open capture, if the stream belongs to it. */
   #findCapture(stream: Stream): CudaCapture | undefined {
     if (!this.#capture?.includes(stream)) return undefined;
-    this.#capture.requireUnspoiled();
+    this.#capture.requireValid();
     return this.#capture;
   }
 
@@ -555,7 +555,7 @@ class CudaDevice implements CudaDriver {
     for (const stream of this.#streams.states()) this.#cuda.driver.cuStreamSynchronize(stream);
   }
 
-  #markOutsideCapture(event: Event, call: string): number {
+  #eventOutsideCapture(event: Event, call: string): number {
     const cuEvent = this.#events.get(event);
     this.#enter();
     this.#rejectInCapture(`${call}(event #${event.id})`);
@@ -568,7 +568,7 @@ class CudaDevice implements CudaDriver {
     this.#capture?.reject(call, "call it before beginCapture or after endCapture.");
   }
 
-  #rejectOnCapturing(stream: Stream, call: string): void {
+  #rejectOnCapturedStream(stream: Stream, call: string): void {
     if (!this.#capture?.includes(stream)) return;
     this.#capture.reject(`${call}(stream #${stream.id})`, "call it before beginCapture or after endCapture.");
   }

@@ -18,7 +18,7 @@ export interface LoadedKernel {
   readonly parameters: readonly Parameter[];
   readonly workspaceBytes: number;
   /** Number of available algorithms. */
-  readonly choices: number;
+  readonly algorithmCount: number;
   /** True if a library does the work: a launch may then become several graph nodes. */
   readonly isLibrary: boolean;
   launch(stream: number, launch: Launch, reservations: Reservations, accessed: Span[] | undefined): void;
@@ -63,14 +63,14 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   return {
     parameters,
     workspaceBytes: 0,
-    choices: 1,
+    algorithmCount: 1,
     isLibrary: false,
     launch(stream, { blocks, arguments: args, isPdl }, reservations, accessed) {
       requireLaunch(name, parameters, blocks, args.length);
       block.write(args, reservations, accessed);
       if (blocks === 0) return;
       block.encodeMaps(args);
-      if (isPdl && code.waits) {
+      if (isPdl && code.hasGridDependencyWait) {
         pdlLaunch ??= new PdlLaunch(threads, sharedBytes);
         driver.cuLaunchKernelEx(pdlLaunch.on(stream, blocks), entry, block.table, 0);
       } else driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);

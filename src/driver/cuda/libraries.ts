@@ -10,7 +10,12 @@ import type { LibraryHandle } from "koffi";
 import { HoldfastError } from "../../errors/index.js";
 import { loadKoffi } from "../foreign-functions.js";
 import type { CudaLibrary } from "./cuda-error.js";
-import { type FolderSearch, listUsualFolders, listWantedFolders, wantedFolder } from "./library-folders.js";
+import {
+  configuredFolder,
+  type FolderSearch,
+  listConfiguredFolders,
+  listDefaultFolders,
+} from "./library-folders.js";
 
 export interface LibrarySearch extends FolderSearch {
   /** Loads a path or a soname, or throws. */
@@ -72,13 +77,13 @@ export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): O
   const selectNames = (choose: (version: number) => boolean) =>
     versions.filter(choose).map((version) => `${stem}.${version}`);
   const names = selectNames((version) => library === "cuda" || version <= driverMajor);
-  const ahead = listWantedFolders(search);
+  const ahead = listConfiguredFolders(search);
   let usual: readonly string[] = [];
   /** Candidates in order. The usual folders are searched only if the system's loader finds nothing. */
   function* listCandidates(): Generator<string> {
     yield* listFiles(ahead, names);
     yield* names;
-    usual = listUsualFolders(search, pipFolders);
+    usual = listDefaultFolders(search, pipFolders);
     yield* listFiles(usual, names);
   }
   const rejected: string[] = [];
@@ -98,7 +103,7 @@ export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): O
   }
   if (names.length === 0)
     rejected.push(`The driver supports CUDA ${driverMajor}; Holdfast needs CUDA 12 or later.`);
-  const wanted = wantedFolder(search);
+  const wanted = configuredFolder(search);
   if (wanted && ahead.length === 0) rejected.push(`HOLDFAST_CUDA_PATH, ${wanted}, does not exist.`);
   throw missing(library, names, folders, rejected);
 }

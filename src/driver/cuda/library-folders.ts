@@ -12,21 +12,21 @@ export interface FolderSearch {
 }
 
 /** The folder of the setting; undefined for "auto". */
-export function wantedFolder({ environment = process.env }: FolderSearch): string | undefined {
+export function configuredFolder({ environment = process.env }: FolderSearch): string | undefined {
   const { HOLDFAST_CUDA_PATH: folder } = environment;
   return folder && folder !== "auto" ? folder : undefined;
 }
 
 /** The folders that the setting names. */
-export function listWantedFolders(search: FolderSearch): string[] {
-  const wanted = wantedFolder(search);
+export function listConfiguredFolders(search: FolderSearch): string[] {
+  const wanted = configuredFolder(search);
   if (wanted === undefined) return [];
   const { expand, inside } = lookFrom(search);
   return distinct([...expand(resolve(wanted)), ...inside(resolve(wanted))]);
 }
 
 /** The usual install folders. `pipFolders` are the folders below site-packages that may contain the library. */
-export function listUsualFolders(search: FolderSearch, pipFolders: readonly string[]): string[] {
+export function listDefaultFolders(search: FolderSearch, pipFolders: readonly string[]): string[] {
   const { expand, named, inside, triplet, home } = lookFrom(search);
   const toolkits = [
     ...named("CUDA_HOME", "CUDA_PATH"),

@@ -19,7 +19,7 @@ import { structs } from "./structs.js";
 export interface CudaMemory {
   readonly granularity: Bytes;
   readonly canCommitInParts: boolean;
-  readonly book: Reservations;
+  readonly reservations: Reservations;
   reserve(size: Bytes): Span;
   commit(range: Span): void;
   /** The caller guarantees that nothing uses the memory any more. */
@@ -30,7 +30,7 @@ export interface CudaMemory {
 /** Uses the virtual memory API if it works on this device and the caller allows it, else plain allocations. */
 export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "plain" = "auto"): CudaMemory {
   if (allocation === "plain") return new PlainMemory(cuda);
-  if (!saysItMaps(cuda, device)) return new PlainMemory(cuda);
+  if (!reportsVirtualMemory(cuda, device)) return new PlainMemory(cuda);
   let memory: VirtualMemory | undefined;
   try {
     memory = new VirtualMemory(cuda, device);
@@ -45,7 +45,7 @@ export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "pla
   }
 }
 
-function saysItMaps({ driver }: Cuda, device: number): boolean {
+function reportsVirtualMemory({ driver }: Cuda, device: number): boolean {
   const out = new OutBlock();
   try {
     driver.cuDeviceGetAttribute(out.address, deviceAttribute.VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
@@ -65,7 +65,7 @@ interface Mapping {
 class VirtualMemory implements CudaMemory {
   readonly granularity: Bytes;
   readonly canCommitInParts = true;
-  readonly book: Reservations;
+  readonly reservations: Reservations;
   readonly #cuda: Cuda;
   readonly #out = new OutBlock();
   /** Allocation property and access of this device: constant, so written once. */
@@ -91,7 +91,7 @@ class VirtualMemory implements CudaMemory {
       memoryGranularity.MINIMUM,
     );
     this.granularity = bytes(this.#out.u64());
-    this.book = new Reservations(this.granularity);
+    this.reservations = new Reservations(this.granularity);
   }
 
   reserve(size: Bytes): Span {
@@ -99,13 +99,13 @@ class VirtualMemory implements CudaMemory {
     const whole = alignUp(size, this.granularity);
     this.#cuda.driver.cuMemAddressReserve(this.#out.address, whole, 0, 0, 0);
     const range = span(this.#out.u64(), whole);
-    this.book.add(range);
+    this.reservations.add(range);
     this.#mappings.set(range.address, []);
     return range;
   }
 
   commit(range: Span): void {
-    this.book.requireCommittable(range);
+    this.reservations.requireCommittable(range);
     const { cuMemCreate, cuMemMap, cuMemSetAccess, cuMemUnmap, cuMemRelease } = this.#cuda.driver;
     cuMemCreate(this.#out.address, range.size, this.#property.address, 0);
     const handle = this.#out.u64();
@@ -119,8 +119,8 @@ class VirtualMemory implements CudaMemory {
       cuMemRelease(handle);
       throw error;
     }
-    this.book.noteCommitted(range);
-    const owner = this.book.ranges.find(
+    this.reservations.noteCommitted(range);
+    const owner = this.reservations.ranges.find(
       ({ address, size }) => range.address - address < size && range.address >= address,
     );
     if (owner) this.#mappings.get(owner.address)?.push({ range: range, handle, isMapped });
@@ -128,19 +128,19 @@ class VirtualMemory implements CudaMemory {
 
   /** If CUDA fails halfway, the memory is lost; the next attempt continues from there. */
   release(reservation: Span): void {
-    this.book.requireReserved(reservation);
+    this.reservations.requireReserved(reservation);
     const { cuMemUnmap, cuMemRelease, cuMemAddressFree } = this.#cuda.driver;
     const mappings = this.#mappings.get(reservation.address) ?? [];
     for (let last = mappings.at(-1); last; last = mappings.at(-1)) {
       if (last.isMapped) cuMemUnmap(last.range.address, last.range.size);
       last.isMapped = false;
-      this.book.noteEmptied(reservation);
+      this.reservations.noteEmptied(reservation);
       cuMemRelease(last.handle);
       mappings.pop();
     }
     cuMemAddressFree(reservation.address, reservation.size);
     this.#mappings.delete(reservation.address);
-    this.book.remove(reservation);
+    this.reservations.remove(reservation);
   }
 
   close(): void {
@@ -153,7 +153,7 @@ class PlainMemory implements CudaMemory {
   /** An allocation is aligned to at least 256 bytes, so this only keeps sizes round. */
   readonly granularity = bytes(64 * KiB);
   readonly canCommitInParts = false;
-  readonly book = new Reservations(256);
+  readonly reservations = new Reservations(256);
   readonly #cuda: Cuda;
   readonly #out = new OutBlock();
 
@@ -167,19 +167,19 @@ class PlainMemory implements CudaMemory {
     const whole = alignUp(size, this.granularity);
     this.#cuda.driver.cuMemAlloc_v2(this.#out.address, whole);
     const range = span(this.#out.u64(), whole);
-    this.book.add(range);
+    this.reservations.add(range);
     return range;
   }
 
   commit(range: Span): void {
-    this.book.requireCommittable(range);
-    this.book.noteCommitted(range);
+    this.reservations.requireCommittable(range);
+    this.reservations.noteCommitted(range);
   }
 
   release(reservation: Span): void {
-    this.book.requireReserved(reservation);
+    this.reservations.requireReserved(reservation);
     this.#cuda.driver.cuMemFree_v2(reservation.address);
-    this.book.remove(reservation);
+    this.reservations.remove(reservation);
   }
 
   close(): void {
@@ -191,7 +191,7 @@ class PlainMemory implements CudaMemory {
 /** A range that CUDA fails to release must not keep the others. */
 function releaseAll(memory: CudaMemory): void {
   const failures: unknown[] = [];
-  for (const range of memory.book.ranges) {
+  for (const range of memory.reservations.ranges) {
     try {
       memory.release(range);
     } catch (failure) {

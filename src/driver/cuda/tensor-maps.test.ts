@@ -30,7 +30,7 @@ function boxKernel(given: Partial<TensorMap> = {}): KernelSource {
     cuda: {
       entry: "hf_box",
       threads: 32,
-      onlyFor: "9.0",
+      requiredCapability: "9.0",
       sharedBytes: boxBytes + 2048,
       maps: [map],
       code: `extern "C" __global__ void __launch_bounds__(32) hf_box(unsigned char* out, const __grid_constant__ TensorMap from,

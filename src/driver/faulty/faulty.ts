@@ -5,8 +5,8 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type FakeClock, formatDuration } from "../../units/index.js";
-import { around } from "../around.js";
 import type { Driver, DriverCall, Event, Stream } from "../driver.js";
+import { interceptCalls } from "../intercept-calls.js";
 import { LateWork } from "./late-work.js";
 import { type Effect, parseFault } from "./script.js";
 
@@ -58,7 +58,7 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
     else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, elapsedMs);
   }
 
-  return around(inner, (call, args, proceed) => {
+  return interceptCalls(inner, (call, args, proceed) => {
     const effect = strike(call);
     if (effect?.type === "takes") pass(effect.elapsedMs);
     if (effect?.type === "stalls") {

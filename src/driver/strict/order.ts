@@ -45,7 +45,7 @@ function describeTimeline(timeline: number): string {
 
 export class Order {
   readonly #clocks = new Map<number, VectorClock>();
-  readonly #marks = new Map<number, VectorClock>();
+  readonly #events = new Map<number, VectorClock>();
   readonly #history = new Map<number, Happened[]>();
 
   /** Checks the accesses of a call, makes the call, and only then records them: a call that throws leaves no trace. */
@@ -83,11 +83,11 @@ export class Order {
   }
 
   record(event: number, timeline: number): void {
-    this.#marks.set(event, new Map(this.#clockOf(timeline)));
+    this.#events.set(event, new Map(this.#clockOf(timeline)));
   }
 
   wait(timeline: number, event: number): void {
-    merge(this.#clockOf(timeline), this.#marks.get(event) ?? new Map());
+    merge(this.#clockOf(timeline), this.#events.get(event) ?? new Map());
   }
 
   /** The host now knows that everything before the event has completed. */

@@ -9,28 +9,28 @@ const hasCode = (code: ErrorCode) => (error: unknown) =>
   error instanceof HoldfastError && error.code === code;
 
 test("outside a capture nothing is rejected", () => {
-  const gate = new CaptureStateMachine();
-  gate.reject("allocation", "matmul", 48);
-  gate.rejectInside("read-back", "loss");
-  assert.equal(gate.isInside, false);
+  const captureState = new CaptureStateMachine();
+  captureState.reject("allocation", "matmul", 48);
+  captureState.rejectInside("read-back", "loss");
+  assert.equal(captureState.isInside, false);
 });
 
 test("while observing, lazy resources may be made but values not looked at", () => {
-  const gate = new CaptureStateMachine();
-  gate.enter("step");
-  gate.during("observing", () => {
-    gate.reject("allocation", "scratch", 48);
-    assert.throws(() => gate.rejectInside("read-back", "loss"), hasCode("CAPTURE_REJECTED"));
+  const captureState = new CaptureStateMachine();
+  captureState.enter("step");
+  captureState.during("observing", () => {
+    captureState.reject("allocation", "scratch", 48);
+    assert.throws(() => captureState.rejectInside("read-back", "loss"), hasCode("CAPTURE_REJECTED"));
   });
 });
 
 test("while running and recording, an allocation is rejected with its size, its op and the capture's name", () => {
-  const gate = new CaptureStateMachine();
-  gate.enter("train step");
+  const captureState = new CaptureStateMachine();
+  captureState.enter("train step");
   for (const pass of ["running", "recording"] as const) {
-    gate.during(pass, () => {
+    captureState.during(pass, () => {
       assert.throws(
-        () => gate.reject("allocation", "matmul", 48 * 1024),
+        () => captureState.reject("allocation", "matmul", 48 * 1024),
         /^HoldfastError \[CAPTURE_REJECTED\]: allocation of 48 KiB by matmul inside capture "train step"/,
       );
     });
@@ -38,42 +38,42 @@ test("while running and recording, an allocation is rejected with its size, its 
 });
 
 test("between the passes the engine itself may read and write", () => {
-  const gate = new CaptureStateMachine();
-  gate.enter("step");
-  gate.during("observing", () => undefined);
-  gate.rejectInside("read-back", "loss");
-  gate.reject("allocation", "snapshot");
+  const captureState = new CaptureStateMachine();
+  captureState.enter("step");
+  captureState.during("observing", () => undefined);
+  captureState.rejectInside("read-back", "loss");
+  captureState.reject("allocation", "snapshot");
 });
 
 test("captures and passes don't nest, and a rejected call changes nothing", () => {
-  const gate = new CaptureStateMachine();
-  assert.throws(() => gate.during("recording", () => undefined), hasCode("CAPTURE_ORDER"));
-  gate.enter("outer");
-  assert.throws(() => gate.enter("inner"), /"inner" inside capture "outer"/);
-  gate.during("recording", () => {
-    assert.throws(() => gate.during("running", () => undefined), hasCode("CAPTURE_ORDER"));
-    assert.equal(gate.state, "recording");
+  const captureState = new CaptureStateMachine();
+  assert.throws(() => captureState.during("recording", () => undefined), hasCode("CAPTURE_ORDER"));
+  captureState.enter("outer");
+  assert.throws(() => captureState.enter("inner"), /"inner" inside capture "outer"/);
+  captureState.during("recording", () => {
+    assert.throws(() => captureState.during("running", () => undefined), hasCode("CAPTURE_ORDER"));
+    assert.equal(captureState.state, "recording");
   });
-  assert.equal(gate.state, "preparing");
+  assert.equal(captureState.state, "preparing");
 });
 
 test("leaving is harmless when repeated, and possible inside a pass", () => {
-  const gate = new CaptureStateMachine();
-  assert.equal(gate.leave(), false);
-  gate.enter("step");
-  gate.during("recording", () => assert.equal(gate.leave(), true));
-  assert.equal(gate.state, "idle");
-  assert.equal(gate.leave(), false);
-  gate.enter("again");
+  const captureState = new CaptureStateMachine();
+  assert.equal(captureState.leave(), false);
+  captureState.enter("step");
+  captureState.during("recording", () => assert.equal(captureState.leave(), true));
+  assert.equal(captureState.state, "idle");
+  assert.equal(captureState.leave(), false);
+  captureState.enter("again");
 });
 
 test("an exception in a pass ends the pass", () => {
-  const gate = new CaptureStateMachine();
-  gate.enter("step");
+  const captureState = new CaptureStateMachine();
+  captureState.enter("step");
   assert.throws(() =>
-    gate.during("recording", () => {
+    captureState.during("recording", () => {
       throw new Error("user code");
     }),
   );
-  assert.equal(gate.isInside, false);
+  assert.equal(captureState.isInside, false);
 });

@@ -5,11 +5,11 @@ import { afterEach, beforeEach, describe, test } from "node:test";
 import { rejects } from "../../../test/support/rejects.js";
 import { openTestDriver, type TestDriver } from "../../../test/support/test-device.js";
 import {
-  around,
   basicKernels,
   blockCount,
   type Driver,
   type Graph,
+  interceptCalls,
   type Stream,
   strict,
 } from "../../driver/index.js";
@@ -61,7 +61,7 @@ describe("a rehearsal", () => {
   test("replays as a capture does, and neither compares its results nor puts them back", () => {
     let reads = 0;
     open({ capture: "on" }, (driver) =>
-      around(strict(driver), (call, _, proceed) => {
+      interceptCalls(strict(driver), (call, _, proceed) => {
         if (call === "copyToHost") reads++;
         return proceed();
       }),
@@ -203,7 +203,7 @@ test("lazy resources are made before the recording", () => {
 
 test("a replay that differs from the direct run is rejected, naming the buffer and the byte", () => {
   open({ capture: "on" }, (driver) =>
-    around(driver, (call, _args, proceed) => {
+    interceptCalls(driver, (call, _args, proceed) => {
       const result = proceed();
       if (call === "launchGraph") {
         runtime.synchronize();
@@ -225,7 +225,7 @@ test("memory and host nodes, or a missing node, are rejected", () => {
     [{ kernel: 0 }, /0 work nodes for 1 recorded commands/],
   ] as const) {
     open({ capture: "on" }, (driver) =>
-      around(driver, (call, _args, proceed) => {
+      interceptCalls(driver, (call, _args, proceed) => {
         const result = proceed();
         if (call !== "endCapture") return result;
         const graph = result as Graph;
@@ -259,7 +259,7 @@ test("with capture auto a rejection is told once, and the work runs directly, on
 test("with capture off the work runs directly and the driver records nothing", () => {
   let captures = 0;
   open({ capture: "off" }, (driver) =>
-    around(driver, (call, _args, proceed) => {
+    interceptCalls(driver, (call, _args, proceed) => {
       if (call === "beginCapture") captures += 1;
       return proceed();
     }),
@@ -348,9 +348,9 @@ describe("branches", () => {
     const three = runtime.sideStreams(3);
     assert.equal(new Set([runtime.stream, ...three]).size, 4);
     assert.deepEqual(runtime.sideStreams(2), three.slice(0, 2));
-    const first = runtime.sideStreams(2, { isFirst: true });
+    const first = runtime.sideStreams(2, { isHighPriority: true });
     assert.equal(new Set([runtime.stream, ...three, ...first]).size, 6);
-    assert.deepEqual(runtime.sideStreams(1, { isFirst: true }), first.slice(0, 1));
+    assert.deepEqual(runtime.sideStreams(1, { isHighPriority: true }), first.slice(0, 1));
   });
 
   for (const wrap of [strict, (driver: Driver) => driver]) {

@@ -37,7 +37,7 @@ export interface CaptureOptions {
   readonly arena: Arena;
   readonly persistent: PersistentMemory;
   readonly budget: Budget;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
   readonly work: Work;
   readonly transfer: Transfer;
   readonly recorder: Recorder;
@@ -51,14 +51,14 @@ export class CapturedGraph {
   readonly name: string;
   readonly graph: Graph;
   readonly #options: CaptureOptions;
-  readonly #letGo: () => void;
+  readonly #release: () => void;
   #isClosed = false;
 
-  constructor(options: CaptureOptions, name: string, graph: Graph, letGo: () => void) {
+  constructor(options: CaptureOptions, name: string, graph: Graph, release: () => void) {
     this.name = name;
     this.graph = graph;
     this.#options = options;
-    this.#letGo = letGo;
+    this.#release = release;
   }
 
   /** Runs the whole graph once, in one launch. */
@@ -66,8 +66,8 @@ export class CapturedGraph {
     if (this.#isClosed) {
       throw new HoldfastError("CLOSED", `Graph "${this.name}" is closed; capture it again to replay it.`);
     }
-    const { driver, stream, recorder, gate } = this.#options;
-    gate.rejectInside("replay", this.name);
+    const { driver, stream, recorder, captureState } = this.#options;
+    captureState.rejectInside("replay", this.name);
     driver.launchGraph(stream, this.graph);
     recorder.record("replay", this.name);
   }
@@ -75,11 +75,11 @@ export class CapturedGraph {
   /** Destroys the graph, then unpins its buffers. Idempotent. */
   close(): void {
     if (this.#isClosed) return;
-    const { driver, stream, gate } = this.#options;
-    gate.rejectInside("close of a graph", this.name);
+    const { driver, stream, captureState } = this.#options;
+    captureState.rejectInside("close of a graph", this.name);
     driver.synchronize(stream);
     this.#isClosed = true;
-    this.#letGo();
+    this.#release();
   }
 }
 
@@ -93,9 +93,9 @@ export function captureGraph(
   body: () => void,
   purpose?: ScratchMemory | "rehearsal",
 ): CapturedGraph {
-  const { driver, stream, gate, transfer, recorder, arena, persistent, budget } = options;
+  const { driver, stream, captureState, transfer, recorder, arena, persistent, budget } = options;
   const undo: (() => void)[] = [];
-  gate.enter(name);
+  captureState.enter(name);
   try {
     const accesses = runPass(options, name, "observing", body);
     // Pinned from here on: a lazy resource created while observing must live until it is recorded.
@@ -117,8 +117,8 @@ export function captureGraph(
     const outputs = results.filter((storage) => ownerOf(storage) !== scratch?.storage);
     const compared = scratch ? [...outputs, scratch.storage] : outputs;
     const before = takeSnapshot(transfer, outputs);
-    const putBack = () => restoreSnapshot(transfer, before);
-    undo.push(putBack);
+    const restore = () => restoreSnapshot(transfer, before);
+    undo.push(restore);
     // Both runs start from NaN there, so a read of unwritten scratch shows up as a difference.
     const poisonScratch = (): void => {
       if (scratch) driver.fill(stream, scratch.storage.span, poisonByte);
@@ -126,7 +126,7 @@ export function captureGraph(
     poisonScratch();
     requireSameWork(name, accesses, runPass(options, name, "running", body, accesses));
     const expected = takeChecksums(transfer, compared);
-    putBack();
+    restore();
 
     const graph = record(driver, stream, () =>
       requireSameWork(name, accesses, runPass(options, name, "recording", body, accesses)),
@@ -137,13 +137,13 @@ export function captureGraph(
     poisonScratch();
     driver.launchGraph(stream, graph);
     requireSameChecksums(name, expected, takeChecksums(transfer, compared), scratch);
-    putBack();
+    restore();
 
     recorder.record("capture", name, 0, accesses.commands);
-    undo.splice(undo.indexOf(putBack), 1);
+    undo.splice(undo.indexOf(restore), 1);
     return new CapturedGraph(options, name, graph, () => runAll(undo.reverse()));
   } catch (error) {
-    gate.leave();
+    captureState.leave();
     recorder.record("reject", `capture ${name}`);
     try {
       runAll(undo.reverse());
@@ -157,13 +157,13 @@ export function captureGraph(
     }
     throw error;
   } finally {
-    gate.leave();
+    captureState.leave();
   }
 }
 
 /** Runs one pass of the function and returns its access set. */
 function runPass(
-  { driver, work, gate }: CaptureOptions,
+  { driver, work, captureState }: CaptureOptions,
   name: string,
   pass: CapturePass,
   body: () => unknown,
@@ -172,7 +172,7 @@ function runPass(
   const accesses = noAccess(observed);
   work.accesses = accesses;
   try {
-    const result = gate.during(pass, body);
+    const result = captureState.during(pass, body);
     if (result instanceof Promise) {
       result.catch(() => undefined);
       throw new HoldfastError(

@@ -18,13 +18,13 @@ export interface TraceSink {
   record(command: LoadedCommand): void;
   upload(items: Iterable<UploadItem>): void;
   /** Registers a guard: a predicate that must still hold for the traced step to be replayed. */
-  assume(holds: () => boolean): void;
+  addGuard(isValid: () => boolean): void;
   /** From here on persistent memory changes only if this number (f64) is finite; without a number, always. */
-  guard(number: Storage | undefined): void;
+  writeOnlyIfFinite(value: Storage | undefined): void;
   /** From here on persistent memory changes only if `found` (f64) is Infinity, which means that no index is bad. */
   checkIndices(found: Storage, check: IndexCheck): void;
   /** Declares the storage's contents dead until they are written again. */
-  forget(storage: Storage): void;
+  discard(storage: Storage): void;
   /** Throws: the function reads a value, waits, opens a step or captures. `advice` replaces the usual way out. */
   reject(what: string, label: string, advice?: string): never;
 }

@@ -55,7 +55,7 @@ export interface WorkOptions {
   readonly stream: Stream;
   readonly sharedStatus: SharedStatus;
   readonly labels: LabelTable;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
   readonly requireLive: (storage: Storage, use: string) => void;
   /** The storage that owns a view's bytes: a graph owns that one. */
   readonly arenaOwnerOf: (storage: Storage) => Storage;
@@ -108,11 +108,11 @@ export class Work {
 
   /** Records everything that a stream was issued so far. The caller destroys the event. */
   recordEvent(stream: Stream): StreamEvent {
-    const { driver, gate } = this.#options;
+    const { driver, captureState } = this.#options;
     this.#requireMember(stream, `wait for stream ${stream.id}`, "orderStreams");
     const { accesses } = this;
     const issued = accesses?.streams.get(stream)?.issued ?? 0;
-    if (gate.state === "observing") return { stream, event: undefined, issued, accesses };
+    if (captureState.state === "observing") return { stream, event: undefined, issued, accesses };
     const event = driver.createEvent();
     try {
       driver.recordEvent(event, stream);
@@ -125,9 +125,9 @@ export class Work {
 
   /** Everything issued to `later` from now on waits for the event. */
   waitEvent({ stream: earlier, event, issued, accesses }: StreamEvent, later: Stream): void {
-    const { driver, stream: main, gate } = this.#options;
+    const { driver, stream: main, captureState } = this.#options;
     if (accesses !== this.accesses)
-      gate.rejectInside(`wait for an event of stream ${earlier.id} from outside`, "waitEvent");
+      captureState.rejectInside(`wait for an event of stream ${earlier.id} from outside`, "waitEvent");
     if (this.accesses) {
       // A stream that waits for a side stream answers for its work from here on.
       const { streams } = this.accesses;
@@ -172,7 +172,10 @@ export class Work {
   #requireMember(stream: Stream, what: string, label: string): void {
     const isMember = stream === this.#options.stream || this.accesses?.streams.has(stream);
     if (!isMember)
-      this.#options.gate.rejectInside(`${what}, which is not ordered behind the capture's own`, label);
+      this.#options.captureState.rejectInside(
+        `${what}, which is not ordered behind the capture's own`,
+        label,
+      );
   }
 
   #note(op: string, used: Storage, parameter: Parameter | undefined): void {
@@ -187,10 +190,10 @@ export class Work {
   }
 
   #send(op: string, send: () => void): void {
-    const { sharedStatus, labels, gate } = this.#options;
+    const { sharedStatus, labels, captureState } = this.#options;
     sharedStatus.op = labels.idOf(op);
     if (this.accesses) this.accesses.commands += 1;
-    if (gate.state !== "observing") send();
+    if (captureState.state !== "observing") send();
   }
 }
 

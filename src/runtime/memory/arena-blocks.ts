@@ -22,7 +22,7 @@ export interface Block {
   /** The pins of the storage and its views; most have none. */
   pins: Pins | undefined;
   /** A reset has passed: only its pins keep it alive. */
-  isDue: boolean;
+  isExpired: boolean;
 }
 
 export interface Pin {
@@ -72,8 +72,8 @@ export interface Holder {
 }
 
 /** A pin keeps the block across a reset; of its views only the pinned ones survive. */
-export function outlive(block: Block): void {
-  block.isDue = true;
+export function keepPinned(block: Block): void {
+  block.isExpired = true;
   for (const view of block.views ?? []) endView(block, view);
 }
 

@@ -100,7 +100,7 @@ export function dead(storage: Storage, use: string, step: number, now: number): 
   );
 }
 
-export function deadInside(storage: Storage, use: string): HoldfastError {
+export function deadInSubArena(storage: Storage, use: string): HoldfastError {
   return new HoldfastError(
     use === "free" ? "DOUBLE_FREE" : "DEAD_STORAGE",
     `${use} of ${describe(storage)}, which is dead: it was allocated in a sub-arena, and ended with the function that ran ` +

@@ -16,8 +16,8 @@ import {
   type Block,
   endView,
   type Holder,
+  keepPinned,
   listHolders,
-  outlive,
   Pins,
   type StepStorage,
   sumByReason,
@@ -43,7 +43,7 @@ export interface ArenaOptions {
   readonly budget: Budget;
   readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
   readonly capacity: Bytes;
   /** Bytes committed at a time. */
   readonly chunk: Bytes;
@@ -180,8 +180,8 @@ export class Arena {
     if (this.#subArena) return this.#subArena.arena.allocate(size, label);
     this.#requireOpen();
     if (!Number.isSafeInteger(size) || size <= 0) throw rejection.badSize(size, label);
-    const { driver, gate, recorder } = this.#options;
-    gate.reject("allocation", label, size);
+    const { driver, captureState, recorder } = this.#options;
+    captureState.reject("allocation", label, size);
     const topBefore = this.#space.top;
     const units = Math.ceil(size / alignment);
     const slot = units > this.#space.size ? -1 : this.#space.allocate(units);
@@ -203,7 +203,7 @@ export class Arena {
       serial: this.#figures.get(cell.allocations),
       slot,
     };
-    this.#blocks[slot] = { storage, extent, views: undefined, pins: undefined, isDue: false };
+    this.#blocks[slot] = { storage, extent, views: undefined, pins: undefined, isExpired: false };
     if (this.#openStep > 0) this.#stepSlots.push(slot);
     this.#count(size, extent.size, isMiss ? cell.misses : end <= topBefore ? cell.reuses : cell.hits);
     recorder.record("allocate", label, extent.address, size);
@@ -218,7 +218,7 @@ export class Arena {
       return;
     }
     const block = this.#find(storage, "free");
-    this.#options.gate.rejectInside("free", storage.label);
+    this.#options.captureState.rejectInside("free", storage.label);
     if (storage.owner) throw rejection.viewFreed(storage);
     if (block.pins?.count) throw rejection.pinnedFreed(storage, block.pins.listHolders());
     if (block.views && block.views.size > 0) throw rejection.viewedFreed(storage, block.views.size);
@@ -289,12 +289,13 @@ export class Arena {
     const { pins } = block;
     if (!pins?.has(storage)) throw rejection.notPinned(storage);
     const isLast = pins.count === 1;
-    if (isLast && block.isDue) this.#options.gate.rejectInside("unpin of the last pin", storage.label);
+    if (isLast && block.isExpired)
+      this.#options.captureState.rejectInside("unpin of the last pin", storage.label);
     pins.remove(storage);
     this.#figures.add(cell.pins, -1);
     this.#options.recorder.record("unpin", storage.label, storage.span.address, storage.span.size);
     if (isLast) this.#figures.add(cell.pinned, -block.extent.size);
-    if (isLast && block.isDue) this.#end(block);
+    if (isLast && block.isExpired) this.#end(block);
     else if (storage.owner && this.#isOver(storage as StepStorage)) endView(block, storage);
   }
 
@@ -344,7 +345,7 @@ export class Arena {
   /** Ends everything that is not pinned, allocated in a step or not. */
   reset(): void {
     this.#requireOpen();
-    this.#options.gate.rejectInside("reset", "arena");
+    this.#options.captureState.rejectInside("reset", "arena");
     if (this.#openStep > 0) throw rejection.resetDuringStep(this.#openStep);
     this.#expire([...this.#liveBlocks()], "resetsByCall", "reset()");
   }
@@ -396,8 +397,16 @@ export class Arena {
       release: () => undefined,
     };
     const sharedStatus = new SharedStatus();
-    const gate = new CaptureStateMachine();
-    return new Arena({ ...this.#options, driver, memory, sharedStatus, gate, capacity: size, poison: false });
+    const captureState = new CaptureStateMachine();
+    return new Arena({
+      ...this.#options,
+      driver,
+      memory,
+      sharedStatus,
+      captureState,
+      capacity: size,
+      poison: false,
+    });
   }
 
   #requireNoSubArena(label: string): void {
@@ -425,7 +434,7 @@ export class Arena {
     const failures: unknown[] = [];
     for (const block of blocks) {
       if (!block || this.#blocks[block.storage.slot] !== block) continue;
-      if (block.pins?.count) outlive(block);
+      if (block.pins?.count) keepPinned(block);
       else {
         try {
           this.#end(block);
@@ -526,7 +535,7 @@ export class Arena {
     if (block) return block;
     const { home, step } = storage as StepStorage;
     if (home instanceof Arena && home.#isInSubArena && home.#isClosed)
-      throw rejection.deadInside(storage, use);
+      throw rejection.deadInSubArena(storage, use);
     const { serial, slot } = ownerOf(storage) as StepStorage;
     const isCopyOfLiveStorage = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
     if (home !== this || isCopyOfLiveStorage) throw rejection.notOwner(storage, use);

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GiB, MiB } from "../../units/index.js";
-import { diagnoseOom, type Pressure } from "./diagnose-oom.js";
+import { diagnoseOom, type OomFigures } from "./diagnose-oom.js";
 
-const calm: Pressure = {
+const calm: OomFigures = {
   requested: MiB,
   obstacle: "arena",
   capacity: GiB,

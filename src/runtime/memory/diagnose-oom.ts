@@ -11,7 +11,7 @@ export interface OutOfMemory {
   readonly obstacle: "arena" | "budget" | "memory";
 }
 
-export interface Pressure extends OutOfMemory {
+export interface OomFigures extends OutOfMemory {
   readonly capacity: number;
   readonly limit: number;
   /** The arena's live bytes by what keeps them alive: a pin, the open step, or only the missing reset. */
@@ -32,7 +32,7 @@ export interface OomDiagnosis {
 const raiseArena = "Raise HOLDFAST_ARENA (its memory is taken only as it is used).";
 const raiseBudget = "Raise HOLDFAST_MEMORY if the machine has more.";
 
-export function diagnoseOom(pressure: Pressure): OomDiagnosis {
+export function diagnoseOom(pressure: OomFigures): OomDiagnosis {
   const {
     requested: asked,
     obstacle,
@@ -78,7 +78,7 @@ function whatFills({
   pinned,
   allocatedThisStep,
   budgetLeft,
-}: Pressure): Omit<OomDiagnosis, "cause"> {
+}: OomFigures): Omit<OomDiagnosis, "cause"> {
   if (budgetLeft >= asked) {
     return {
       why: `the device has no more memory, although the budget still has ${formatBytes(budgetLeft)}`,

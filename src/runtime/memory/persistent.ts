@@ -51,7 +51,7 @@ export interface PersistentOptions {
   readonly driver: Driver;
   readonly budget: Budget;
   readonly recorder: Recorder;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
 }
 
 /** Index of the storage that covers the whole region. */
@@ -71,9 +71,9 @@ export class PersistentMemory {
 
   /** Places tensors in a new region, or throws and leaves nothing behind. */
   place(label: BudgetLabel, name: string, tensors: readonly Placement[]): Region {
-    const { driver, budget, recorder, gate } = this.#options;
+    const { driver, budget, recorder, captureState } = this.#options;
     const size = paddedSize(name, tensors);
-    gate.reject("placement", name, size);
+    captureState.reject("placement", name, size);
     const whole = alignUp(size, driver.describe().granularity);
     const charge = budget.charge(label, whole, name);
     let reservation: Span | undefined;
@@ -135,7 +135,7 @@ export class PersistentMemory {
         `Region "${region.name}" was already released, or belongs to another runtime. Release a region once.`,
       );
     }
-    this.#options.gate.rejectInside("release of a region", region.name);
+    this.#options.captureState.rejectInside("release of a region", region.name);
     if (state.pins.length > 0) {
       const holders = [...new Set(state.pins.map(({ by }) => by))].join(", ");
       throw new HoldfastError(

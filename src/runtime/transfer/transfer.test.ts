@@ -5,7 +5,7 @@ import { afterEach, beforeEach, test } from "node:test";
 import fc from "fast-check";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openTestCpu, openTestDriver, type TestDriver } from "../../../test/support/test-device.js";
-import { around, type Driver, strict } from "../../driver/index.js";
+import { type Driver, interceptCalls, strict } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { KiB, type Span } from "../../units/index.js";
 import { openRuntime, type Runtime, type RuntimeOptions } from "../runtime.js";
@@ -70,7 +70,7 @@ test("regions that happen to lie side by side are never crossed by one copy", ()
   // On a GPU they need not lie so.
   const cpu = openTestCpu();
   open({}, () =>
-    around(strict(cpu), (call, args, proceed) => {
+    interceptCalls(strict(cpu), (call, args, proceed) => {
       if (call === "copyToDevice") targets.push(args[1] as Span);
       return proceed();
     }),
@@ -112,7 +112,7 @@ test("a source may be a part of a larger buffer, of any element type", () => {
 
 test("with verification on, a byte that changes on its way is found", () => {
   open({ verifyUploads: true }, (driver) =>
-    around(driver, (call, args, proceed) => {
+    interceptCalls(driver, (call, args, proceed) => {
       const result = proceed();
       if (call === "copyToDevice") {
         driver.synchronize(args[0] as never);

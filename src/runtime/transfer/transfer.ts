@@ -34,7 +34,7 @@ export interface TransferOptions {
   readonly stream: Stream;
   readonly staging: StagingRing;
   readonly recorder: Recorder;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
   readonly requireLive: (storage: Storage, use: string) => void;
   /** Read every upload back and compare checksums. */
   readonly verify: boolean;
@@ -53,7 +53,10 @@ export class Transfer {
   /** Copies host arrays to the device. Checks every item before the first byte moves. */
   upload(items: Iterable<UploadItem>): TransferCount {
     const list = [...items];
-    this.#options.gate.rejectInside(`upload of ${list.length} tensors`, list[0]?.target.label ?? "nothing");
+    this.#options.captureState.rejectInside(
+      `upload of ${list.length} tensors`,
+      list[0]?.target.label ?? "nothing",
+    );
     for (const item of list) this.#require(item);
     const before = { ...this.up };
     const onSent = this.#options.verify ? this.#verifyCopy : undefined;
@@ -73,8 +76,8 @@ export class Transfer {
 
   /** Copies a storage's bytes to the host, after all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
-    const { gate, requireLive } = this.#options;
-    gate.rejectInside("read-back", storage.label, storage.span.size);
+    const { captureState, requireLive } = this.#options;
+    captureState.rejectInside("read-back", storage.label, storage.span.size);
     requireLive(storage, "read-back");
     return this.#read(storage.span, storage.label);
   }
@@ -84,8 +87,8 @@ export class Transfer {
    * whole.
    */
   readChunks(storage: Storage, visit: (chunk: Uint8Array, offset: number) => void): void {
-    const { gate, requireLive } = this.#options;
-    gate.rejectInside("read-back", storage.label, storage.span.size);
+    const { captureState, requireLive } = this.#options;
+    captureState.rejectInside("read-back", storage.label, storage.span.size);
     requireLive(storage, "read-back");
     this.#readChunks(storage.span, storage.label, visit);
   }

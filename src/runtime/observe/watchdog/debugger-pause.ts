@@ -72,14 +72,14 @@ export function isListening(proc = "/proc/self"): boolean {
 
 /** The rows of a table without its header; none if the system has no such table. */
 function readTable(path: string): string[][] {
-  const text = readIfThere(path);
+  const text = readIfPresent(path);
   return text
     .split("\n")
     .slice(1)
     .map((line) => line.trim().split(/\s+/));
 }
 
-function readIfThere(path: string): string {
+function readIfPresent(path: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch {

@@ -3,9 +3,9 @@
 import { type Driver, type DriverCall, driverCalls } from "./driver.js";
 
 /** Runs around a driver call. Return without calling `proceed` to skip the call; throw to reject it. */
-export type Around = (call: DriverCall, args: readonly unknown[], proceed: () => unknown) => unknown;
+export type CallInterceptor = (call: DriverCall, args: readonly unknown[], proceed: () => unknown) => unknown;
 
-export function around(inner: Driver, intercept: Around): Driver {
+export function interceptCalls(inner: Driver, intercept: CallInterceptor): Driver {
   const wrapper: Partial<Record<DriverCall, unknown>> = {};
   for (const call of driverCalls) {
     const method = inner[call] as ((...args: unknown[]) => unknown) | undefined;
