@@ -399,7 +399,7 @@ describe("the arguments of a product", { skip }, () => {
         rejected(/The bias of kernel "product_f32" starts 4 bytes after a multiple of 16/),
       );
       assert.throws(launch(0, 128), rejected(/The workspace of .* 128 bytes after a multiple of 256/));
-      const odd = { ...source, product: { ...source.gemm!, batch: 2, biasBatchStride: 3 } };
+      const odd = { ...source, gemm: { ...source.gemm!, batch: 2, biasBatchStride: 3 } };
       assert.throws(() => driver.loadKernel(odd), rejected(/The bias of/));
       assert.equal(emulator.calls("cublasLtMatmul"), 0);
       launch(16, 256)();
