@@ -13,7 +13,7 @@ export type {
 } from "./capture/command.js";
 export type { IndexCheck, TraceSink } from "./capture/trace-sink.js";
 export type { LaunchRequest, StreamEvent } from "./capture/work.js";
-export { Arena, alignment, poisonByte } from "./memory/arena.js";
+export { Arena } from "./memory/arena.js";
 export type { Holder, StepStorage } from "./memory/arena-blocks.js";
 export { Budget, type Charge } from "./memory/budget.js";
 export {
@@ -31,7 +31,8 @@ export {
   type Region,
 } from "./memory/persistent.js";
 export { SavedSet } from "./memory/saved-set.js";
-export { ownerOf, type Storage } from "./memory/storage.js";
+export { poisonByte } from "./memory/step-allocator.js";
+export { alignment, ownerOf, type Storage } from "./memory/storage.js";
 export type { Diagnostics } from "./observe/diagnostics.js";
 export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./observe/recorder.js";
 export {

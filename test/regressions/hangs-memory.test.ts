@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { type ErrorCode, HoldfastError, type RuntimeOptions } from "holdfast";
 import { type Driver, faulty, type Runtime, type Span, type Storage } from "holdfast/internals";
 import { type DeviceInfo, type HostMemory, interceptCalls, type MemoryInfo } from "../../src/driver/index.js";
-import { Arena, type OomCause, type OomDiagnosis } from "../../src/runtime/index.js";
+import type { OomCause, OomDiagnosis } from "../../src/runtime/index.js";
+import { StepAllocator } from "../../src/runtime/memory/step-allocator.js";
 import { bytes, GiB, KiB, MiB } from "../../src/units/index.js";
 import { CallLog } from "../support/call-log.js";
 import { fakeHost } from "../support/fake-host.js";
@@ -95,7 +96,7 @@ type Plant = (run: () => void) => void;
 /** A judge who has one answer for everything. */
 function withCause(cause: OomCause, run: () => void): void {
   const diagnosis: OomDiagnosis = { cause, why: "it is what it is", help: "Buy more memory." };
-  withMethods(Arena.prototype, { diagnoseOom: () => diagnosis }, run);
+  withMethods(StepAllocator.prototype, { diagnoseOom: () => diagnosis }, run);
 }
 
 for (const [situation, { options, press, cause, shows }] of Object.entries(pressures)) {

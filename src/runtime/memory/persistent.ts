@@ -10,11 +10,10 @@ import type { CaptureStateMachine } from "../capture/capture-state.js";
 import type { Recorder } from "../observe/recorder.js";
 import type { BudgetLabel } from "../observe/shared-status.js";
 import { runAll } from "../run-all.js";
-import { alignment } from "./arena.js";
 import type { Pin } from "./arena-blocks.js";
 import { badView } from "./arena-errors.js";
 import type { Budget, Charge } from "./budget.js";
-import { ownerOf, type Storage, viewSpan } from "./storage.js";
+import { alignment, ownerOf, type Storage, viewSpan } from "./storage.js";
 
 export interface PersistentStorage extends Storage {
   readonly kind: "persistent";

@@ -8,8 +8,7 @@ import type { Driver, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Address, alignUp, type Bytes, formatBytes, type Span } from "../../units/index.js";
 import type { CaptureStateMachine } from "../capture/capture-state.js";
-import { alignment } from "../memory/arena.js";
-import type { Storage } from "../memory/storage.js";
+import { alignment, type Storage } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
 import { type StagingRing, type StagingSlot, slotSpan } from "./staging.js";
 
