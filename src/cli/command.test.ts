@@ -36,7 +36,7 @@ describe("holdfast tour", () => {
     ]) {
       assert.match(stdout, part);
     }
-    assert.match(stderr, /^holdfast: memory at first pressure/);
+    assert.match(stderr, /^holdfast: memory under pressure/);
   });
 
   test("ends with one message and exit code 4 for a bad setting", () => {

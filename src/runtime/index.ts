@@ -3,6 +3,7 @@
  */
 
 export type { CaptureState } from "./capture/capture-state.js";
+export type { Replayable } from "./capture/captures.js";
 export type { ScratchMemory } from "./capture/checksum.js";
 export type {
   Command,
@@ -49,12 +50,7 @@ export { stallReportName } from "./observe/watchdog/publish.js";
 export type { StallReport } from "./observe/watchdog/report.js";
 export { stallReportText } from "./observe/watchdog/report-text.js";
 export { runAll } from "./run-all.js";
-export {
-  openRuntime,
-  type Replayable,
-  Runtime,
-  type RuntimeOptions,
-} from "./runtime.js";
+export { openRuntime, Runtime, type RuntimeOptions } from "./runtime.js";
 export {
   readSettings,
   type Setting,

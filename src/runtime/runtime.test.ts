@@ -35,7 +35,7 @@ test("the diagnostics are printed at the first pressure and on demand, and nothi
   assert.deepEqual(printed, []);
   assert.throws(() => runtime.arena.allocate(300 * 1024, "matmul"), hasCode("ARENA_FULL"));
   assert.throws(() => runtime.arena.allocate(300 * 1024, "matmul"), hasCode("ARENA_FULL"));
-  assert.match(printed[0] ?? "", /^holdfast: memory at first pressure/);
+  assert.match(printed[0] ?? "", /^holdfast: memory under pressure/);
   assert.equal(printed.length, 1);
   assert.match(runtime.diagnosticsText(), /^holdfast: memory on demand/);
   runtime.close();

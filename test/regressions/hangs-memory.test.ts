@@ -118,7 +118,7 @@ for (const [situation, { options, press, cause, shows }] of Object.entries(press
           for (const part of shows) assert.match(rejection.message, part);
           assert.deepEqual(press(runtime).code, rejection.code, "the second rejection");
         });
-        assert.equal(printed.filter((text) => text.includes("memory at first pressure")).length, 1);
+        assert.equal(printed.filter((text) => text.includes("memory under pressure")).length, 1);
       }),
   });
 }

@@ -66,7 +66,7 @@ export function checkInStep(context: CheckContext, given: DeviceArray, limits: I
     });
   }
   context.submit();
-  runtime.checkIndices(found, { op: context.op, ...limits });
+  runtime.traceSink?.checkIndices(found, { op: context.op, ...limits });
 }
 
 interface CheckKernels {

@@ -85,14 +85,14 @@ export class CapturedGraph {
 }
 
 /**
- * Captures `body`. A failed capture leaves no trace except the function's lazy resources. With purpose "rehearsal", all
+ * Captures `body`. A failed capture leaves no trace except the function's lazy resources. With purpose "timing", all
  * written memory is scratch and is not compared.
  */
 export function captureGraph(
   options: CaptureOptions,
   name: string,
   body: () => void,
-  purpose?: ScratchMemory | "rehearsal",
+  purpose?: ScratchMemory | "timing",
 ): CapturedGraph {
   const { driver, stream, captureState, transfer, recorder, arena, persistent, budget } = options;
   const undo: (() => void)[] = [];
@@ -113,8 +113,8 @@ export function captureGraph(
     undo.push(() => budget.release(charge));
 
     // Scratch memory is not restored: it may be most of the memory.
-    const scratch = purpose === "rehearsal" ? undefined : purpose;
-    const results = purpose === "rehearsal" ? [] : withoutCovered(accesses.written);
+    const scratch = purpose === "timing" ? undefined : purpose;
+    const results = purpose === "timing" ? [] : withoutCovered(accesses.written);
     const outputs = results.filter((storage) => ownerOf(storage) !== scratch?.storage);
     const compared = scratch ? [...outputs, scratch.storage] : outputs;
     const before = takeSnapshot(transfer, outputs);
