@@ -49,7 +49,6 @@ export { startWatch, type Watch } from "./observe/watch.js";
 export { stallReportName } from "./observe/watchdog/publish.js";
 export type { StallReport } from "./observe/watchdog/report.js";
 export { stallReportText } from "./observe/watchdog/report-text.js";
-export { runAll } from "./run-all.js";
 export { openRuntime, Runtime, type RuntimeOptions } from "./runtime.js";
 export {
   readSettings,

@@ -11,7 +11,7 @@ import {
   type Stream,
 } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Bytes, bytes, type Clock, formatBytes, MiB, systemClock } from "../units/index.js";
+import { type Bytes, bytes, type Clock, formatBytes, MiB, runAll, systemClock } from "../units/index.js";
 import { CaptureStateMachine } from "./capture/capture-state.js";
 import { Work } from "./capture/work.js";
 import { Arena } from "./memory/arena.js";
@@ -26,7 +26,6 @@ import { Recorder } from "./observe/recorder.js";
 import { SharedStatus } from "./observe/shared-status.js";
 import { startWatchdog } from "./observe/watchdog/index.js";
 import { watched } from "./observe/watched-driver.js";
-import { runAll } from "./run-all.js";
 import { readSettings, type SettingOptions, type Settings } from "./settings.js";
 import { StagingRing } from "./transfer/staging.js";
 import { Transfer } from "./transfer/transfer.js";

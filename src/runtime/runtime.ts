@@ -1,32 +1,24 @@
 /** The runtime: one open device, with steps, memory, uploads, work, captures and diagnostics. */
 
-import type {
-  Blas,
-  DeviceInfo,
-  Kernel,
-  KernelSource,
-  Stream,
-  StreamOptions,
-} from "../driver/index.js";
+import type { Blas, DeviceInfo, Kernel, KernelSource, Stream, StreamOptions } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { beat } from "../units/index.js";
+import { beat, runAll } from "../units/index.js";
 import { Captures, type Replayable } from "./capture/captures.js";
 import type { ScratchMemory } from "./capture/checksum.js";
 import type { Command, LoadedCommand } from "./capture/command.js";
 import type { TraceSink } from "./capture/trace-sink.js";
 import type { LaunchRequest, StreamEvent } from "./capture/work.js";
+import { KernelCache } from "./kernel-cache.js";
 import type { Arena } from "./memory/arena.js";
 import type { Budget } from "./memory/budget.js";
 import type { OutOfMemory } from "./memory/diagnose-oom.js";
 import type { PersistentMemory } from "./memory/persistent.js";
 import type { Storage } from "./memory/storage.js";
 import { type Diagnostics, diagnose, diagnosticsText } from "./observe/diagnostics.js";
-import type { Phases } from "./observe/phases.js";
 import { openOutput } from "./observe/output.js";
+import type { Phases } from "./observe/phases.js";
 import type { Recorder } from "./observe/recorder.js";
-import { KernelCache } from "./kernel-cache.js";
 import { type Components, type OpenOptions, openComponents } from "./open.js";
-import { runAll } from "./run-all.js";
 import type { Settings } from "./settings.js";
 import { Mailbox } from "./transfer/mailbox.js";
 import type { TransferCount, UploadItem } from "./transfer/transfer.js";
@@ -364,7 +356,11 @@ export class Runtime {
   traceWith<T>(traceSink: TraceSink, body: () => T): T {
     this.#requireOpen();
     this.#components.captureState.rejectInside("tracing", "traceWith()");
-    if (this.#traceSink) throw new HoldfastError("BAD_ARGUMENT", "A trace cannot be opened inside another trace. End the outer one first.");
+    if (this.#traceSink)
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        "A trace cannot be opened inside another trace. End the outer one first.",
+      );
     return this.arena.traceWith(this.nextStep, () => {
       this.#traceSink = traceSink;
       try {

@@ -1,4 +1,4 @@
-/** units: byte counts, addresses, durations and clocks, with their text forms; keys of plain data; buffer sizes. */
+/** units: byte counts, addresses, durations and clocks, with their text forms; keys of plain data; buffer sizes; running actions. */
 
 export { bufferSizes } from "./buffer-sizes.js";
 export {
@@ -37,5 +37,6 @@ export {
   type WorkStage,
 } from "./heartbeat.js";
 export { literalKey } from "./literal-key.js";
+export { runAll } from "./run-all.js";
 export { loadNative, startThread, threadAdvice } from "./start-thread.js";
 export { WeakList } from "./weak-list.js";

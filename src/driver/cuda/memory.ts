@@ -3,7 +3,7 @@
  * probe of that API fails. Never managed memory.
  */
 
-import { alignUp, type Bytes, bytes, KiB, type Span, span } from "../../units/index.js";
+import { alignUp, type Bytes, bytes, KiB, runAll, type Span, span } from "../../units/index.js";
 import { Reservations, requireReservable } from "../reservations.js";
 import type { Cuda } from "./calls.js";
 import {
@@ -123,7 +123,7 @@ class VirtualMemory implements CudaMemory {
     const owner = this.reservations.ranges.find(
       ({ address, size }) => range.address - address < size && range.address >= address,
     );
-    if (owner) this.#mappings.get(owner.address)?.push({ range: range, handle, isMapped });
+    if (owner) this.#mappings.get(owner.address)?.push({ range, handle, isMapped });
   }
 
   /** If CUDA fails halfway, the memory is lost; the next attempt continues from there. */
@@ -190,13 +190,5 @@ class PlainMemory implements CudaMemory {
 
 /** A range that CUDA fails to release must not keep the others. */
 function releaseAll(memory: CudaMemory): void {
-  const failures: unknown[] = [];
-  for (const range of memory.reservations.ranges) {
-    try {
-      memory.release(range);
-    } catch (failure) {
-      failures.push(failure);
-    }
-  }
-  if (failures.length > 0) throw failures[0];
+  runAll(memory.reservations.ranges.map((range) => () => memory.release(range)));
 }

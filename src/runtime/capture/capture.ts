@@ -12,14 +12,13 @@
 
 import type { Driver, Graph, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { bytes, formatSpan } from "../../units/index.js";
+import { bytes, formatSpan, runAll } from "../../units/index.js";
 import type { Arena } from "../memory/arena.js";
 import type { Budget } from "../memory/budget.js";
 import type { PersistentMemory } from "../memory/persistent.js";
 import { poisonByte } from "../memory/step-allocator.js";
 import { ownerOf } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
-import { runAll } from "../run-all.js";
 import type { Transfer } from "../transfer/transfer.js";
 import type { CapturePass, CaptureStateMachine } from "./capture-state.js";
 import {

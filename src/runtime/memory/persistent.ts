@@ -5,11 +5,10 @@
 
 import type { Driver } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { type Address, alignUp, type Bytes, type Span } from "../../units/index.js";
+import { type Address, alignUp, type Bytes, runAll, type Span } from "../../units/index.js";
 import type { CaptureStateMachine } from "../capture/capture-state.js";
 import type { Recorder } from "../observe/recorder.js";
 import type { BudgetLabel } from "../observe/shared-status.js";
-import { runAll } from "../run-all.js";
 import type { Pin } from "./arena-blocks.js";
 import { badView } from "./arena-errors.js";
 import type { Budget, Charge } from "./budget.js";

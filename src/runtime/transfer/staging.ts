@@ -5,9 +5,8 @@
 
 import type { Driver, Event, HostMemory, HostSpan, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { type Bytes, bytes, formatBytes } from "../../units/index.js";
+import { type Bytes, bytes, formatBytes, runAll } from "../../units/index.js";
 import type { Budget } from "../memory/budget.js";
-import { runAll } from "../run-all.js";
 
 /** Four slots: the host writes one while up to three are in flight. */
 const slotCount = 4;
