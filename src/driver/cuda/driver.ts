@@ -1,6 +1,6 @@
 /**
- * An NVIDIA GPU as a device, through the driver API: memory, copies, kernels and graphs by their handles. Streams, device
- * memory, code, GEMMs and graphs have their own files.
+ * An NVIDIA GPU as a device, through the driver API. This file has its kernels and graphs by handle. Streams, copies,
+ * device memory, code and GEMMs have their own files.
  *
  * All work runs in the device's primary context, which the CUDA libraries share. Streams are non-blocking: they do not
  * synchronize with the default stream, which is unused.
@@ -8,7 +8,6 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, GiB, runAll, type Span } from "../../units/index.js";
-import { requireByte, requireHostSize, requireHostSpan, requireSameSize } from "../checks.js";
 import type {
   CaptureMode,
   DeviceInfo,
@@ -24,10 +23,10 @@ import type {
   Stream,
   StreamOptions,
 } from "../driver.js";
-import { loadKoffi } from "../foreign-functions.js";
 import { HandleTable } from "../handles.js";
 import type { Cuda } from "./calls.js";
 import { Compiler } from "./compiler.js";
+import { CudaCopies } from "./copies.js";
 import { type CubinCache, openCubinCache } from "./cubin-cache.js";
 import { CublasLt } from "./cublaslt.js";
 import { type OpenedDevice, openDevice, supportsPdl } from "./devices.js";
@@ -36,8 +35,7 @@ import { type LoadedKernel, loadCode } from "./kernels.js";
 import { type CudaMemory, openMemory } from "./memory.js";
 import { type MemoryChecker, openMemoryChecker } from "./memory-checker.js";
 import { OutBlock } from "./out-block.js";
-import { requireLive } from "./spans.js";
-import { CudaStreams } from "./streams.js";
+import { type CudaContext, CudaStreams } from "./streams.js";
 
 /** Address space costs nothing until memory is committed. */
 const addressSpace = bytes(16 * 1024 * GiB);
@@ -57,11 +55,6 @@ export interface CudaDriverOptions {
 export interface CudaDriver extends Driver {
   /** Kernels compiled since the start, and kernels loaded from the cache. */
   readonly compiled: Readonly<Record<"compiled" | "cached", number>>;
-}
-
-interface HostBuffer {
-  readonly address: number;
-  readonly bytes: Uint8Array;
 }
 
 /**
@@ -94,14 +87,14 @@ class CudaDevice implements CudaDriver {
   readonly #cublasLt: CublasLt;
   readonly #out = new OutBlock(128);
   readonly #streams: CudaStreams;
+  readonly #copies: CudaCopies;
   readonly #kernels = new HandleTable<Kernel, LoadedKernel>("Kernel");
   readonly #graphs = new HandleTable<Graph, CudaGraph>("Graph");
-  readonly #hosts = new HandleTable<HostMemory, HostBuffer>("Host memory");
   /** For graphs, which may outlive what they access. */
   readonly #inventory: Inventory = {
     holds: (span) => this.#memory.reservations.holds(span),
     isLoaded: (kernel) => this.#kernels.has(kernel),
-    isAllocated: (host) => this.#hosts.has(host),
+    isAllocated: (host) => this.#copies.isAllocated(host),
   };
   readonly #cache: CubinCache;
   /** Notes depend on the versions: the same device may be faster at something else with another driver. */
@@ -118,12 +111,14 @@ class CudaDevice implements CudaDriver {
     const { cuda, info, ordinal } = opened;
     this.#cuda = cuda;
     this.#opened = opened;
-    this.#streams = new CudaStreams({ cuda, out: this.#out, enter: () => this.#enter() });
+    const context: CudaContext = { cuda, out: this.#out, enter: () => this.#enter() };
+    this.#streams = new CudaStreams(context);
     this.#cache = openCubinCache(cacheFolder);
     this.#versions = `${info.name}, driver ${info.driverVersion}`;
     try {
       this.#checker = openMemoryChecker(cuda, environment);
       this.#memory = openMemory(cuda, ordinal, allocation);
+      this.#copies = new CudaCopies(context, this.#streams, this.#memory.reservations);
       this.#compiler = new Compiler({
         cuda,
         computeCapability: info.computeCapability,
@@ -208,30 +203,15 @@ class CudaDevice implements CudaDriver {
   }
 
   allocateHost(size: Bytes): HostMemory {
-    this.#enter();
-    this.#streams.rejectInCapture("allocateHost");
-    requireHostSize(size);
-    this.#cuda.driver.cuMemHostAlloc(this.#out.address, size, 0);
-    const address = this.#out.u64();
-    const view = new Uint8Array(loadKoffi().view(BigInt(address), size));
-    const id = this.#hosts.nextId();
-    return this.#hosts.open({ type: "host", id, size }, { address, bytes: view });
+    return this.#copies.allocateHost(size);
   }
 
   hostBytes(range: HostSpan): Uint8Array {
-    const { bytes: all } = this.#hosts.get(range.memory);
-    const offset = requireHostSpan(range, all.length);
-    return all.subarray(offset, offset + range.size);
+    return this.#copies.hostBytes(range);
   }
 
-  /** Copies in progress must complete before their memory is freed. */
   freeHost(memory: HostMemory): void {
-    const { address } = this.#hosts.get(memory);
-    this.#enter();
-    this.#streams.rejectInCapture("freeHost");
-    this.#streams.synchronizeAll();
-    this.#cuda.driver.cuMemFreeHost(address);
-    this.#hosts.close(memory);
+    this.#copies.freeHost(memory);
     this.#invalidations++;
   }
 
@@ -272,42 +252,19 @@ class CudaDevice implements CudaDriver {
   }
 
   copyToDevice(stream: Stream, target: Span, source: HostSpan): void {
-    const cuStream = this.#streams.handleOf(stream);
-    const host = this.#hosts.get(source.memory);
-    requireSameSize("copyToDevice", target.size, source.size);
-    const offset = requireHostSpan(source, host.bytes.length);
-    this.#access(stream, target, "copyToDevice's target");
-    this.#streams.captureOf(stream)?.hosts.add(source.memory);
-    if (target.size === 0) return;
-    this.#cuda.driver.cuMemcpyHtoDAsync_v2(target.address, host.address + offset, target.size, cuStream);
+    this.#copies.copyToDevice(stream, target, source);
   }
 
   copyToHost(stream: Stream, target: HostSpan, source: Span): void {
-    const cuStream = this.#streams.handleOf(stream);
-    const host = this.#hosts.get(target.memory);
-    requireSameSize("copyToHost", target.size, source.size);
-    const offset = requireHostSpan(target, host.bytes.length);
-    this.#access(stream, source, "copyToHost's source");
-    this.#streams.captureOf(stream)?.hosts.add(target.memory);
-    if (source.size === 0) return;
-    this.#cuda.driver.cuMemcpyDtoHAsync_v2(host.address + offset, source.address, source.size, cuStream);
+    this.#copies.copyToHost(stream, target, source);
   }
 
   copyOnDevice(stream: Stream, target: Span, source: Span): void {
-    const cuStream = this.#streams.handleOf(stream);
-    requireSameSize("copyOnDevice", target.size, source.size);
-    this.#access(stream, target, "copyOnDevice's target");
-    this.#access(stream, source, "copyOnDevice's source");
-    if (target.size === 0) return;
-    this.#cuda.driver.cuMemcpyDtoDAsync_v2(target.address, source.address, target.size, cuStream);
+    this.#copies.copyOnDevice(stream, target, source);
   }
 
   fill(stream: Stream, target: Span, byte: number): void {
-    const cuStream = this.#streams.handleOf(stream);
-    requireByte(byte);
-    this.#access(stream, target, "fill's target");
-    if (target.size === 0) return;
-    this.#cuda.driver.cuMemsetD8Async(target.address, byte, target.size, cuStream);
+    this.#copies.fill(stream, target, byte);
   }
 
   loadKernel(source: KernelSource): Kernel {
@@ -398,7 +355,6 @@ class CudaDevice implements CudaDriver {
     if (this.#isClosed) return;
     this.#enter();
     this.#isClosed = true;
-    const { driver } = this.#cuda;
     this.#streams.abandonCapture();
     runAll([
       () => this.#streams.synchronizeAll(),
@@ -407,15 +363,11 @@ class CudaDevice implements CudaDriver {
       () => this.#cublasLt.close(),
       () => this.#compiler.close(),
       ...this.#streams.closing(),
-      ...[...this.#hosts.states()].map(
-        ({ address }) =>
-          () =>
-            driver.cuMemFreeHost(address),
-      ),
+      ...this.#copies.closing(),
       () => this.#checker?.close(),
       () => this.#memory.close(),
       () => this.#opened.release(),
-      ...[this.#kernels, this.#graphs, this.#hosts].map((table) => () => table.closeAll()),
+      ...[this.#kernels, this.#graphs].map((table) => () => table.closeAll()),
       () => this.#out.free(),
     ]);
   }
@@ -433,11 +385,5 @@ class CudaDevice implements CudaDriver {
     this.#enter();
     if (state === "dead" && !this.#streams.isCapturing) this.#streams.synchronizeAll();
     checker.setState(range, state);
-  }
-
-  #access(stream: Stream, span: Span, what: string): void {
-    this.#enter();
-    requireLive(this.#memory.reservations, span, what);
-    this.#streams.captureOf(stream)?.spans.push(span);
   }
 }
