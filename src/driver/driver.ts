@@ -114,7 +114,7 @@ export interface CudaCode {
   readonly entry: string;
   /** Threads per block. Blocks and the grid (`Launch.blocks`) are one-dimensional. */
   readonly threads: number;
-  /** The compute capability whose architecture-specific instructions it uses. Default: any that Holdfast supports. */
+  /** The compute capability whose architecture-specific instructions (sm_90a) it uses. Default: any. */
   readonly requiredCapability?: string;
   /** Dynamic shared memory, for kernels that need more than the 48 KiB of static shared memory. */
   readonly sharedBytes?: number;
@@ -176,7 +176,7 @@ export interface LibraryGemm {
   readonly algorithm?: number;
 }
 
-/** A kernel's code for each driver; a driver loads its own kind and ignores the others. */
+/** A kernel's code for each driver. A driver loads the kind that it can run and ignores the others. */
 export interface KernelSource {
   readonly name: string;
   readonly parameters: readonly Parameter[];
@@ -224,7 +224,7 @@ export interface Launch {
 }
 
 /**
- * Nodes of a recorded graph by kind. A library GEMM counts as one kernel, however many nodes it has. The runtime
+ * Nodes of a recorded graph by kind. A library GEMM counts as one kernel, even if it has several nodes. The runtime
  * rejects memory and host nodes.
  */
 export interface NodeCount {
@@ -278,7 +278,7 @@ export interface Driver {
   recordEvent(event: Event, stream: Stream): void;
   /** Delays a stream's later work until the event completes. */
   waitEvent(stream: Stream, event: Event): void;
-  /** True if the event has completed. Never blocks and need not make progress, so do not poll it in a loop. */
+  /** True if the event has completed. Never blocks. The CPU driver makes no progress here, so do not poll it in a loop. */
   isReached(event: Event): boolean;
   synchronizeEvent(event: Event): void;
   synchronize(stream: Stream): void;

@@ -1,8 +1,8 @@
-/** Wraps a driver so that every call passes through one function. Wrappers that treat all calls alike build on it. */
+/** Wraps a driver so that every call passes through one function, for wrappers that treat all calls the same. */
 
 import { type Driver, type DriverCall, driverCalls } from "./driver.js";
 
-/** Runs around a driver call. Return without calling `proceed` to skip the call; throw to reject it. */
+/** Runs instead of a driver call; `proceed` makes the call. Return without it to skip the call; throw to reject it. */
 export type CallInterceptor = (call: DriverCall, args: readonly unknown[], proceed: () => unknown) => unknown;
 
 export function interceptCalls(inner: Driver, intercept: CallInterceptor): Driver {

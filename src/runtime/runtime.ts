@@ -118,7 +118,7 @@ export class Runtime {
   step<T>(body: (step: number) => T): T {
     this.#requireOpen();
     const { arena, captureState, phases } = this.#components;
-    captureState.rejectInside("a step", "step()");
+    captureState.rejectInside("opening of a step", "step()");
     this.#traceSink?.reject("open a step", "step()");
     const number = this.#steps + 1;
     arena.beginStep(number);
@@ -304,7 +304,7 @@ export class Runtime {
   /** Waits until all work issued to the runtime's stream has completed. */
   synchronize(): void {
     this.#requireOpen();
-    this.#components.captureState.rejectInside("synchronise", "synchronize()");
+    this.#components.captureState.rejectInside("synchronization", "synchronize()");
     this.#traceSink?.reject("wait for the device", "synchronize()");
     this.#components.driver.synchronize(this.stream);
   }
@@ -396,7 +396,7 @@ export class Runtime {
   close(): void {
     if (!this.#isOpen) return;
     const { driver, captureState, phases, closing } = this.#components;
-    captureState.rejectInside("close", "close()");
+    captureState.rejectInside("closing of the runtime", "close()");
     this.#isOpen = false;
     const finish = (): void => driver.synchronize(this.stream);
     phases.run("close", () => runAll([finish, ...this.#captures.closing(), ...closing.reverse()]));

@@ -21,7 +21,7 @@ test("a step that reads a value back is rejected by the capture, by name", () =>
   withMethods(TrialTraining.prototype, looking, () =>
     failsIn(
       "capture",
-      /^CAPTURE_REJECTED: read-back of 8 B by gradientNorm inside capture "the doctor's step"/,
+      /^CAPTURE_REJECTED: Read-back of 8 B by gradientNorm is not allowed inside capture "the doctor's step"/,
     ),
   );
 });

@@ -58,7 +58,7 @@ export function openBlas(name: string): Blas {
   if (config && String(config()).includes("USE64BITINT")) {
     throw unusable(name, "uses 64-bit integers, but Holdfast passes 32-bit ones");
   }
-  const product = (dtype: "f32" | "f64"): BlasGemm => {
+  const loadGemm = (dtype: "f32" | "f64"): BlasGemm => {
     const { symbol, real } = gemmSymbols[dtype];
     // koffi passes addresses as numbers twice as fast as pointers.
     const gemm = find(
@@ -71,7 +71,7 @@ export function openBlas(name: string): Blas {
   const setThreads = find(library, "void openblas_set_num_threads(int threads)");
   return {
     library: name,
-    gemms: { f32: product("f32"), f64: product("f64") },
+    gemms: { f32: loadGemm("f32"), f64: loadGemm("f64") },
     useThreads: (threads) => void setThreads?.(threads),
   };
 }
@@ -101,6 +101,6 @@ function find(library: LibraryHandle, prototype: string): ((...args: unknown[]) 
 }
 
 function unusable(library: string, why: string, cause?: unknown): HoldfastError {
-  const message = `HOLDFAST_BLAS is "${library}", which ${why}. Set it to the path or the soname of a library with the CBLAS interface (Debian's package libopenblas0 contains libopenblas.so.0), or to off: GEMMs then run on Holdfast's native kernels.`;
+  const message = `HOLDFAST_BLAS is "${library}", which ${why}. Set it to the path or the soname of a library with the CBLAS interface (Debian's package libopenblas0 contains libopenblas.so.0), or to off: GEMMs then run on Holdfast's WebAssembly kernels.`;
   return new HoldfastError("UNSUPPORTED", message, { numbers: { library }, cause });
 }

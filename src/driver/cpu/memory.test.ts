@@ -43,7 +43,7 @@ test("a reservation that fits no gap is rejected with the figures", () => {
   memory.release(kept[2]!);
   assert.throws(() => memory.reserve(bytes(5 * pageBytes)), {
     code: "OUT_OF_MEMORY",
-    numbers: { wanted: 5 * pageBytes, reserved: 8 * pageBytes, limit: 16 * pageBytes },
+    numbers: { size: 5 * pageBytes, reserved: 8 * pageBytes, limit: 16 * pageBytes },
   });
   assert.equal(memory.reserve(bytes(4 * pageBytes)).address, kept[0]!.address);
 });

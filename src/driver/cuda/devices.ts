@@ -135,10 +135,10 @@ function describe(cuda: Cuda, index: number): { info: CudaDeviceInfo; ordinal: n
 }
 
 function noSuchDevice(index: number, count: number): HoldfastError {
-  const there = count === 0 ? "this process sees none" : `there ${count === 1 ? "is 1" : `are ${count}`}`;
+  const visible = count === 0 ? "none" : count === 1 ? "1 GPU" : `${count} GPUs`;
   return new HoldfastError(
     "NO_CUDA",
-    `GPU ${index} does not exist: ${there}. GPUs are counted from 0; CUDA_VISIBLE_DEVICES can hide them.`,
+    `GPU ${index} does not exist: this process sees ${visible}. GPUs are counted from 0; CUDA_VISIBLE_DEVICES can hide them.`,
     { numbers: { index, count } },
   );
 }
@@ -147,7 +147,7 @@ function tooOld({ index, name, computeCapability }: CudaDeviceInfo): HoldfastErr
   return new HoldfastError(
     "NO_CUDA",
     `GPU ${index}, ${name}, has compute capability ${computeCapability}; Holdfast needs ${minCapability}.0 or later ` +
-      "(Ampere or newer).",
+      "(Ampere or newer). Use another GPU, or the CPU.",
     { numbers: { index, computeCapability } },
   );
 }

@@ -15,7 +15,7 @@ export interface GraphContents {
   readonly hosts: ReadonlySet<HostMemory>;
 }
 
-/** What the driver currently has. */
+/** The memory and kernels that the driver currently has. */
 export interface Inventory {
   holds(span: Span): boolean;
   isLoaded(kernel: Kernel): boolean;

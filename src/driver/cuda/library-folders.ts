@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 
 export interface FolderSearch {
   readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Prefix of every path, so that a test can provide its own file system. */
+  /** Prefix of every path, for tests with another file system. */
   readonly root?: string;
   readonly architecture?: string;
 }
@@ -19,13 +19,13 @@ export function configuredFolder({ environment = process.env }: FolderSearch): s
 
 /** The folders that the setting names. */
 export function listConfiguredFolders(search: FolderSearch): string[] {
-  const wanted = configuredFolder(search);
-  if (wanted === undefined) return [];
+  const folder = configuredFolder(search);
+  if (folder === undefined) return [];
   const { expand, inside } = lookFrom(search);
-  return distinct([...expand(resolve(wanted)), ...inside(resolve(wanted))]);
+  return distinct([...expand(resolve(folder)), ...inside(resolve(folder))]);
 }
 
-/** The usual install folders. `pipFolders` are the folders below site-packages that may contain the library. */
+/** The default install folders. `pipFolders` are the folders below site-packages that may contain the library. */
 export function listDefaultFolders(search: FolderSearch, pipFolders: readonly string[]): string[] {
   const { expand, named, inside, triplet, home } = lookFrom(search);
   const toolkits = [

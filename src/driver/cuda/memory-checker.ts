@@ -70,11 +70,11 @@ class NvtxChecker implements MemoryChecker {
     );
     const handle = this.#nvtx.nvtxMemHeapRegister(this.#domain, this.#block.address + offsets.batch);
     // NVTX returns -1 if the tool does not support memory reports.
-    if (Number.isSafeInteger(handle)) this.#pools.push({ range: range, handle });
+    if (Number.isSafeInteger(handle)) this.#pools.push({ range, handle });
   }
 
   removePools(reservation: Span): void {
-    const isReleased = ({ range: part }: Pool): boolean => contains(reservation, part);
+    const isReleased = (pool: Pool): boolean => contains(reservation, pool.range);
     for (const { handle } of this.#pools.filter(isReleased)) {
       this.#nvtx.nvtxMemHeapUnregister(this.#domain, handle);
     }
@@ -83,10 +83,10 @@ class NvtxChecker implements MemoryChecker {
 
   /** Memory committed in several ranges is several allocations to the tool: no region crosses their edges. */
   setState(range: Span, state: "live" | "dead"): void {
-    for (const { range: part, handle } of this.#pools) {
-      const common = intersect(range, part);
+    for (const pool of this.#pools) {
+      const common = intersect(range, pool.range);
       if (common) {
-        if (state === "live") this.#register(common, handle);
+        if (state === "live") this.#register(common, pool.handle);
         else this.#unregister(common);
       }
     }

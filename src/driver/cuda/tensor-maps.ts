@@ -62,7 +62,7 @@ export function requireTensorMaps(
     const boxBytes = box.columns * elements[dtype].bytes;
     if (!(boxBytes > 0 && boxBytes <= maxTmaBytes && boxBytes % unitBytes === 0)) {
       throw badArgument(
-        `${what} has boxes of ${box.columns} columns of ${dtype}, ${boxBytes} bytes; a box needs a multiple of ${unitBytes} bytes, at most ${maxTmaBytes}.`,
+        `${what} has boxes of ${box.columns} columns of ${dtype}, ${boxBytes} bytes; a box row must be a multiple of ${unitBytes} bytes, up to ${maxTmaBytes}.`,
       );
     }
     if (!(Number.isInteger(box.rows) && box.rows > 0 && box.rows <= maxTmaRows)) {

@@ -83,10 +83,10 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
         const waitsForLate = call === "waitEvent" && late.isPending(event);
         // Captured work does not run, so it cannot run late.
         if (!isCapturing && (effect?.type === "late" || late.hasLateWork(stream) || waitsForLate)) {
-          const issued = args.map(copied);
+          const argsCopy = args.map(copied);
           const method = inner[call] as (...args: unknown[]) => void;
           const takesEvent = call === "waitEvent" || call === "recordEvent";
-          late.add(stream, () => method.apply(inner, issued), takesEvent ? { call, event } : undefined);
+          late.add(stream, () => method.apply(inner, argsCopy), takesEvent ? { call, event } : undefined);
           if (call === "recordEvent") late.recordEvent(event, stream);
           return undefined;
         }

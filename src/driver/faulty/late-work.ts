@@ -29,7 +29,7 @@ export class LateWork {
   /** Number of performed items per stream, so that a position stays valid when the queue shifts. */
   readonly #performed = new Map<number, number>();
   readonly #eventPositions = new Map<number, LatePosition>();
-  /** What to do with an event once no late work uses it. */
+  /** The destruction of an event, to run when no late work uses it. */
   readonly #endings = new Map<number, () => void>();
 
   hasLateWork(stream: Stream): boolean {
@@ -49,7 +49,7 @@ export class LateWork {
     else end();
   }
 
-  /** Records the event's position in the late work, if there is any. */
+  /** Records the event's position in the stream's late work, if it has any. */
   recordEvent(event: Event, stream: Stream): void {
     const queue = this.#queues.get(stream.id);
     if (!queue || queue.length === 0) this.#eventPositions.delete(event.id);

@@ -31,7 +31,7 @@ test("while running and recording, an allocation is rejected with its size, its 
     captureState.during(pass, () => {
       assert.throws(
         () => captureState.reject("allocation", "matmul", 48 * 1024),
-        /^HoldfastError \[CAPTURE_REJECTED\]: allocation of 48 KiB by matmul inside capture "train step"/,
+        /^HoldfastError \[CAPTURE_REJECTED\]: Allocation of 48 KiB by matmul is not allowed inside capture "train step"/,
       );
     });
   }

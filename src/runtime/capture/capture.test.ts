@@ -138,13 +138,13 @@ test("the graph keeps step memory alive until it is closed, and is charged for",
 
 describe("what a captured function may not do", () => {
   const illegal: Record<string, () => unknown> = {
-    "allocation of 48 KiB by matmul": () => runtime.arena.allocate(48 * 1024, "matmul"),
-    "read-back of 4 B by factor": () => runtime.read(factor),
-    "upload of 1 tensors by factor": () => runtime.upload([{ source: new Float32Array(1), target: factor }]),
-    "synchronise by synchronize\\(\\)": () => runtime.synchronize(),
-    "a step by step\\(\\)": () => runtime.step(() => undefined),
-    "placement of 256 B by late": () => runtime.persistent.place("scalars", "late", [{ name: "x", size: 4 }]),
-    "close by close\\(\\)": () => runtime.close(),
+    "Allocation of 48 KiB by matmul": () => runtime.arena.allocate(48 * 1024, "matmul"),
+    "Read-back of 4 B by factor": () => runtime.read(factor),
+    "Upload of 1 tensor by factor": () => runtime.upload([{ source: new Float32Array(1), target: factor }]),
+    "Synchronization by synchronize\\(\\)": () => runtime.synchronize(),
+    "Opening of a step by step\\(\\)": () => runtime.step(() => undefined),
+    "Placement of 256 B by late": () => runtime.persistent.place("scalars", "late", [{ name: "x", size: 4 }]),
+    "Closing of the runtime by close\\(\\)": () => runtime.close(),
   };
   for (const [named, call] of Object.entries(illegal)) {
     test(`${named} is rejected by name, and nothing has changed`, () => {
@@ -156,7 +156,7 @@ describe("what a captured function may not do", () => {
       rejects(
         "CAPTURE_REJECTED",
         () => runtime.capture("bad", body),
-        new RegExp(`^${named} inside capture "bad"`),
+        new RegExp(`^${named} is not allowed inside capture "bad"`),
       );
       assert.equal(first(), 3);
       assert.equal(runtime.arena.figures.pins, 0);
@@ -249,7 +249,10 @@ test("with capture auto a rejection is told once, and the work runs directly, on
     work.map(({ mode }) => mode),
     ["direct", "direct"],
   );
-  assert.match(work[0]!.reason ?? "", /free by scratch inside capture "a"|allocation of 64 B by scratch/);
+  assert.match(
+    work[0]!.reason ?? "",
+    /Free by scratch is not allowed inside capture "a"|Allocation of 64 B by scratch/,
+  );
   assert.equal(first(), 3);
   work[0]!.replay();
   assert.equal(first(), 6);
@@ -357,7 +360,7 @@ describe("branches", () => {
     test(`a stream that the capture does not know is rejected by name, and nothing of it runs (${wrap.name})`, () => {
       open({ capture: "on" }, wrap);
       const side = runtime.createStream();
-      const message = /^launch on stream \d+, which is not ordered behind the capture's own by grow/;
+      const message = /^Launch on stream \d+, which does not wait for the captured stream, by grow/;
       rejects("CAPTURE_REJECTED", () => runtime.capture("strange", () => growOn(side)), message);
       rejects("CAPTURE_REJECTED", () =>
         runtime.capture("waits", () => runtime.orderStreams(side, runtime.stream)),

@@ -6,8 +6,8 @@
  *   3. recording: any allocation, synchronization or host access is rejected by name before the driver is called.
  *
  * Then the graph's nodes are counted, and one replay is compared with the direct run, bit for bit. In all cases the
- * memory that the function writes is restored: only the first `replay()` has an effect. A capture for timing, whose
- * results nobody reads, skips the comparison and the restore.
+ * memory that the function writes is restored: only the first `replay()` has an effect. A capture for timing skips the
+ * comparison and the restore: its results are not used.
  */
 
 import type { Driver, Graph, Stream } from "../../driver/index.js";
@@ -64,7 +64,7 @@ export class CapturedGraph {
   /** Runs the whole graph once, in one launch. */
   replay(): void {
     if (this.#isClosed) {
-      throw new HoldfastError("CLOSED", `Graph "${this.name}" is closed; capture it again to replay it.`);
+      throw new HoldfastError("CLOSED", `Graph "${this.name}" is closed. Capture it again to replay it.`);
     }
     const { driver, stream, recorder, captureState } = this.#options;
     captureState.rejectInside("replay", this.name);
@@ -84,7 +84,7 @@ export class CapturedGraph {
 }
 
 /**
- * Captures `body`. A failed capture leaves no trace except the function's lazy resources. With purpose "timing", all
+ * Captures `body`. A failed capture has no effect except the function's lazy resources. With purpose "timing", all
  * written memory is scratch and is not compared.
  */
 export function captureGraph(
@@ -150,8 +150,8 @@ export function captureGraph(
     } catch (failure) {
       throw new HoldfastError(
         "DRIVER_FAILED",
-        `Capture "${name}" failed and could not be undone: ${(failure as Error).message} The contents of the memory that it writes are ` +
-          "unknown; load a checkpoint.",
+        `Capture "${name}" failed and could not be undone: ${(failure as Error).message} The memory that it writes has undefined ` +
+          "contents now. Load a checkpoint.",
         { cause: error },
       );
     }
@@ -209,7 +209,7 @@ function record(driver: Driver, stream: Stream, body: () => void): Graph {
 }
 
 function requireJoined(name: string, { streams }: AccessSet): void {
-  const [unjoined] = [...streams].find(([, { issued: given, awaited: joined }]) => joined < given) ?? [];
+  const [unjoined] = [...streams].find(([, { issued, awaited }]) => awaited < issued) ?? [];
   if (!unjoined) return;
   throw new HoldfastError(
     "CAPTURE_REJECTED",
@@ -222,13 +222,13 @@ function requireJoined(name: string, { streams }: AccessSet): void {
 /** A graph is valid only if the function does the same work on the same memory every time. */
 function requireSameWork(name: string, observed: AccessSet, now: AccessSet): void {
   const observedRanges = spanKeys(observed.all);
-  const stranger = [...now.all].find(({ span }) => !observedRanges.has(formatSpan(span)));
-  if (!stranger && now.commands === observed.commands && spanKeys(now.all).size === observedRanges.size)
+  const newStorage = [...now.all].find(({ span }) => !observedRanges.has(formatSpan(span)));
+  if (!newStorage && now.commands === observed.commands && spanKeys(now.all).size === observedRanges.size)
     return;
   throw new HoldfastError(
     "CAPTURE_REJECTED",
     `The function of capture "${name}" does different work each time: ${observed.commands} commands on ${observed.all.size} ` +
-      `storages at first, then ${now.commands} on ${now.all.size}${stranger ? `, including "${stranger.label}"` : ""}. ` +
+      `storages at first, then ${now.commands} on ${now.all.size}${newStorage ? `, including "${newStorage.label}"` : ""}. ` +
       "A captured function must do the same work every time.",
     { numbers: { capture: name, commands: observed.commands, commandsNow: now.commands } },
   );

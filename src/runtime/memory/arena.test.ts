@@ -71,11 +71,7 @@ describe("life and death", () => {
       return made;
     });
     assert.ok(bytesAt(gone.span).every((byte) => byte === 0xff));
-    rejects(
-      "DEAD_STORAGE",
-      () => runtime.read(gone),
-      /read-back of storage "softmax", which is dead.*step 1/,
-    );
+    rejects("DEAD_STORAGE", () => runtime.read(gone), /read-back: storage "softmax" is dead.*step 1/);
   });
 
   test("what is made outside a step outlives steps and dies at a reset", () => {
@@ -130,11 +126,11 @@ describe("misuse", () => {
     arena.dropView(view);
     rejects("DEAD_STORAGE", () => arena.dropView(view));
     arena.pin(a, "graph 1");
-    rejects("PINNED", () => arena.free(a), /pinned by graph 1/);
+    rejects("PINNED", () => arena.free(a), /Pinned by graph 1/);
     arena.unpin(a);
     rejects("NOT_PINNED", () => arena.unpin(a));
     arena.free(a);
-    rejects("DOUBLE_FREE", () => arena.free(a), /free of storage "a", which is dead/);
+    rejects("DOUBLE_FREE", () => arena.free(a), /free: storage "a" is dead/);
   });
 
   test("a free after the place was handed out again is rejected, and the new owner is unharmed", () => {

@@ -203,7 +203,7 @@ export class Arena {
       range,
       committed: size,
       grow(_end, label): never {
-        throw new HoldfastError("OUT_OF_MEMORY", `"${name}" cannot grow for ${label}.`);
+        throw new HoldfastError("OUT_OF_MEMORY", `The sub-arena "${name}" cannot grow for ${label}.`);
       },
       release: () => undefined,
     };
@@ -222,7 +222,7 @@ export class Arena {
     if (!this.#subArena) return;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `Cannot open a sub-arena in "${label}": another sub-arena is active.`,
+      `Cannot open a sub-arena in "${label}": another sub-arena is active. End that one first.`,
     );
   }
 }

@@ -26,7 +26,7 @@ export interface BudgetOptions {
   readonly reason: string;
   readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
-  /** The bytes available right now, whatever the limit; called at every charge. */
+  /** The bytes available now, independent of the limit. Called at every charge. */
   readonly available: () => Bytes;
   /** Called when the budget comes under pressure, and when it rejects a charge, with the request. */
   readonly onPressure: (oom?: OutOfMemory) => void;

@@ -67,7 +67,7 @@ export class PersistentMemory {
     return [...this.#regions.keys()];
   }
 
-  /** Places tensors in a new region, or throws and leaves nothing behind. */
+  /** Places tensors in a new region, or throws and changes nothing. */
   place(label: BudgetLabel, name: string, tensors: readonly Placement[]): Region {
     const { driver, budget, recorder, captureState } = this.#options;
     const size = paddedSize(name, tensors);
@@ -193,10 +193,10 @@ export class PersistentMemory {
     const isPlaced = this.#regions.has((storage as PersistentStorage).home);
     throw new HoldfastError(
       isPlaced ? "NOT_OWNER" : "DEAD_STORAGE",
-      `${use} of persistent storage "${storage.label}": ` +
+      `${use}: persistent storage "${storage.label}" ` +
         (isPlaced
-          ? "it is a modified copy. Use the storage object that place() returned."
-          : "its region was released, or belongs to another runtime."),
+          ? "is a modified copy. Use the storage object that place() returned."
+          : "is dead: its region was released, or belongs to another runtime. Keep the region until its last use."),
     );
   }
 

@@ -150,7 +150,7 @@ export class StepAllocator {
     if (!view.owner) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `${rejection.describe(view)} is not a view and cannot be dropped. Free it instead.`,
+        `Storage "${view.label}" is not a view and cannot be dropped. Free it instead.`,
       );
     }
     if (block.pins?.has(view)) throw rejection.pinnedFreed(view, block.pins.listHolders(view));

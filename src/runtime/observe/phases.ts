@@ -12,7 +12,7 @@ import type { PhaseName, SharedStatus } from "./shared-status.js";
 export interface PhaseDetails {
   /** The step's number, from 1. Later events belong to the last numbered step. */
   readonly number?: number;
-  /** The subject, for the log: `weights`. Use few different texts: the label table keeps every one. */
+  /** The subject, for the log: `weights`. Use few different labels: the label table keeps each of them. */
   readonly label?: string;
 }
 

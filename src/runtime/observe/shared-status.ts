@@ -59,7 +59,7 @@ export const arenaFigures = [
 export type ArenaFigure = (typeof arenaFigures)[number];
 
 /** Phases may nest (a read-back inside a step); deeper levels are counted but not stored. */
-const maximumDepth = 8;
+const maxDepth = 8;
 const phaseFields = 3;
 
 /** Polling an event is not progress: an engine that polls for ever is stalled. */
@@ -69,11 +69,11 @@ const polling = driverCalls.indexOf("isReached");
 const at = (() => {
   const step = 0;
   const op = 1;
-  const call = 2; // index + 1 of the driver call, its entry time, how many calls there were
+  const call = 2; // index + 1 of the driver call, its entry time, the number of calls so far
   const moved = 5;
   const depth = 6;
   const phases = 7; // index, number, entry time, per level
-  const budgetLimit = phases + maximumDepth * phaseFields;
+  const budgetLimit = phases + maxDepth * phaseFields;
   const budget = budgetLimit + 1;
   const arena = budget + budgetLabels.length;
   return {
@@ -119,7 +119,7 @@ export class SharedStatus {
 
   enterPhase(phase: PhaseName, number: number, nowMs: number): void {
     const depth = this.#read(at.depth);
-    if (depth < maximumDepth) {
+    if (depth < maxDepth) {
       const cell = at.phases + depth * phaseFields;
       this.#cells[cell] = phaseNames.indexOf(phase);
       this.#cells[cell + 1] = number;
@@ -154,7 +154,7 @@ export class SharedStatus {
 
   /** The open phases, outermost first. */
   openPhases(): PhaseReading[] {
-    const depth = Math.min(maximumDepth, this.#read(at.depth));
+    const depth = Math.min(maxDepth, this.#read(at.depth));
     return Array.from({ length: depth }, (_, level) => {
       const cell = at.phases + level * phaseFields;
       return {

@@ -10,7 +10,7 @@ import type { Budget } from "../memory/budget.js";
 
 /** Four slots: the host writes one while up to three are in flight. */
 const slotCount = 4;
-const smallestSlot = 4096;
+const minSlotBytes = 4096;
 
 export interface StagingSlot {
   readonly memory: HostMemory;
@@ -27,11 +27,11 @@ export class StagingRing {
   #next = 0;
 
   constructor(driver: Driver, budget: Budget, size: Bytes) {
-    this.slotSize = bytes(Math.floor(size / slotCount / smallestSlot) * smallestSlot);
+    this.slotSize = bytes(Math.floor(size / slotCount / minSlotBytes) * minSlotBytes);
     if (this.slotSize === 0) {
       throw new HoldfastError(
         "BAD_SETTING",
-        `A staging ring of ${formatBytes(size)} is too small; set HOLDFAST_STAGING to ${formatBytes(slotCount * smallestSlot)} or more.`,
+        `A staging ring of ${formatBytes(size)} is too small; set HOLDFAST_STAGING to ${formatBytes(slotCount * minSlotBytes)} or more.`,
       );
     }
     this.#driver = driver;

@@ -56,7 +56,7 @@ export class Transfer {
       `upload of ${list.length} tensors`,
       list[0]?.target.label ?? "nothing",
     );
-    for (const item of list) this.#require(item);
+    for (const item of list) this.#requireUploadable(item);
     const before = { ...this.up };
     const onSent = this.#options.verify ? this.#verifyCopy : undefined;
     const gathering = new Gathering(this.#options, this.up, onSent);
@@ -121,18 +121,18 @@ export class Transfer {
     this.down.tensors += 1;
   }
 
-  #require({ source, target }: UploadItem): void {
+  #requireUploadable({ source, target }: UploadItem): void {
     if (!ArrayBuffer.isView(source)) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `The source of the upload to "${target.label}" is not a typed array.`,
+        `The source of the upload to "${target.label}" is not a typed array. Pass a Float32Array or another typed array.`,
       );
     }
     this.#options.requireLive(target, "upload");
     if (source.byteLength !== target.span.size) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `The upload to "${target.label}" has ${source.byteLength} bytes, but the storage has ${target.span.size}.`,
+        `The upload to "${target.label}" has ${source.byteLength} bytes, but the storage has ${target.span.size}. Pass an array of the same size.`,
         { numbers: { source: source.byteLength, target: target.span.size } },
       );
     }
@@ -145,7 +145,7 @@ export class Transfer {
     throw new HoldfastError(
       "UPLOAD_CORRUPT",
       `The copy of ${formatBytes(target.size)} that starts with "${label}" was uploaded with checksum ${hex(sent)} but ` +
-        `read back with ${hex(received)}.`,
+        `read back with ${hex(received)}. The source changed during the upload, or the machine is faulty.`,
       { numbers: { sent, found: received, size: target.size } },
     );
   };
@@ -193,7 +193,7 @@ class Gathering {
       open.length = at + chunk.length;
       sent += chunk.length;
       const end = address + source.length;
-      // A view's neighbours are its owner's bytes; an owner is followed by its own padding.
+      // A view is followed by other bytes of its owner, an owner by its padding.
       open.paddedEnd = target.owner ? end : alignUp(end, alignment);
       if (open.length === slotSize) this.send();
     }
@@ -218,7 +218,7 @@ class Gathering {
       const { staging } = this.#options;
       const slot = staging.take();
       const buffer = staging.view(slot, staging.slotSize);
-      this.#open = { slot, buffer: buffer, start, home, label, length: 0, paddedEnd: start };
+      this.#open = { slot, buffer, start, home, label, length: 0, paddedEnd: start };
     }
     return this.#open;
   }

@@ -1,7 +1,7 @@
 /**
  * Detects whether a debugger has paused the main thread. The watchdog's thread opens a session with the main thread's
- * inspector and enables the debugger: V8 then reports "paused" if it is. A busy or blocked thread gives another answer,
- * or none. Only a process that listens for a debugger is asked.
+ * inspector and enables the debugger: V8 then reports "paused" if it is. A busy or blocked thread answers otherwise, or
+ * not at all. Only a process that listens for a debugger is asked.
  */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
@@ -40,21 +40,21 @@ function askSession(session: Session): Promise<boolean> {
   });
 }
 
-let isStaying = false;
+let isKeptAlive = false;
 
 /**
  * Keeps this thread alive for good. The main thread closes a session later and then writes to the thread that opened
  * it; Node aborts if that thread is gone. The process can still exit.
  */
 function keepThreadAlive(): void {
-  if (!isStaying) setInterval(() => {}, 2 ** 30);
-  isStaying = true;
+  if (!isKeptAlive) setInterval(() => {}, 2 ** 30);
+  isKeptAlive = true;
 }
 
 /** The state of a listening TCP socket in /proc. */
 const listening = "0A";
 
-/** True if this process listens for connections, as one under a debugger does. Also true if /proc cannot tell. */
+/** True if this process listens for connections, as a debugged process does, or if /proc does not show it. */
 export function isListening(proc = "/proc/self"): boolean {
   try {
     const tables = ["tcp", "tcp6"].map((name) => readTable(`${proc}/net/${name}`));

@@ -68,8 +68,8 @@ function within<Result>(work: Promise<Result>, late: Result): Promise<Result> {
 }
 
 /**
- * Prints on stderr from any thread: a worker's console needs the main thread, which may be stuck. Never waits for ever:
- * a run can stall because nobody reads its stderr.
+ * Prints on stderr from any thread: a worker's console needs the main thread, which may be stuck. It gives up after the
+ * limit: a run can stall because no process reads its stderr.
  */
 export function printWithin(text: string, limitMs: number, fd = stderr): Promise<boolean> {
   return new Promise((resolve) => {

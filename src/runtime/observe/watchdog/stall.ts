@@ -26,7 +26,7 @@ export interface Stall extends Activity {
   readonly limitMs: number;
 }
 
-/** Signs of the watched thread besides the shared status. */
+/** Signs of life of the watched thread, in addition to the shared status. */
 export interface ThreadSigns {
   /** Number of heartbeats. */
   readonly beats?: () => number;
@@ -34,11 +34,11 @@ export interface ThreadSigns {
   readonly turns?: () => number;
   /** The open file work. */
   readonly fileWork?: () => { readonly work: FileWork; readonly enteredMs: number } | undefined;
-  /** Time it waited for a processor since the last call. */
+  /** The time for which it waited for a processor since the last call. */
   readonly waitedMs?: () => number;
 }
 
-/** The share of time that counts even on a crowded machine, so that a busy loop is found there too. */
+/** The share of time that counts even on a crowded machine, so that a busy loop is detected there too. */
 const minCounted = 1 / 8;
 
 interface Signs {
@@ -84,7 +84,7 @@ export class StallDetector {
     const isIdle = isOutside({ phases, call }) && this.#signs.turns === undefined;
     if (stillMs < this.#limitMs || this.#isReported || isIdle || !this.isStill) return undefined;
     this.#isReported = true;
-    return { ...activity, call: this.#stuck(call, lookedMs), limitMs: this.#limitMs };
+    return { ...activity, call: this.#stuckCall(call, lookedMs), limitMs: this.#limitMs };
   }
 
   /** The activity at the last check. */
@@ -147,8 +147,8 @@ export class StallDetector {
    * that never comes.
    */
   #isSame({ movedMs, beats, turns }: Signs, open: Open | undefined): boolean {
-    const isTransposed = turns !== this.#seen.turns && open !== undefined && isOutside(open);
-    return movedMs === this.#seen.movedMs && beats === this.#seen.beats && !isTransposed;
+    const hasTurned = turns !== this.#seen.turns && open !== undefined && isOutside(open);
+    return movedMs === this.#seen.movedMs && beats === this.#seen.beats && !hasTurned;
   }
 
   /** Restarts the count: someone has paused the engine on purpose. */
@@ -157,8 +157,8 @@ export class StallDetector {
     this.#isReported = false;
   }
 
-  /** A call that is polled may be open at this moment and yet not be the one that is stuck. */
-  #stuck(call: CallReading | undefined, nowMs: number): CallReading | undefined {
+  /** The open call, if it has been open for the limit. A polled call may be open only at this moment. */
+  #stuckCall(call: CallReading | undefined, nowMs: number): CallReading | undefined {
     return call && nowMs - call.enteredMs >= this.#limitMs ? call : undefined;
   }
 }

@@ -30,7 +30,7 @@ export interface Watchdog {
   close(): void;
 }
 
-/** More than the thread's own limits together. */
+/** More than the sum of the thread's limits. */
 const readyWithinMs = 20_000;
 /** Time limit for the main thread to receive the thread's message. */
 const messageWithinMs = 1000;
@@ -73,10 +73,10 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
       resolve();
     };
     // A main thread that was busy runs its timers first, and receives the message after them.
-    const askOnce = (): void => {
+    const waitForMessage = (): void => {
       timer = setTimeout(giveUp, messageWithinMs).unref();
     };
-    let timer = setTimeout(askOnce, readyWithinMs).unref();
+    let timer = setTimeout(waitForMessage, readyWithinMs).unref();
     const settle = (): void => {
       clearTimeout(timer);
       resolve();
@@ -150,8 +150,8 @@ function badLimit(stallAfterMs: number): HoldfastError {
 function threadFailed(cause: Error): HoldfastError {
   return new HoldfastError(
     "UNSUPPORTED",
-    `The watchdog's thread has failed: ${cause.message}. Stalls of this run can no longer be explained; ` +
-      "its outside process, if it runs, treats the silence as a stall. Please report this.",
+    `The watchdog's thread has failed: ${cause.message}. It no longer reports stalls of this run. ` +
+      "The outside process, if it runs, will report the missing heartbeats as a stall. Please report this bug.",
     { cause },
   );
 }
