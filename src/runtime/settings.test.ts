@@ -78,7 +78,11 @@ test("a malformed variable is rejected also where an option wins", () => {
 });
 
 test("a value of the wrong type or range is rejected", () => {
-  rejects({ memory: Number.NaN as never }, {}, /Option memory can't be NaN/);
+  rejects(
+    { memory: Number.NaN as never },
+    {},
+    /Option memory is NaN; it takes size \| auto, for example 64GiB/,
+  );
   rejects({ threads: -1 }, {}, /Option threads/);
   rejects({ poison: 1 as never }, {}, /Option poison/);
 });

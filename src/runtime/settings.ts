@@ -281,7 +281,7 @@ function requireParsed(name: SettingName, row: Setting<unknown>, value: unknown)
   if (hasType && (typeof value !== "number" || isReadable(row, value))) return value;
   throw new HoldfastError(
     "BAD_SETTING",
-    `Option ${name} is ${String(value)}; pass ${row.kind}, for example ${row.example}.`,
+    `Option ${name} is ${String(value)}; it takes ${row.kind}, for example ${row.example}.`,
   );
 }
 

@@ -62,12 +62,14 @@ describe("a device that can't be had", { skip }, () => {
     for (const index of [2, 7, -1, 0.5, Number.NaN]) {
       assert.throws(() => openEmulatorDriver({ index }), {
         code: "NO_CUDA",
-        message: new RegExp(`GPU ${index} does not exist: there are 2\\..*CUDA_VISIBLE_DEVICES`),
+        message: new RegExp(`GPU ${index} does not exist: this process sees 2 GPUs\\..*CUDA_VISIBLE_DEVICES`),
         numbers: { index, count: 2 },
       });
     }
     emulator.set("devices", 1);
-    assert.throws(() => openEmulatorDriver({ index: 1 }), { message: /does not exist: there is 1\./ });
+    assert.throws(() => openEmulatorDriver({ index: 1 }), {
+      message: /does not exist: this process sees 1 GPU\./,
+    });
     assert.equal(emulator.calls("cuDevicePrimaryCtxRetain"), 0);
   });
 

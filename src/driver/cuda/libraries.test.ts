@@ -167,7 +167,7 @@ test("a driver that is older than every library is told", (t) => {
 test("a missing driver is told with the packages that bring it", (t) => {
   assert.equal(
     look("cuda", machineWith(t)).message,
-    "CUDA is not available: libcuda.so.1, the NVIDIA driver's library, was not found. Searched with the system's loader and in no folder (none of the usual ones exists). Install the NVIDIA driver (Debian's packages nvidia-driver and libcuda1), or set HOLDFAST_CUDA_PATH to the folder that contains it.",
+    "CUDA is not available: libcuda.so.1, the NVIDIA driver's library, was not found. Searched with the system's loader and in no folder (none of the default folders exists). Install the NVIDIA driver (Debian's packages nvidia-driver and libcuda1), or set HOLDFAST_CUDA_PATH to the folder that contains it.",
   );
 });
 

@@ -232,7 +232,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   test("is rejected when the kernel is loaded where no launch could have it", () => {
     const wrong: readonly (readonly [RegExp, Partial<TensorMap>])[] = [
       [
-        /^The map of argument 1 of kernel "box" has boxes of 36 columns of f32, 144 bytes; .* at most 128/,
+        /^The map of argument 1 of kernel "box" has boxes of 36 columns of f32, 144 bytes; .* up to 128/,
         { box: { columns: 36, rows: 16 } },
       ],
       [/65 columns of bf16, 130 bytes/, { dtype: "bf16", box: { columns: 65, rows: 16 } }],

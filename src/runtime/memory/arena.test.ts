@@ -122,11 +122,11 @@ describe("misuse", () => {
     const a = arena.allocate(512, "a");
     const view = runtime.view(a, 256, 128, "tail");
     rejects("VIEW_NOT_OWNER", () => arena.free(view), /"tail" is a view of storage "a"/);
-    rejects("HAS_VIEWS", () => arena.free(a), /1 views/);
+    rejects("HAS_VIEWS", () => arena.free(a), /it has 1 live view\. Drop it/);
     arena.dropView(view);
     rejects("DEAD_STORAGE", () => arena.dropView(view));
     arena.pin(a, "graph 1");
-    rejects("PINNED", () => arena.free(a), /Pinned by graph 1/);
+    rejects("PINNED", () => arena.free(a), /pinned by graph 1/);
     arena.unpin(a);
     rejects("NOT_PINNED", () => arena.unpin(a));
     arena.free(a);

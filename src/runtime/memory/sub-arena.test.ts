@@ -138,7 +138,7 @@ describe("memory inside", () => {
         rejects("BAD_SIZE", () => arena.allocate(0, "nothing"));
         const kept = arena.allocate(256, "kept");
         arena.pin(kept, "somebody");
-        rejects("PINNED", () => arena.free(kept), /Pinned by somebody/);
+        rejects("PINNED", () => arena.free(kept), /pinned by somebody/);
         arena.unpin(kept);
         const view = arena.view(kept, 0, 4);
         rejects("HAS_VIEWS", () => arena.free(kept));
@@ -203,7 +203,7 @@ describe("enclosing", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       arena.withSubArena(enclosing, () => {
         arena.allocate(256, "made");
-        rejects("PINNED", () => arena.free(enclosing), /Pinned by its sub-arena/);
+        rejects("PINNED", () => arena.free(enclosing), /pinned by its sub-arena/);
       });
       arena.free(enclosing);
       rejects("DEAD_STORAGE", () => arena.withSubArena(enclosing, () => undefined), /enclosing/);

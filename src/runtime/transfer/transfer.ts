@@ -53,7 +53,7 @@ export class Transfer {
   upload(items: Iterable<UploadItem>): TransferCount {
     const list = [...items];
     this.#options.captureState.rejectInside(
-      `upload of ${list.length} tensors`,
+      `upload of ${list.length} ${list.length === 1 ? "tensor" : "tensors"}`,
       list[0]?.target.label ?? "nothing",
     );
     for (const item of list) this.#requireUploadable(item);

@@ -129,7 +129,7 @@ describe("a stall report", () => {
     const process = { threads, memoryPressure: ["some avg10=1.50 avg60=0.10 total=9"] };
     const text = stallReportText(report("in a call", { process }), "");
     assert.match(text, /node \(main\): D inside the kernel in nv_ioctl, system call 16\n/);
-    assert.match(text, /pool: S sleeping in futex_do_wait \(2 alike\)\n/);
+    assert.match(text, /pool: S sleeping in futex_do_wait \(2 threads\)\n/);
     assert.match(text, /pressure some 1\.50%\n/);
     assert.match(text, /look at +the thread in state D/);
   });
