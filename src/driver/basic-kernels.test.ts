@@ -1,4 +1,4 @@
-/** The basic kernels on every device: the same bits at any size and offset, and nothing beside them. */
+/** The basic kernels on every device: the same bits at any size and offset, and no write outside the output. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -11,7 +11,7 @@ const guard = 12345;
 const sizes = [1, 3, 4, 5, elementsPerBlock - 1, elementsPerBlock + 1, 2 * elementsPerBlock + 3];
 const value = (at: number): number => Math.fround(Math.sin(at * 1.7) * 100);
 
-/** What each leaves in `out`, for `a` and `b` of these sizes and the factor b[0]. */
+/** The expected `out` of each kernel, for `a`, `b` and the factor b[0]. */
 const expected: Readonly<
   Record<keyof typeof basicKernels, (a: Float32Array, b: Float32Array) => Float32Array>
 > = {
@@ -41,7 +41,7 @@ for (const { device, skip, open } of kernelDevices) {
     const runtime = open();
 
     for (const [name, source] of Object.entries(basicKernels)) {
-      test(`${name} gives the bits of its definition at odd sizes and offsets, and touches nothing beside`, () => {
+      test(`${name} gives the bits of its definition at odd sizes and offsets, and writes nothing else`, () => {
         for (const size of sizes) {
           for (const offset of [0, 1, 3]) {
             const found = runtime.step(() => {
@@ -64,7 +64,7 @@ for (const { device, skip, open } of kernelDevices) {
                 sum: [a!, out],
               }[name as keyof typeof basicKernels];
               const kernel = runtime.kernel(source);
-              // One block more than there is work for.
+              // One block more than needed.
               const blocks = name === "sum" ? length : blockCount(size) + 1;
               runtime.launch({ op: name, kernel, blocks, arguments: [...operands, size] });
               return new Float32Array(runtime.read(room).buffer);
@@ -84,6 +84,6 @@ for (const { device, skip, open } of kernelDevices) {
   });
 }
 
-test("every basic kernel has both forms", () => {
+test("every basic kernel has WebAssembly and CUDA code", () => {
   for (const { wasm, cuda, name } of Object.values(basicKernels)) assert.ok(wasm && cuda, name);
 });

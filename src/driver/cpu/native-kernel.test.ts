@@ -1,4 +1,4 @@
-/** Native kernels: functions of this process that get addresses of device memory, in the stream's order. */
+/** Native kernels: functions of this process that run on device memory, in the stream's order. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -50,7 +50,7 @@ test("a native kernel writes device memory in place, all blocks at once", () => 
   });
 });
 
-test("a native kernel's addresses stay right while device memory grows", () => {
+test("a native kernel's addresses stay valid while device memory grows", () => {
   withDriver((driver) => {
     const stream = driver.createStream();
     const kernel = driver.loadKernel(memsetKernel());
@@ -84,7 +84,7 @@ test("a native kernel can be captured, replayed and unloaded, under the strict d
   });
 });
 
-test("a native kernel that throws is told by the stream's next synchronise", () => {
+test("the error of a native kernel is thrown by the stream's next synchronize", () => {
   withDriver((driver) => {
     const stream = driver.createStream();
     const native = () => {

@@ -1,4 +1,4 @@
-/** Products by cuBLASLt: right for every layout, told the truth about alignment, given their workspace, and counted once. */
+/** GEMMs by cuBLASLt: correct for every layout, with the true alignment and their workspace, and counted as one node. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -40,7 +40,7 @@ const alignmentOf = (address: number): number => {
   return alignment;
 };
 
-/** The source of a product whose matrices begin at these addresses. */
+/** The source of a GEMM whose matrices start at these addresses. */
 function sourceOf(drawn: RandomGemm, addresses: Readonly<Record<"a" | "b" | "c", number>>): KernelSource {
   const layouts = layOutGemm(drawn);
   const matrix = (name: "a" | "b" | "c") => ({
@@ -62,7 +62,7 @@ function sourceOf(drawn: RandomGemm, addresses: Readonly<Record<"a" | "b" | "c",
 
 type Bench = ReturnType<typeof openBench>;
 
-/** Puts the values of a product into memory, each matrix on a boundary of its own. */
+/** Writes the operands of a GEMM to memory, each matrix at a separate boundary. */
 function place(drawn: RandomGemm, { memory, write }: Bench) {
   const layouts = layOutGemm(drawn);
   const values = drawValues(drawn);
@@ -87,7 +87,7 @@ function place(drawn: RandomGemm, { memory, write }: Bench) {
   return { values, whole: wholes.c, operands: [...operands, ...bias], addresses, workspace };
 }
 
-/** Runs a product and holds all of C's memory to what it should be. */
+/** Runs a GEMM and compares all of C's memory with the expected bytes. */
 function prove(driver: CudaDriver, bench: Bench, drawn: RandomGemm): void {
   const { values, whole, operands, addresses, workspace } = place(drawn, bench);
   const kernel = driver.loadKernel(sourceOf(drawn, addresses));
@@ -99,9 +99,9 @@ function prove(driver: CudaDriver, bench: Bench, drawn: RandomGemm): void {
   driver.unloadKernel(kernel);
 }
 
-describe("a product", { skip }, () => {
+describe("a GEMM", { skip }, () => {
   for (const dtype of ["f32", "f64", "f16", "bf16"] as const) {
-    test(`of ${dtype} is right for any shape, layout, batch, bias and activation, and writes nothing beside C`, () => {
+    test(`of ${dtype} is correct for any shape, layout, batch, bias and activation, and writes only C`, () => {
       withEmulatorDriver({}, (driver) => {
         const bench = openBench(driver);
         fc.assert(
@@ -138,7 +138,7 @@ describe("a product", { skip }, () => {
     });
   }
 
-  test("red proof: the check sees a stride, a transpose, a bias and a scale that are not what they should be", () => {
+  test("red proof: the check detects a wrong stride, transpose, bias and scale", () => {
     const wrong: Record<string, (product: LibraryGemm) => Partial<LibraryGemm>> = {
       "a row stride": ({ a }) => ({ a: { ...a, rowStride: a.rowStride + 1 } }),
       "a batch stride": ({ b }) => ({ b: { ...b, batchStride: 0 } }),
@@ -170,7 +170,7 @@ describe("a product", { skip }, () => {
     });
   });
 
-  test("of f32 is rounded to tf32 or bf16 only where that is asked for", () => {
+  test("of f32 is rounded to tf32 or bf16 only if requested", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read, write } = openBench(driver);
       const value = 1 + 2 ** -7 + 2 ** -10 + 2 ** -20;
@@ -187,7 +187,7 @@ describe("a product", { skip }, () => {
     });
   });
 
-  test("of half floats keeps what an f32 result can hold", () => {
+  test("of half floats with an f32 result keeps full precision", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read, write } = openBench(driver);
       const at = (index: number, size: number) => span(memory.address + 256 * index, size);
@@ -204,16 +204,16 @@ describe("a product", { skip }, () => {
 });
 
 describe("the library", { skip }, () => {
-  test("is told how operands are aligned, and an algorithm that was promised more is not run on less", () => {
+  test("gets the alignment of operands, and never runs an algorithm that needs more", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      // Every offset of every operand: 4, 8, 12 … bytes behind a boundary.
+      // Every offset of every operand: 4, 8, 12 … bytes after a boundary.
       for (const name of ["a", "b", "c"] as const) {
         for (let offset = 0; offset < 9; offset++) {
           prove(driver, bench, { ...plain, [name]: { ...plain[name], offset } });
         }
       }
-      // Red proof: what is not so aligned fails, instead of loading across a boundary.
+      // Red proof: a misaligned operand fails.
       for (const name of ["a", "b", "c"] as const) {
         const drawn = { ...plain, [name]: { ...plain[name], offset: 1 } };
         const { operands, addresses } = place(drawn, bench);
@@ -226,7 +226,7 @@ describe("the library", { skip }, () => {
     });
   });
 
-  test("gets the workspace that its algorithm wants, behind the other arguments", () => {
+  test("gets the workspace of its algorithm as the last argument", () => {
     emulator.set("gemmWorkspace", 8192);
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
@@ -253,7 +253,7 @@ describe("the library", { skip }, () => {
     });
   });
 
-  test("that has no algorithm is told with the whole product, and nothing is held", () => {
+  test("without an algorithm is reported with the whole GEMM, and everything is released", () => {
     withEmulatorDriver({}, (driver) => {
       emulator.set("productsRejected", 1);
       const source = sourceOf({ ...plain, m: 7, n: 8, k: 9, batch: 2, dtype: "bf16" }, { a: 2, b: 2, c: 4 });
@@ -277,7 +277,7 @@ describe("the library", { skip }, () => {
     });
   });
 
-  test("has several algorithms, each with its workspace; the first is taken unless another is named", () => {
+  test("has several algorithms, each with its workspace; the default is the first", () => {
     emulator.set("gemmsDiffer", 1);
     emulator.set("gemmWorkspace", 512);
     withEmulatorDriver({}, (driver) => {
@@ -312,11 +312,11 @@ describe("the library", { skip }, () => {
       const exact = values.reduce((sum, value) => sum + value * value, 0);
       for (const sum of named) assert.ok(Math.abs(sum - exact) < 1e-3, `${sum}, and ${exact}`);
       assert.equal(unnamed, named[0]);
-      assert.equal(new Set(named).size, 3, "each algorithm rounds in its own way");
+      assert.equal(new Set(named).size, 3, "each algorithm rounds differently");
     });
   });
 
-  test("is not believed where it lists an algorithm and says that it can't be used", () => {
+  test("may list an algorithm that it marks as unusable; it is skipped", () => {
     emulator.set("productUnsound", 0);
     withEmulatorDriver({}, (driver) => {
       const source = sourceOf(plain, { a: 256, b: 256, c: 256 });
@@ -330,7 +330,7 @@ describe("the library", { skip }, () => {
     });
   });
 
-  test("is opened for the first product, once, and closed with the driver", () => {
+  test("is opened once, for the first GEMM, and closed with the driver", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
       assert.equal(emulator.calls("cublasLtCreate"), 0);
@@ -340,7 +340,7 @@ describe("the library", { skip }, () => {
     assert.equal(emulator.calls("cublasLtDestroy"), 1);
   });
 
-  test("is asked for its algorithm once, however often the product runs", () => {
+  test("selects an algorithm once per GEMM, not once per launch", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
       const { operands, addresses } = place(plain, bench);
@@ -353,8 +353,8 @@ describe("the library", { skip }, () => {
   });
 });
 
-describe("the arguments of a product", { skip }, () => {
-  test("that are wrong or dead are rejected by their place, and the library is not asked", () => {
+describe("the arguments of a GEMM", { skip }, () => {
+  test("that are wrong or dead are rejected by their index, and the library is not called", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
       const { operands, addresses } = place({ ...plain, bias: "one" }, bench);
@@ -380,7 +380,7 @@ describe("the arguments of a product", { skip }, () => {
     });
   });
 
-  test("are rejected where a bias or a workspace is not aligned as algorithms want it, and the library is not asked", () => {
+  test("are rejected if a bias or a workspace is misaligned, and the library is not called", () => {
     emulator.set("gemmWorkspace", 1024);
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
@@ -406,7 +406,7 @@ describe("the arguments of a product", { skip }, () => {
     });
   });
 
-  test("are kept by a capture, which counts the product as one kernel however many nodes it is", () => {
+  test("are kept by a capture, which counts the GEMM as one kernel, independent of its nodes", () => {
     for (const nodes of [1, 3]) {
       emulator.set("gemmNodes", nodes);
       withEmulatorDriver({}, (driver) => {
@@ -422,7 +422,7 @@ describe("the arguments of a product", { skip }, () => {
         const graph = driver.endCapture(stream);
         assert.deepEqual(graph.nodes, { kernel: 2, copy: 0, fill: 1, memory: 0, host: 0 });
         driver.instantiate(graph);
-        // Another launch of the same kernel has another bias meanwhile.
+        // Meanwhile another launch of the kernel uses another bias.
         const other = span(bench.memory.address + 16_384, 12);
         bench.write(other, Float32Array.of(50, 50, 50));
         const elsewhere = span(bench.memory.address + 20_480, operands[2]!.size);
@@ -440,7 +440,7 @@ describe("the arguments of a product", { skip }, () => {
   });
 });
 
-test("a product that fails to be made leaves nothing behind, whichever call fails", { skip }, () => {
+test("a GEMM that fails to load releases everything, whichever call fails", { skip }, () => {
   const makers = ["cublasLtMatmulDescCreate", "cublasLtMatmulDescSetAttribute", "cublasLtMatrixLayoutCreate"];
   const others = ["cublasLtMatrixLayoutSetAttribute", "cublasLtMatmulPreferenceCreate"];
   for (const call of [...makers, ...others, "cublasLtMatmulPreferenceSetAttribute"]) {

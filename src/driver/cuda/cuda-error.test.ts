@@ -1,4 +1,4 @@
-/** A failed call of CUDA is told with its name, its arguments, and what failed first. */
+/** The error of a failed CUDA call: its name, its arguments, and the first failure. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -25,7 +25,7 @@ function foreign(library: CudaLibrary, call: string, status: number, name = ""):
   return { library, call, parameters: ["address handle"], values: [16], status, name, text: "" };
 }
 
-/** The error of a failure that happens now. */
+/** Returns the error of a new failure. */
 function tell(failures: Failures, failure: FailedCall): { code: string; message: string; numbers: object } {
   failures.note(failure.library, failure.status, () => failure);
   return failures.toError(failure);
@@ -35,7 +35,7 @@ const stream = 0x7f00;
 const synchronize = failed("cuStreamSynchronize", [stream], "ERROR_ILLEGAL_ADDRESS");
 const record = failed("cuEventRecord", [1, stream], "ERROR_ILLEGAL_ADDRESS");
 
-test("the message has the call, its arguments by name, the status by name and number, and the way out", () => {
+test("the message has the call, its arguments by name, the status by name and number, and advice", () => {
   const failure = failed("cuMemMap", [0x7f1234000000, 2_097_152, 0, 77, 0], "ERROR_OUT_OF_MEMORY");
   const { code, message, numbers } = tell(new Failures(), failure);
   assert.equal(code, "OUT_OF_MEMORY");
@@ -46,7 +46,7 @@ test("the message has the call, its arguments by name, the status by name and nu
   assert.deepEqual(numbers, { call: "cuMemMap", status: 2, name: "CUDA_ERROR_OUT_OF_MEMORY" });
 });
 
-test("a long text among the arguments is cut", () => {
+test("a long text argument is truncated", () => {
   const { message } = tell(
     new Failures(),
     failed("cuModuleGetFunction", [1, 2, `hf_${"x".repeat(100)}`], "ERROR_NOT_FOUND"),
@@ -72,7 +72,7 @@ for (const [status, code] of Object.entries(codes)) {
   });
 }
 
-test("every status has a way out", () => {
+test("every status has advice", () => {
   for (const status of Object.keys(cudaStatus) as (keyof typeof cudaStatus)[]) {
     const { message } = tell(new Failures(), failed("cuInit", [0], status));
     assert.match(message, /its text\. \S.{20,}\.$/);
@@ -106,7 +106,7 @@ test("after a failure that loses the context, every later one names it", () => {
   }
 });
 
-test("a failure that loses nothing is not named by the next", () => {
+test("a failure that keeps the context is not named by later errors", () => {
   const failures = new Failures();
   tell(failures, failed("cuMemAlloc_v2", [1, 2 ** 40], "ERROR_OUT_OF_MEMORY"));
   const { message } = tell(failures, failed("cuMemFree_v2", [5], "ERROR_INVALID_VALUE"));
@@ -116,7 +116,7 @@ test("a failure that loses nothing is not named by the next", () => {
 const allocate = failed("cuMemAlloc_v2", [1, 64], "ERROR_STREAM_CAPTURE_UNSUPPORTED");
 const endCapture = failed("cuStreamEndCapture", [stream, 1], "ERROR_STREAM_CAPTURE_INVALIDATED");
 
-test("a capture that was invalidated names the call that did it", () => {
+test("the error of an invalidated capture names the call that invalidated it", () => {
   const failures = new Failures();
   tell(failures, allocate);
   tell(failures, failed("cuEventRecord", [1, stream], "ERROR_STREAM_CAPTURE_INVALIDATED"));
@@ -128,7 +128,7 @@ test("a capture that was invalidated names the call that did it", () => {
   );
 });
 
-test("a library's failure can be what invalidated a capture", () => {
+test("a failure of a library can invalidate a capture", () => {
   const failures = new Failures();
   tell(failures, foreign("cublasLt", "cublasLtMatmul", 14, "CUBLAS_STATUS_INTERNAL_ERROR"));
   assert.match(
@@ -137,20 +137,20 @@ test("a library's failure can be what invalidated a capture", () => {
   );
 });
 
-test("what failed before a capture is forgotten when it begins", () => {
+test("failures before a capture are forgotten when it begins", () => {
   const failures = new Failures();
   tell(failures, allocate);
   failures.forgetCapture();
   assert.doesNotMatch(tell(failures, endCapture).message, /failed first/);
 });
 
-test("an event that is not reached yet is no failure, and costs no explanation", () => {
+test("an event that is not reached is no failure, and is not explained", () => {
   const failures = new Failures();
   failures.note("cuda", cudaStatus.ERROR_NOT_READY, () => assert.fail("it was explained"));
   assert.doesNotMatch(tell(failures, endCapture).message, /failed first/);
 });
 
-test("the compiler's failures have nothing to do with the device's", () => {
+test("the compiler's failures are separate from the device's", () => {
   const failures = new Failures();
   tell(failures, synchronize);
   const { code, message } = tell(
@@ -161,7 +161,7 @@ test("the compiler's failures have nothing to do with the device's", () => {
   assert.doesNotMatch(message, /failed first/);
 });
 
-test("a status without a name is told by its number", () => {
+test("a status without a name is shown by its number", () => {
   assert.match(
     tell(new Failures(), foreign("cublasLt", "cublasLtCreate", 99)).message,
     /failed: cublasLt status 99\./,

@@ -1,4 +1,4 @@
-/** Device memory on CUDA: in parts where the virtual memory API works, whole where it does not, and never half. */
+/** Device memory on CUDA: committed in ranges if the virtual memory API works, else whole. A failed commit has no effect. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -26,7 +26,7 @@ const partOf = (range: Span, first: number, count = 1): Span =>
   span(range.address + first * part, count * part);
 
 describe("the virtual memory API", { skip }, () => {
-  test("a range is only addresses; memory comes in parts, and all of it goes with the range", () => {
+  test("a range is only addresses; memory is committed in ranges, and released with the whole range", () => {
     withEmulatorDriver({}, (driver) => {
       assert.deepEqual([driver.describe().granularity, driver.describe().canCommitInParts], [part, true]);
       const { free } = driver.memory();
@@ -42,7 +42,7 @@ describe("the virtual memory API", { skip }, () => {
     });
   });
 
-  test("growing leaves addresses and bytes where they are, and a span may lie across parts", () => {
+  test("growing changes no address and no byte, and a span may cross committed ranges", () => {
     withEmulatorDriver({}, (driver) => {
       const { read, write } = openBench(driver, part);
       const range = driver.reserve(bytes(8 * part));
@@ -66,7 +66,7 @@ describe("the virtual memory API", { skip }, () => {
     });
   });
 
-  test("however ranges are taken, filled and given back, they never overlap and the figures add up", () => {
+  test("ranges reserved, committed and released in any order never overlap, and the figures add up", () => {
     const act = fc.oneof(
       fc.record({ kind: fc.constant("reserve" as const), parts: fc.integer({ min: 1, max: 5 }) }),
       fc.record({
@@ -96,7 +96,7 @@ describe("the virtual memory API", { skip }, () => {
               ranges.splice(one.range, 1);
               continue;
             }
-            // Behind its end another range may begin.
+            // Another range may start at its end.
             if (one.first * part >= target.range.size) continue;
             const wanted = Array.from({ length: one.parts }, (_, index) => one.first + index);
             const isLegal =
@@ -118,7 +118,7 @@ describe("the virtual memory API", { skip }, () => {
   });
 
   for (const call of ["cuMemCreate", "cuMemMap", "cuMemSetAccess"] as const) {
-    test(`where ${call} fails, a commit leaves nothing behind and can be made again`, () => {
+    test(`if ${call} fails, a commit has no effect and can be repeated`, () => {
       withEmulatorDriver({}, (driver) => {
         const range = driver.reserve(bytes(4 * part));
         driver.commit(partOf(range, 0));
@@ -137,7 +137,7 @@ describe("the virtual memory API", { skip }, () => {
     });
   }
 
-  test("a release that fails halfway can be made again, and then everything is given back", () => {
+  test("a release that fails halfway can be repeated, and then releases everything", () => {
     for (const call of ["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"]) {
       for (const after of call === "cuMemAddressFree" ? [0] : [0, 1, 2]) {
         withEmulatorDriver({}, (driver) => {
@@ -148,7 +148,7 @@ describe("the virtual memory API", { skip }, () => {
           emulator.fail(call, 1, { after, times: 1 });
           assert.throws(() => driver.release(range), { code: "DRIVER_FAILED" }, call);
           const fill = () => driver.fill(stream, partOf(range, 0), 0);
-          // The first rejection has changed nothing; behind it nobody may touch what is left.
+          // The first failure has changed nothing. After it the rest must not be accessed.
           if (call === "cuMemUnmap" && after === 0) fill();
           else assert.throws(fill, { code: "DEAD_ADDRESS" });
           driver.release(range);
@@ -176,7 +176,7 @@ describe("plain allocations", { skip }, () => {
     "the caller asks for them": () => openEmulatorDriver({ allocation: "plain" }),
   };
   for (const [reason, open] of Object.entries(reasons)) {
-    test(`are taken whole where ${reason}, and the probe leaves nothing behind`, () => {
+    test(`are used if ${reason}, and the probe leaves nothing allocated`, () => {
       const before = heldOnEmulator();
       const driver = open();
       assert.deepEqual(heldOnEmulator(), before);
@@ -195,14 +195,14 @@ describe("plain allocations", { skip }, () => {
     });
   }
 
-  test("a device with the API is not asked for them", () => {
+  test("a device with the API does not use them", () => {
     withEmulatorDriver({}, (driver) => {
       driver.commit(driver.reserve(bytes(part)));
       assert.equal(emulator.calls("cuMemAlloc"), 0);
     });
   });
 
-  test("close gives back what nobody released", () => {
+  test("close() releases everything", () => {
     withEmulatorDriver({ allocation: "plain" }, (driver) => {
       for (const size of [1, 70_000, 4 * MiB]) driver.commit(driver.reserve(bytes(size)));
       assert.equal(emulator.get("allocations"), 3);
@@ -210,9 +210,9 @@ describe("plain allocations", { skip }, () => {
   });
 });
 
-describe("what the device does not have", { skip }, () => {
+describe("memory that the device does not have", { skip }, () => {
   for (const allocation of ["auto", "plain"] as const) {
-    test(`${allocation}: memory that is not there is rejected with CUDA's name and the size, and nothing is taken`, () => {
+    test(`${allocation}: is rejected with CUDA's name and the size, and nothing is allocated`, () => {
       emulator.set("totalMemory", 64 * MiB);
       emulator.set("foreignMemory", 32 * MiB);
       withEmulatorDriver({ allocation }, (driver) => {
@@ -238,7 +238,7 @@ describe("what the device does not have", { skip }, () => {
   }
 });
 
-test("misuse is rejected with the CPU driver's codes, before CUDA is asked", { skip }, () => {
+test("misuse is rejected with the CPU driver's codes, before CUDA is called", { skip }, () => {
   const codesOfMisuse = (driver: Driver): readonly string[] => {
     const { granularity: unit } = driver.describe();
     const range = driver.reserve(bytes(4 * unit));
@@ -282,7 +282,7 @@ test("misuse is rejected with the CPU driver's codes, before CUDA is asked", { s
   withEmulatorDriver({}, (driver) => {
     const before = asked.map((call) => emulator.calls(call));
     assert.deepEqual(codesOfMisuse(driver), expected);
-    // The one range, its one part, and their end.
+    // One reservation, one commit, one release.
     assert.deepEqual(
       asked.map((call, index) => emulator.calls(call) - before[index]!),
       [1, 1, 1, 1, 1],

@@ -36,7 +36,7 @@ function hostSpan(size: Bytes): HostSpan {
 }
 
 describe("addresses", () => {
-  test("work on memory that is not in use is rejected", () => {
+  test("work on memory that is not live is rejected", () => {
     rejects("DEAD_ADDRESS", () => driver.fill(stream, range, 0), /fill accesses/);
     const live = part(0, 512);
     driver.fill(stream, live, 0);
@@ -44,7 +44,7 @@ describe("addresses", () => {
     rejects("DEAD_ADDRESS", () => driver.fill(stream, live, 0));
   });
 
-  test("a kernel that is given more than lives is rejected, with the argument's place", () => {
+  test("a kernel argument that is not entirely live is rejected, with its index", () => {
     const kernel = driver.loadKernel(basicKernels.fill);
     part(0, 512);
     const tooLong = span(range.address, 1024);
@@ -52,7 +52,7 @@ describe("addresses", () => {
     rejects("DEAD_ADDRESS", () => driver.launch(stream, launch), /launch of fill \(argument 0\)/);
   });
 
-  test("a span can't come into use twice, nor without memory behind it", () => {
+  test("a span cannot be marked live twice, or without committed memory", () => {
     part(0, 1024);
     rejects("DEAD_ADDRESS", () => driver.annotate(span(range.address + 512, 1024), "live"));
     const empty = driver.reserve(kib64);
@@ -60,7 +60,7 @@ describe("addresses", () => {
     rejects("DEAD_ADDRESS", () => driver.annotate(span(1 << 30, 256), "live"), /is not reserved/);
   });
 
-  test("neighbours in use may be written by one copy", () => {
+  test("one copy may write adjacent live spans", () => {
     part(0, 256);
     part(256, 256);
     driver.fill(stream, span(range.address, 512), 1);
@@ -70,7 +70,7 @@ describe("addresses", () => {
 });
 
 describe("order", () => {
-  test("the host may not look before the copy is known to be over", () => {
+  test("the host may not read before the copy is known to have completed", () => {
     const live = part(0, 256);
     const host = hostSpan(bytes(256));
     driver.copyToHost(stream, host, live);
@@ -102,7 +102,7 @@ describe("order", () => {
     driver.fill(other, live, 2);
   });
 
-  test("an event orders through a third stream", () => {
+  test("an event orders streams through a third one", () => {
     const live = part(0, 256);
     const [second, third] = [driver.createStream(), driver.createStream()];
     const [first, next] = [driver.createEvent(), driver.createEvent()];
@@ -121,7 +121,7 @@ describe("order", () => {
     driver.copyOnDevice(other, b, source);
   });
 
-  test("a rejected call leaves no trace in the order", () => {
+  test("a rejected call does not change the order", () => {
     const live = part(0, 256);
     const other = driver.createStream();
     driver.fill(stream, live, 1);
@@ -173,15 +173,15 @@ describe("capture", () => {
   };
 
   for (const [call, make] of Object.entries(illegal)) {
-    test(`${call} inside a capture is rejected by name, and the driver is not asked`, () => {
+    test(`${call} inside a capture is rejected by name, and the driver is not called`, () => {
       driver.beginCapture(stream, "thread-local");
       rejects("CAPTURE_REJECTED", make, new RegExp(`^${call}\\b`));
-      // The driver's own capture is still valid: it never saw the call.
+      // The driver's capture is still valid, because the driver was not called.
       assert.equal(driver.endCapture(stream).nodes.kernel, 0);
     });
   }
 
-  test("host copies and looks inside a capture are rejected", () => {
+  test("host copies and host reads inside a capture are rejected", () => {
     const live = part(0, 256);
     const host = hostSpan(bytes(256));
     driver.beginCapture(stream, "thread-local");
@@ -191,19 +191,19 @@ describe("capture", () => {
     driver.endCapture(stream);
   });
 
-  test("only the thread-local mode is let through", () => {
+  test("only the thread-local mode is allowed", () => {
     rejects("CAPTURE_REJECTED", () => driver.beginCapture(stream, "relaxed" as never), /"relaxed"/);
     rejects("CAPTURE_ORDER", () => driver.endCapture(stream));
   });
 
-  test("captures don't nest, and end once", () => {
+  test("captures do not nest, and end once", () => {
     driver.beginCapture(stream, "thread-local");
     rejects("CAPTURE_ORDER", () => driver.beginCapture(driver.createStream(), "thread-local"));
     driver.endCapture(stream);
     rejects("CAPTURE_ORDER", () => driver.endCapture(stream));
   });
 
-  test("a branch that is not joined before the end is rejected", () => {
+  test("a side stream that is not joined before the end is rejected", () => {
     const [a, b] = [part(0, 256), part(256, 256)];
     const branch = driver.createStream();
     const event = driver.createEvent();
@@ -215,7 +215,7 @@ describe("capture", () => {
     rejects("CAPTURE_ORDER", () => driver.endCapture(stream), /were not joined to it/);
   });
 
-  test("two branches of a capture on the same bytes are rejected", () => {
+  test("two unordered side streams of a capture on the same bytes are rejected", () => {
     const live = part(0, 256);
     const branch = driver.createStream();
     const event = driver.createEvent();
@@ -226,7 +226,7 @@ describe("capture", () => {
     rejects("UNORDERED_ACCESS", () => driver.fill(stream, live, 1));
   });
 
-  test("a graph whose buffer has died may not be launched", () => {
+  test("a graph whose buffer is dead cannot be launched", () => {
     const live = part(0, 256);
     driver.beginCapture(stream, "thread-local");
     driver.fill(stream, live, 7);
@@ -239,7 +239,7 @@ describe("capture", () => {
   });
 });
 
-test("handles that were destroyed, or are another driver's, are rejected", () => {
+test("destroyed handles and handles of another driver are rejected", () => {
   const live = part(0, 256);
   const gone = driver.createStream();
   driver.destroyStream(gone);

@@ -1,4 +1,4 @@
-/** The state machine of a capture: what is rejected when, and that every way out ends idle. */
+/** The state machine of a capture: its rejections by state, and that every exit leads to idle. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,7 +15,7 @@ test("outside a capture nothing is rejected", () => {
   assert.equal(captureState.isInside, false);
 });
 
-test("while observing, lazy resources may be made but values not looked at", () => {
+test("while observing, lazy resources may be created but values not read", () => {
   const captureState = new CaptureStateMachine();
   captureState.enter("step");
   captureState.during("observing", () => {
@@ -37,7 +37,7 @@ test("while running and recording, an allocation is rejected with its size, its 
   }
 });
 
-test("between the passes the engine itself may read and write", () => {
+test("between the passes the engine may read and write", () => {
   const captureState = new CaptureStateMachine();
   captureState.enter("step");
   captureState.during("observing", () => undefined);
@@ -45,7 +45,7 @@ test("between the passes the engine itself may read and write", () => {
   captureState.reject("allocation", "snapshot");
 });
 
-test("captures and passes don't nest, and a rejected call changes nothing", () => {
+test("captures and passes do not nest, and a rejected call changes nothing", () => {
   const captureState = new CaptureStateMachine();
   assert.throws(() => captureState.during("recording", () => undefined), hasCode("CAPTURE_ORDER"));
   captureState.enter("outer");
@@ -57,7 +57,7 @@ test("captures and passes don't nest, and a rejected call changes nothing", () =
   assert.equal(captureState.state, "preparing");
 });
 
-test("leaving is harmless when repeated, and possible inside a pass", () => {
+test("leave() is idempotent, and legal inside a pass", () => {
   const captureState = new CaptureStateMachine();
   assert.equal(captureState.leave(), false);
   captureState.enter("step");

@@ -1,4 +1,4 @@
-/** The budget: charges, rejections and their text, pressure. */
+/** The budget: charges, rejections with their text, memory pressure. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -23,7 +23,7 @@ function open(limit: number, available = () => bytes(Number.MAX_SAFE_INTEGER)) {
   return { budget, sharedStatus, pressed };
 }
 
-test("charges add up by label, on the board too, and come back", () => {
+test("charges are summed by label, also in the shared status, and are returned", () => {
   const { budget, sharedStatus } = open(GiB);
   const weights = budget.charge("weights", bytes(10 * MiB), "model");
   budget.charge("moments", bytes(20 * MiB), "AdamW");
@@ -34,7 +34,7 @@ test("charges add up by label, on the board too, and come back", () => {
   assert.equal(budget.left, GiB - 20 * MiB);
 });
 
-test("a rejection says what was asked, what is left, who holds the rest, and what to change", () => {
+test("a rejection has the request, the rest, the holders and the advice", () => {
   const { budget } = open(100 * MiB);
   budget.charge("weights", bytes(60 * MiB), "model");
   budget.charge("step arena", bytes(30 * MiB), "growth for matmul");
@@ -60,7 +60,7 @@ test("a rejection says what was asked, what is left, who holds the rest, and wha
   assert.equal(budget.used, 90 * MiB);
 });
 
-test("what the machine no longer has is rejected even inside the limit", () => {
+test("memory that the machine no longer has is rejected even below the limit", () => {
   let available = bytes(GiB);
   const { budget } = open(GiB, () => available);
   budget.charge("weights", bytes(100 * MiB), "model");
@@ -72,7 +72,7 @@ test("what the machine no longer has is rejected even inside the limit", () => {
   assert.equal(budget.used, 100 * MiB);
 });
 
-test("pressure is told from nine tenths on, and at a rejection with what was asked", () => {
+test("pressure is reported from nine tenths on, and at a rejection with the request", () => {
   const { budget, pressed } = open(100 * MiB);
   budget.charge("weights", bytes(80 * MiB), "a");
   assert.deepEqual(pressed, []);
@@ -86,7 +86,7 @@ test("pressure is told from nine tenths on, and at a rejection with what was ask
   ]);
 });
 
-test("a charge comes back once", () => {
+test("a charge can be returned once", () => {
   const { budget } = open(GiB);
   const charge = budget.charge("weights", bytes(MiB), "a");
   budget.release(charge);

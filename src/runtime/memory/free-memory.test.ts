@@ -1,4 +1,4 @@
-/** How much of a machine's memory may be taken, for each kind of machine. */
+/** The available memory of each kind of machine. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -27,7 +27,7 @@ function freeOn(
 
 const anyHost = { total: 64 * GiB, available: 32 * GiB };
 
-test("a discrete card gives the driver's free figure less max(512 MiB, 2 %)", () => {
+test("a discrete card has the driver's free figure less max(512 MiB, 2 %)", () => {
   assert.equal(
     freeOn("discrete", { total: 16 * GiB, free: 10 * GiB }, anyHost).available,
     10 * GiB - 512 * MiB,
@@ -37,7 +37,7 @@ test("a discrete card gives the driver's free figure less max(512 MiB, 2 %)", ()
   assert.equal(large.free, 90 * GiB);
 });
 
-test("a unified machine gives MemAvailable less max(8 GiB, 10 %), whatever the driver says", () => {
+test("a unified machine has MemAvailable less max(8 GiB, 10 %), independent of the driver's figure", () => {
   const told = { total: 128 * GiB, free: GiB };
   assert.equal(freeOn("unified", told, { total: 160 * GiB, available: 100 * GiB }).free, 100 * GiB);
   assert.equal(freeOn("unified", told, { total: 160 * GiB, available: 100 * GiB }).available, 84 * GiB);
@@ -45,13 +45,13 @@ test("a unified machine gives MemAvailable less max(8 GiB, 10 %), whatever the d
   assert.equal(freeOn("unified", told, { total: 32 * GiB, available: 7 * GiB }).available, 0);
 });
 
-test("the CPU gives what its driver can address, or the host's memory less max(512 MiB, 10 %) if that is less", () => {
+test("the CPU has its driver's address space, or the host's memory less max(512 MiB, 10 %) if that is less", () => {
   const told = { total: 4 * GiB, free: 4 * GiB };
   assert.equal(freeOn("host", told, anyHost).available, 4 * GiB);
   assert.equal(freeOn("host", told, { total: 2 * GiB, available: GiB }).available, GiB - 512 * MiB);
 });
 
-test("in a container the margin is a share of the limit that binds, and not of the host", () => {
+test("in a container the margin is a share of the binding limit, not of the host", () => {
   const told = { total: 4 * GiB, free: 4 * GiB };
   const host = { total: 24 * GiB, available: 1900 * MiB, binding: 2 * GiB };
   const free = freeOn("host", told, host);
@@ -61,7 +61,7 @@ test("in a container the margin is a share of the limit that binds, and not of t
   assert.equal(small.available, 400 * MiB - 128 * MiB);
 });
 
-test("a size that was asked for is taken at its word, without a margin", () => {
+test("a requested size has no margin", () => {
   const told = { total: 4 * GiB, free: 4 * GiB };
   const free = freeOn("host", told, { total: 24 * GiB, available: 300 * MiB, binding: 2 * GiB });
   assert.equal(free.available, 0);
@@ -72,7 +72,7 @@ test("a size that was asked for is taken at its word, without a margin", () => {
   );
 });
 
-test("a budget that the machine can't give is rejected at the start, with both numbers", () => {
+test("a budget that the machine cannot provide is rejected at the start, with both numbers", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 20 * GiB });
   assert.deepEqual(chooseLimit(bytes(12 * GiB), free), { limit: 12 * GiB, reason: "HOLDFAST_MEMORY" });
   assert.throws(
@@ -86,7 +86,7 @@ test("a budget that the machine can't give is rejected at the start, with both n
   );
 });
 
-test("a machine with nothing to give is rejected at the start", () => {
+test("a machine without available memory is rejected at the start", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 7 * GiB });
   assert.throws(
     () => chooseLimit("auto", free),

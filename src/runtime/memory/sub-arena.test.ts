@@ -1,4 +1,4 @@
-/** Functions that are enclosed in one storage: their memory comes out of it, at the same addresses each time, and ends there. */
+/** Sub-arenas: a function's memory comes from one storage, at the same addresses each time, and dies at its end. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -19,8 +19,8 @@ function withEnclosing<T>(size: number, use: (given: { runtime: Runtime; enclosi
   );
 }
 
-describe("memory inside", () => {
-  test("lies in the storage, aligned and apart, and at the same addresses each time", () => {
+describe("memory of a sub-arena", () => {
+  test("is inside the storage, aligned, disjoint, and at the same addresses each time", () => {
     withEnclosing(kib(64), ({ runtime: { arena }, enclosing }) => {
       const run = () =>
         arena.withSubArena(enclosing, () => {
@@ -41,7 +41,7 @@ describe("memory inside", () => {
     });
   });
 
-  test("costs the device nothing, and everybody else sees one storage in use", () => {
+  test("requests nothing from the device, and the figures show one storage", () => {
     const log = new CallLog();
     withRuntime(
       {},
@@ -65,7 +65,7 @@ describe("memory inside", () => {
     );
   });
 
-  test("is written and read like any other, beside memory from outside", () => {
+  test("is written and read like other memory, together with memory from outside", () => {
     withEnclosing(kib(64), ({ runtime, enclosing }) => {
       const { arena } = runtime;
       const outside = arena.allocate(16, "outside");
@@ -82,7 +82,7 @@ describe("memory inside", () => {
     });
   });
 
-  test("of a view that begins anywhere is aligned all the same, and does not pass its end", () => {
+  test("in a view at any offset is aligned, and does not exceed its end", () => {
     withEnclosing(4096, ({ runtime: { arena }, enclosing }) => {
       const part = arena.view(enclosing, 4, 1024);
       const made: Span[] = [];
@@ -99,7 +99,7 @@ describe("memory inside", () => {
     });
   });
 
-  test("ends with the function, pinned or not, and each use of it afterwards is rejected by name", () => {
+  test("dies with the function, pinned or not, and later uses are rejected by name", () => {
     withEnclosing(kib(64), ({ runtime, enclosing }) => {
       const { arena } = runtime;
       const [made, pinned, view] = arena.withSubArena(enclosing, () => {
@@ -118,7 +118,7 @@ describe("memory inside", () => {
       rejects("DOUBLE_FREE", () => arena.free(made!), dead);
       rejects("DEAD_STORAGE", () => arena.unpin(pinned!), /"softmax"/);
       rejects("DEAD_STORAGE", () => arena.dropView(view!), /"head"/);
-      // Nor does the next one's memory revive it, though it lies at the same address.
+      // A later sub-arena at the same address does not revive it.
       arena.withSubArena(enclosing, () => {
         assert.equal(arena.allocate(64, "next").span.address, made!.span.address);
         rejects("DEAD_STORAGE", () => runtime.read(made!), dead);
@@ -128,7 +128,7 @@ describe("memory inside", () => {
     });
   });
 
-  test("that is freed inside is handed out again, and misuse is rejected as ever", () => {
+  test("that is freed inside is reused, and misuse is rejected", () => {
     withEnclosing(kib(2), ({ runtime: { arena }, enclosing }) =>
       arena.withSubArena(enclosing, () => {
         for (let turn = 0; turn < 100; turn++) arena.free(arena.allocate(kib(2), "all of it"));
@@ -148,7 +148,7 @@ describe("memory inside", () => {
     );
   });
 
-  test("that does not suffice is rejected with its own figures, and nothing outside is touched", () => {
+  test("that does not suffice is rejected with the sub-arena's figures, and the arena is unchanged", () => {
     withEnclosing(kib(4), ({ runtime: { arena }, enclosing }) => {
       const before = arena.figures;
       arena.withSubArena(enclosing, () => {
@@ -166,8 +166,8 @@ describe("memory inside", () => {
   });
 });
 
-describe("enclosing", () => {
-  test("can't be nested, and a rejected attempt leaves the open one as it was", () => {
+describe("a sub-arena", () => {
+  test("cannot be nested, and a rejected attempt does not change the open one", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       const other = arena.allocate(kib(8), "other");
       arena.withSubArena(enclosing, () => {
@@ -184,7 +184,7 @@ describe("enclosing", () => {
     });
   });
 
-  test("ends with an exception too, and memory comes from the arena again", () => {
+  test("ends on an exception, and memory comes from the arena again", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       let escaped: Storage | undefined;
       const act = () =>
@@ -199,7 +199,7 @@ describe("enclosing", () => {
     });
   });
 
-  test("keeps its storage from being freed under the function", () => {
+  test("prevents a free of its storage", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       arena.withSubArena(enclosing, () => {
         arena.allocate(256, "made");
@@ -220,7 +220,7 @@ describe("enclosing", () => {
     });
   });
 
-  test("lets memory from outside be used, pinned, viewed and freed inside", () => {
+  test("allows memory from outside to be used, pinned, viewed and freed", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       const [kept, freed] = [arena.allocate(512, "kept"), arena.allocate(512, "freed")];
       const view = arena.withSubArena(enclosing, () => {
@@ -235,7 +235,7 @@ describe("enclosing", () => {
     });
   });
 
-  test("tells who keeps a storage's bytes", () => {
+  test("knows the owner of a storage's bytes", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       const outside = arena.allocate(256, "outside");
       const made = arena.withSubArena(enclosing, () => {
@@ -263,7 +263,7 @@ const acts: fc.Arbitrary<readonly Act[]> = fc.array(
   { maxLength: 40 },
 );
 
-test("however memory is taken and given inside, it never overlaps, never leaves the storage, and repeats", () => {
+test("allocations in any order never overlap, never leave the storage, and repeat", () => {
   withEnclosing(kib(16), ({ runtime: { arena }, enclosing }) => {
     const before = arena.figures.live;
     const run = (sequence: readonly Act[]): (Span | "rejected")[] =>

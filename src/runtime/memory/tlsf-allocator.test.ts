@@ -1,4 +1,4 @@
-/** The free-space finder against a plain model: a list of taken ranges. */
+/** The TLSF allocator against a plain model: a list of allocated ranges. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { TlsfAllocator } from "./tlsf-allocator.js";
 
 const size = 4096;
 
-test("taken blocks never overlap, are never lost, and free neighbours always merge", () => {
+test("allocated blocks never overlap, none is lost, and free neighbours always merge", () => {
   const action = fc.record({ give: fc.boolean(), pick: fc.nat(), units: fc.integer({ min: 1, max: 900 }) });
   fc.assert(
     fc.property(fc.array(action, { maxLength: 120 }), (actions) => {
@@ -40,7 +40,7 @@ test("taken blocks never overlap, are never lost, and free neighbours always mer
   );
 });
 
-test("after everything is given back the whole range is one block again", () => {
+test("after everything is freed the whole range is one block again", () => {
   const space = new TlsfAllocator(size);
   const slots = Array.from({ length: 50 }, (_, index) => space.allocate(1 + (index % 7)));
   for (const slot of slots.filter((_, index) => index % 2 === 0)) space.free(slot);
@@ -49,7 +49,7 @@ test("after everything is given back the whole range is one block again", () => 
   assert.equal(space.top, 0);
 });
 
-test("the same requests after a full release get the same places", () => {
+test("the same requests after a full release get the same offsets", () => {
   const space = new TlsfAllocator(size);
   const run = (): number[] => {
     const slots = Array.from({ length: 60 }, (_, index) => space.allocate(1 + ((index * 13) % 40)));

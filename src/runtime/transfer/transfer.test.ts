@@ -1,4 +1,4 @@
-/** Uploads and read-backs: every byte, few copies, checked before the first one moves. */
+/** Uploads and read-backs: every byte, few copies, all items checked before the first copy. */
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
@@ -30,7 +30,7 @@ afterEach(() => {
 const random = (size: number, seed: number): Uint8Array =>
   Uint8Array.from({ length: size }, (_, index) => (index * 31 + seed * 17 + (index >> 8)) & 0xff);
 
-test("tensors of any sizes go up and come back unchanged, in as few copies as the ring allows", () => {
+test("tensors of any size are uploaded and read back unchanged, in as few copies as possible", () => {
   open();
   const slot = 16 * KiB;
   fc.assert(
@@ -53,7 +53,7 @@ test("tensors of any sizes go up and come back unchanged, in as few copies as th
 
 const padding = (size: number): number => (256 - (size % 256)) % 256;
 
-test("uploads to two views of one storage leave the bytes between them alone", () => {
+test("uploads to two views of one storage do not change the bytes between them", () => {
   open();
   const owner = runtime.arena.allocate(300, "owner");
   runtime.upload([{ source: random(300, 1), target: owner }]);
@@ -65,9 +65,9 @@ test("uploads to two views of one storage leave the bytes between them alone", (
   assert.deepEqual(found.subarray(200), random(100, 6));
 });
 
-test("regions that happen to lie side by side are never crossed by one copy", () => {
+test("one copy never crosses two regions, even if they are adjacent", () => {
   const targets: Span[] = [];
-  // On a GPU they need not lie so.
+  // On a GPU they need not be adjacent.
   const cpu = openTestCpu();
   open({}, () =>
     interceptCalls(strict(cpu), (call, args, proceed) => {
@@ -103,14 +103,14 @@ test("every item is checked before the first byte moves", () => {
   assert.throws(() => runtime.upload(list), /is not a typed array/);
 });
 
-test("a source may be a part of a larger buffer, of any element type", () => {
+test("a source may be a view of a larger buffer, of any element type", () => {
   open();
   const target = runtime.arena.allocate(24, "f64");
   runtime.upload([{ source: new Float64Array([9, 1.5, -2, 3, 9]).subarray(1, 4), target }]);
   assert.deepEqual(new Float64Array(runtime.read(target).buffer), new Float64Array([1.5, -2, 3]));
 });
 
-test("with verification on, a byte that changes on its way is found", () => {
+test("with verification on, a byte that changes during the copy is detected", () => {
   open({ verifyUploads: true }, (driver) =>
     interceptCalls(driver, (call, args, proceed) => {
       const result = proceed();
@@ -130,7 +130,7 @@ test("with verification on, a byte that changes on its way is found", () => {
   );
 });
 
-test("with verification on, a good upload passes", () => {
+test("with verification on, a correct upload passes", () => {
   open({ verifyUploads: true });
   const target = runtime.arena.allocate(40_000, "w");
   runtime.upload([{ source: random(40_000, 1), target }]);
