@@ -6,9 +6,8 @@
  * - Calls return at once. Work on a stream runs in order; only a synchronize guarantees that it has completed.
  * - Arguments are copied during the call: the caller may change its arrays and records afterwards.
  * - Between `beginCapture` and `endCapture` work is recorded and does not run.
- * - A call that throws has changed nothing. One exception: work that fails after it was issued is reported by the
- *   next `synchronize`, `synchronizeEvent`, `isReached` or `destroyStream` after it, and the work queued after it does
- *   not run.
+ * - A call that throws has changed nothing. One exception: the failure of issued work is thrown by the next
+ *   `synchronize`, `synchronizeEvent`, `isReached` or `destroyStream`. Work queued after the failed work does not run.
  */
 
 import type { Bytes, Span } from "../units/index.js";
@@ -82,8 +81,8 @@ export function isMemory(parameter: Parameter): parameter is MemoryParameter {
 }
 
 /**
- * A memory parameter that the kernel takes as a tensor map: a matrix, or a batch at a fixed stride, of which TMA copies
- * tiles to shared memory. A launch passes a span as for any other parameter, and the driver encodes the map. Elements
+ * A memory parameter that the kernel takes as a tensor map. It describes a matrix, or a batch at a fixed stride; TMA
+ * copies tiles of it to shared memory. A launch passes a span as for any other parameter, and the driver encodes the map. Elements
  * outside the matrix read as 0.
  */
 export interface TensorMap {
@@ -145,8 +144,7 @@ export const biasAlignment = 16;
 export type GemmPrecision = "f32" | "tf32" | "bf16";
 
 /**
- * `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or batched, for a device with a
- * GEMM library. The kernel's parameters are A, B, C and, if present, the bias.
+ * A GEMM of a library: `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or batched. The kernel's parameters are A, B, C and, if present, the bias.
  */
 export interface LibraryGemm {
   /** The dtype of A and B. */

@@ -1,7 +1,7 @@
 /**
  * A small assembler for WebAssembly modules: functions in, bytes out. Every module imports the device memory as
- * `env.memory` and exports all its functions. The engine that loads the bytes checks types. This file checks what the
- * engine would report as a bare offset: an unknown parameter or function, or a branch to a block that has ended.
+ * `env.memory` and exports all its functions. The engine that loads the bytes checks types. This file checks
+ * errors that the engine would report only by an offset: unknown parameters and functions, branches to ended blocks.
  */
 
 import { HoldfastError } from "../../errors/index.js";

@@ -1,6 +1,6 @@
 /**
- * A kernel's arguments in native memory that never moves: values in 8-byte slots, tensor maps in larger slots, and the
- * table of their addresses that a launch takes. The table is written once. A launch writes only the values, and the
+ * A kernel's arguments in native memory that never moves. Values are in 8-byte slots, tensor maps in larger ones. A
+ * launch takes the table of their addresses, which is written once. A launch writes only the values, and the
  * driver copies them before it returns.
  */
 
@@ -63,11 +63,11 @@ export class ArgumentBlock {
         continue;
       }
       const value = requireScalar(parameter, argument, () => this.#describeArgument(index));
-      const at = index * slotBytes;
-      if (parameter === "u32") this.#view.setUint32(at, value, true);
-      else if (parameter === "i32") this.#view.setInt32(at, value, true);
-      else if (parameter === "f32") this.#view.setFloat32(at, value, true);
-      else this.#view.setFloat64(at, value, true);
+      const offset = index * slotBytes;
+      if (parameter === "u32") this.#view.setUint32(offset, value, true);
+      else if (parameter === "i32") this.#view.setInt32(offset, value, true);
+      else if (parameter === "f32") this.#view.setFloat32(offset, value, true);
+      else this.#view.setFloat64(offset, value, true);
     }
   }
 

@@ -101,11 +101,11 @@ class TextTable {
     const encoded = texts.map((text) => new TextEncoder().encode(`${text}\0`));
     const tableBytes = 8 * texts.length;
     this.#block = new OutBlock(tableBytes + encoded.reduce((sum, text) => sum + text.length, 0));
-    let at = tableBytes;
+    let offset = tableBytes;
     for (const [index, text] of encoded.entries()) {
-      this.#block.setU64(this.#block.address + at, 8 * index);
-      this.#block.bytes.set(text, at);
-      at += text.length;
+      this.#block.setU64(this.#block.address + offset, 8 * index);
+      this.#block.bytes.set(text, offset);
+      offset += text.length;
     }
   }
 

@@ -89,13 +89,17 @@ class PdlLaunch {
 
   constructor(threads: number, sharedBytes: number) {
     const { launchConfig, launchAttribute: attribute } = structs;
-    const at = launchConfig.size;
+    const attributeOffset = launchConfig.size;
     launchConfig.write(this.#block.view, {
       ...{ gridX: 1, gridY: 1, gridZ: 1, blockX: threads, blockY: 1, blockZ: 1, sharedBytes },
-      ...{ attributes: this.#block.address + at, count: 1 },
+      ...{ attributes: this.#block.address + attributeOffset, count: 1 },
     });
-    attribute.write(this.#block.view, { id: launchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION }, at);
-    this.#block.view.setInt32(at + attribute.offsets.value, 1, true);
+    attribute.write(
+      this.#block.view,
+      { id: launchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION },
+      attributeOffset,
+    );
+    this.#block.view.setInt32(attributeOffset + attribute.offsets.value, 1, true);
   }
 
   /** Returns its address, set for `blocks` blocks on a stream. */

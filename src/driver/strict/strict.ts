@@ -139,12 +139,12 @@ export function strict(inner: Driver): Required<Driver> {
     });
   }
 
-  function opened<T extends Handle>(handle: T): T {
+  function addHandle<T extends Handle>(handle: T): T {
     open.add(handle);
     return handle;
   }
 
-  function closed(handle: Handle, destroy: () => void): void {
+  function closeHandle(handle: Handle, destroy: () => void): void {
     requireOpen(handle);
     destroy();
     open.delete(handle);
@@ -179,7 +179,7 @@ export function strict(inner: Driver): Required<Driver> {
 
     allocateHost(size) {
       rejectInCapture("allocateHost", ` of ${formatBytes(size)}`);
-      return opened(inner.allocateHost(size));
+      return addHandle(inner.allocateHost(size));
     },
     hostBytes(range) {
       rejectInCapture("hostBytes");
@@ -190,13 +190,13 @@ export function strict(inner: Driver): Required<Driver> {
     freeHost(memory) {
       rejectInCapture("freeHost");
       const access = makeAccess(memory.id + 1, span(0, memory.size), true, "freeHost");
-      closed(memory, () => order.access(hostTimeline, [access], () => inner.freeHost(memory)));
+      closeHandle(memory, () => order.access(hostTimeline, [access], () => inner.freeHost(memory)));
     },
 
-    createStream: (options) => opened(inner.createStream(options)),
-    destroyStream: (stream) => closed(stream, () => inner.destroyStream(stream)),
-    createEvent: () => opened(inner.createEvent()),
-    destroyEvent: (event) => closed(event, () => inner.destroyEvent(event)),
+    createStream: (options) => addHandle(inner.createStream(options)),
+    destroyStream: (stream) => closeHandle(stream, () => inner.destroyStream(stream)),
+    createEvent: () => addHandle(inner.createEvent()),
+    destroyEvent: (event) => closeHandle(event, () => inner.destroyEvent(event)),
 
     recordEvent(event, stream) {
       requireOpen(event, stream);
@@ -265,11 +265,11 @@ export function strict(inner: Driver): Required<Driver> {
     },
     loadKernel(source) {
       rejectInCapture("loadKernel", ` of ${source.name}`);
-      return opened(inner.loadKernel(source));
+      return addHandle(inner.loadKernel(source));
     },
     unloadKernel(kernel) {
       rejectInCapture("unloadKernel", ` of ${kernel.name}`);
-      closed(kernel, () => inner.unloadKernel(kernel));
+      closeHandle(kernel, () => inner.unloadKernel(kernel));
     },
     launch(stream, launch) {
       requireOpen(launch.kernel);
@@ -305,7 +305,7 @@ export function strict(inner: Driver): Required<Driver> {
       }
       // Whatever the driver returns, the capture has ended: a second end must find none.
       capture = undefined;
-      const graph = opened(inner.endCapture(stream));
+      const graph = addHandle(inner.endCapture(stream));
       graphAccesses.set(graph, ending.accesses);
       return graph;
     },
@@ -324,7 +324,7 @@ export function strict(inner: Driver): Required<Driver> {
       work(stream, accesses, () => inner.launchGraph(stream, graph));
     },
     destroyGraph(graph) {
-      closed(graph, () => inner.destroyGraph(graph));
+      closeHandle(graph, () => inner.destroyGraph(graph));
       graphAccesses.delete(graph);
     },
 

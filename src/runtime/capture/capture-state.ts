@@ -48,7 +48,10 @@ export class CaptureStateMachine {
   /** Runs one pass of the captured function. */
   during<T>(pass: CapturePass, body: () => T): T {
     if (this.#state !== "preparing") {
-      throw new HoldfastError("CAPTURE_ORDER", `A capture cannot go from ${this.#state} to ${pass}.`);
+      throw new HoldfastError(
+        "CAPTURE_ORDER",
+        `A capture cannot go from ${this.#state} to ${pass}. Call enter() before a pass, and end each pass before the next.`,
+      );
     }
     this.#state = pass;
     try {

@@ -240,7 +240,8 @@ function requireNodes(name: string, { nodes }: Graph, commands: number): void {
   throw new HoldfastError(
     "CAPTURE_NODES",
     `The graph of "${name}" has ${counted} work nodes for ${commands} recorded commands, ${nodes.memory} memory nodes and ` +
-      `${nodes.host} host nodes. Only work nodes are allowed: memory nodes make the second launch fail, host nodes block.`,
+      `${nodes.host} host nodes. Only work nodes are allowed: memory nodes make the second launch fail, and host nodes block. ` +
+      "Move allocations and host callbacks out of the captured function.",
     { numbers: { ...nodes, commands } },
   );
 }

@@ -72,11 +72,11 @@ export class PersistentMemory {
     const { driver, budget, recorder, captureState } = this.#options;
     const size = paddedSize(name, tensors);
     captureState.reject("placement", name, size);
-    const whole = alignUp(size, driver.describe().granularity);
-    const charge = budget.charge(label, whole, name);
+    const roundedSize = alignUp(size, driver.describe().granularity);
+    const charge = budget.charge(label, roundedSize, name);
     let reservation: Span | undefined;
     try {
-      reservation = driver.reserve(whole);
+      reservation = driver.reserve(roundedSize);
       driver.commit(reservation);
     } catch (error) {
       if (reservation) driver.release(reservation);
@@ -91,10 +91,10 @@ export class PersistentMemory {
       span,
       storages,
       get whole() {
-        return all;
+        return whole;
       },
     };
-    const all: PersistentStorage = {
+    const whole: PersistentStorage = {
       kind: "persistent",
       span,
       generation: 0,

@@ -1,6 +1,6 @@
 /**
- * Upload and read-back. The number of driver calls depends on bytes, not on tensors: adjacent device memory is uploaded
- * in one copy per staging slot, however many tensors it holds.
+ * Upload and read-back. The number of driver calls depends on bytes, not on tensors: one copy per staging slot uploads
+ * adjacent device memory.
  */
 
 import { crc32 } from "node:zlib";
@@ -82,8 +82,7 @@ export class Transfer {
   }
 
   /**
-   * Passes a storage's bytes to a function, one staging slot at a time, for data that need not be on the host as a
-   * whole.
+   * Passes a storage's bytes to a function, one staging slot at a time, so that the host need not hold all of them.
    */
   readChunks(storage: Storage, visit: (chunk: Uint8Array, offset: number) => void): void {
     const { captureState, requireLive } = this.#options;
@@ -186,11 +185,11 @@ class Gathering {
     let sent = 0;
     while (sent < source.length) {
       const open = this.#openAt(address + sent, target);
-      const at = Math.min(slotSize, address + sent - open.start);
-      const chunk = source.subarray(sent, sent + slotSize - at);
-      open.buffer.fill(0, open.length, at);
-      open.buffer.set(chunk, at);
-      open.length = at + chunk.length;
+      const offset = Math.min(slotSize, address + sent - open.start);
+      const chunk = source.subarray(sent, sent + slotSize - offset);
+      open.buffer.fill(0, open.length, offset);
+      open.buffer.set(chunk, offset);
+      open.length = offset + chunk.length;
       sent += chunk.length;
       const end = address + source.length;
       // A view is followed by other bytes of its owner, an owner by its padding.

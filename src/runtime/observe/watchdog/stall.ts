@@ -1,6 +1,6 @@
 /**
- * Detects stalls. A stall: a phase, a driver call or file work is open, and for the limit none of them has started or
- * ended, and there was no heartbeat. If nothing is open, the program itself runs; it stalls if its event loop does not
+ * Detects stalls. A stall is open work without progress: a phase, a driver call or file work is open, and none has
+ * started or ended within the limit, nor was there a heartbeat. If nothing is open, the program itself runs; it stalls if its event loop does not
  * turn for the limit. Pure logic over the shared status and the heartbeat. Only time between the detector's checks
  * counts, less the time in which the watched thread waited for a processor.
  */
