@@ -68,12 +68,15 @@ export interface Components {
 
 export interface Listeners {
   readonly log: (line: string) => void;
-  readonly onPressure: (oom?: OutOfMemory) => void;
+  readonly onMemoryPressure: (oom?: OutOfMemory) => void;
   /** Displays long work. Default: none. */
   readonly progress?: ProgressLine | undefined;
 }
 
-export function openComponents(options: OpenOptions, { log, onPressure, progress }: Listeners): Components {
+export function openComponents(
+  options: OpenOptions,
+  { log, onMemoryPressure, progress }: Listeners,
+): Components {
   const {
     device: kind = "cpu",
     index = 0,
@@ -110,7 +113,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
     const free = () => readFreeMemory(device, driver, () => readHostMemory(hostRoot));
     const limit = chooseLimit(settings.memory, free());
     const available = () => free().available;
-    const budget = new Budget({ ...limit, sharedStatus, recorder, available, onPressure });
+    const budget = new Budget({ ...limit, sharedStatus, recorder, available, onMemoryPressure });
 
     const stream = driver.createStream({ isHighPriority: true });
     closing.push(() => driver.destroyStream(stream));
@@ -129,7 +132,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
       captureState,
       ...shape,
       poison,
-      onPressure,
+      onMemoryPressure,
     });
     closing.push(() => arena.close());
 

@@ -93,8 +93,8 @@ export class Runtime {
     const { print, progress } = openOutput(requestedPrint);
     this.#print = print;
     const log = (line: string): void => print(`${line}\n`);
-    const onPressure = (oom?: OutOfMemory): void => this.#reportPressure(oom);
-    const components = openComponents(options, { log, onPressure, progress });
+    const onMemoryPressure = (oom?: OutOfMemory): void => this.#reportPressure(oom);
+    const components = openComponents(options, { log, onMemoryPressure, progress });
     this.#components = components;
     this.#kernels = new KernelCache(components);
     this.#captures = new Captures({ ...components, warn: (text) => this.warn(text) });

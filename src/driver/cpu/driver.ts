@@ -25,7 +25,7 @@ import type {
 import { HandleTable } from "../handles.js";
 import { readHostMemory } from "../host-memory.js";
 import { readHostThreads } from "../host-threads.js";
-import { liveSpan, lowerLaunch } from "./arguments.js";
+import { createLaunch, liveSpan } from "./arguments.js";
 import { Capture, type CapturedPosition } from "./capture.js";
 import { type Command, countNodes, Executor, type HostBuffer, type KernelState } from "./commands.js";
 import { RecordedGraph } from "./graph.js";
@@ -304,7 +304,7 @@ class Cpu implements CpuDriver {
   launch(stream: Stream, launch: Launch): void {
     const queue = this.#streams.get(stream);
     const kernel = this.#kernels.get(launch.kernel);
-    this.#issue(queue, lowerLaunch(kernel, launch.kernel.parameters, launch, this.#memory));
+    this.#issue(queue, createLaunch(kernel, launch.kernel.parameters, launch, this.#memory));
   }
 
   beginCapture(stream: Stream, _mode: CaptureMode): void {

@@ -40,7 +40,7 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
   let isCapturing = false;
 
   function strike(call: DriverCall): Effect | undefined {
-    let struck: Effect | undefined;
+    let effect: Effect | undefined;
     for (const fault of faults) {
       if (!fault.calls.includes(call)) continue;
       fault.seen += 1;
@@ -48,9 +48,9 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
       if (fault.effect.type === "fails") {
         throw new HoldfastError(fault.effect.code, `${call} failed, as the script says: ${fault.sentence}`);
       }
-      struck = fault.effect;
+      effect = fault.effect;
     }
-    return struck;
+    return effect;
   }
 
   function pass(elapsedMs: number): void {

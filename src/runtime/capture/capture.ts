@@ -29,7 +29,7 @@ import {
   takeSnapshot,
   withoutCovered,
 } from "./checksum.js";
-import { type AccessSet, noAccess, spanKeys, type Work } from "./work.js";
+import { type AccessSet, emptyAccessSet, spanKeys, type Work } from "./work.js";
 
 export interface CaptureOptions {
   readonly driver: Driver;
@@ -169,7 +169,7 @@ function runPass(
   body: () => unknown,
   observed?: AccessSet,
 ): AccessSet {
-  const accesses = noAccess(observed);
+  const accesses = emptyAccessSet(observed);
   work.accesses = accesses;
   try {
     const result = captureState.during(pass, body);

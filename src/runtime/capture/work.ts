@@ -40,7 +40,7 @@ export interface StreamEvent {
 }
 
 /** The empty access set for the start of a pass. `observed` is the set of the first pass. */
-export function noAccess(observed?: AccessSet): AccessSet {
+export function emptyAccessSet(observed?: AccessSet): AccessSet {
   const writable = observed && spanKeys(observed.written);
   return { all: new Set(), written: new Set(), writable, commands: 0, streams: new Map() };
 }

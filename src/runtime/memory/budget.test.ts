@@ -18,7 +18,7 @@ function open(limit: number, available = () => bytes(Number.MAX_SAFE_INTEGER)) {
     sharedStatus,
     recorder: new Recorder(),
     available,
-    onPressure: (shortage) => pressed.push(shortage ?? budget.used),
+    onMemoryPressure: (shortage) => pressed.push(shortage ?? budget.used),
   });
   return { budget, sharedStatus, pressed };
 }

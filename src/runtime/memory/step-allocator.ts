@@ -48,7 +48,7 @@ export interface StepAllocatorOptions {
   readonly memory?: ArenaMemory;
   readonly poison: boolean;
   /** Called when a request does not fit. */
-  readonly onPressure: (oom: OutOfMemory) => void;
+  readonly onMemoryPressure: (oom: OutOfMemory) => void;
 }
 
 /** The address range of an arena, and how memory is committed to it. */
@@ -340,7 +340,7 @@ export class StepAllocator {
   #outOfMemory(size: number, label: string, cause?: HoldfastError): HoldfastError {
     this.#options.recorder.record("reject", label, 0, size);
     const oom: OutOfMemory = { requested: size, obstacle: cause ? "memory" : "arena" };
-    this.#options.onPressure(oom);
+    this.#options.onMemoryPressure(oom);
     const diagnosis = this.diagnoseOom(oom);
     const { figures } = this;
     return rejection.outOfMemory({

@@ -59,13 +59,13 @@ export class Transfer {
     for (const item of list) this.#requireUploadable(item);
     const before = { ...this.up };
     const onSent = this.#options.verify ? this.#verifyCopy : undefined;
-    const gathering = new Gathering(this.#options, this.up, onSent);
+    const batch = new UploadBatch(this.#options, this.up, onSent);
     for (const { source, target } of list) {
-      gathering.add(asBytes(source), target);
+      batch.add(asBytes(source), target);
       this.up.tensors += 1;
       this.up.bytes += source.byteLength;
     }
-    gathering.send();
+    batch.send();
     return {
       copies: this.up.copies - before.copies,
       bytes: this.up.bytes - before.bytes,
@@ -166,7 +166,7 @@ interface OpenSlot {
 }
 
 /** Collects adjacent device memory in a staging slot and sends it as one copy. */
-class Gathering {
+class UploadBatch {
   readonly #options: TransferOptions;
   readonly #count: TransferCount;
   readonly #onSent: OnSent | undefined;
@@ -181,7 +181,7 @@ class Gathering {
   add(source: Uint8Array, target: Storage): void {
     const { slotSize } = this.#options.staging;
     const { address } = target.span;
-    if (this.#open && !continues(this.#open, target)) this.send();
+    if (this.#open && !isAdjacent(this.#open, target)) this.send();
     let sent = 0;
     while (sent < source.length) {
       const open = this.#openAt(address + sent, target);
@@ -224,7 +224,7 @@ class Gathering {
 }
 
 /** True if a storage starts where the slot's last one ended, with or without padding. */
-function continues({ start, length, home, paddedEnd }: OpenSlot, target: Storage): boolean {
+function isAdjacent({ start, length, home, paddedEnd }: OpenSlot, target: Storage): boolean {
   const { address } = target.span;
   return target.home === home && (address === start + length || address === paddedEnd);
 }

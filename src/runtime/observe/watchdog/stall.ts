@@ -11,7 +11,7 @@ import { checkIntervalMs, WatchedTime } from "./watched-time.js";
 
 /** The engine's activity at one check. */
 export interface Activity {
-  readonly lookedMs: number;
+  readonly checkedMs: number;
   /** The open phases, outermost first. */
   readonly phases: readonly PhaseReading[];
   readonly call: CallReading | undefined;
@@ -78,13 +78,13 @@ export class StallDetector {
 
   /** Checks the engine; returns a new stall once. Call it every `checkIntervalMs`. */
   examine(): Stall | undefined {
-    const activity = this.#look();
+    const activity = this.#readActivity();
     this.#activity = activity;
-    const { stillMs, phases, call, lookedMs } = activity;
+    const { stillMs, phases, call, checkedMs } = activity;
     const isIdle = isOutside({ phases, call }) && this.#signs.turns === undefined;
     if (stillMs < this.#limitMs || this.#isReported || isIdle || !this.isStill) return undefined;
     this.#isReported = true;
-    return { ...activity, call: this.#stuckCall(call, lookedMs), limitMs: this.#limitMs };
+    return { ...activity, call: this.#stuckCall(call, checkedMs), limitMs: this.#limitMs };
   }
 
   /** The activity at the last check. */
@@ -97,7 +97,7 @@ export class StallDetector {
     return this.#isSame(this.#readSigns(), this.#activity);
   }
 
-  #look(): Activity {
+  #readActivity(): Activity {
     // Read the clock before the status; otherwise a late reader would see stalls.
     const nowMs = this.#clock.nowMs();
     const tickMs = this.#time.tick();
@@ -122,7 +122,7 @@ export class StallDetector {
       this.#isReported = false;
     }
     this.#seen = signs;
-    return { ...open, lookedMs: nowMs, op, step, stillMs: this.#stillMs };
+    return { ...open, checkedMs: nowMs, op, step, stillMs: this.#stillMs };
   }
 
   get #stillMs(): number {

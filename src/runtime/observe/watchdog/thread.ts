@@ -50,7 +50,7 @@ const loadWithinMs = 5000;
 
 const settings = workerData as ThreadData;
 const { pid, stallAfterMs, reportDir, onStall } = settings;
-const lookMs = checkIntervalMs(stallAfterMs);
+const intervalMs = checkIntervalMs(stallAfterMs);
 const shared = attach(settings);
 const wait = new ProcessorWait(pid, settings.mainThreadId);
 const detector = new StallDetector(shared.sharedStatus, stallAfterMs, systemClock, {
@@ -94,7 +94,7 @@ function attach(data: ThreadData): Shared {
   };
 }
 
-function look(): void {
+function check(): void {
   const stall = detector.examine();
   const { activity } = detector;
   if (activity) outside.beat(takeReading(shared, activity));
@@ -157,7 +157,7 @@ function leave(): void {
   process.kill(pid, "SIGKILL");
 }
 
-const timer = setInterval(look, lookMs);
+const timer = setInterval(check, intervalMs);
 let isClosed = false;
 parentPort?.once("message", () => {
   isClosed = true;
@@ -170,5 +170,5 @@ if (outside.lost !== undefined && !isClosed && !outside.isUnwanted) {
   await printWithin(text, outsidePatienceMs);
 }
 // Check at once: if the process is stopped before the first tick, the outside process has a snapshot.
-look();
+check();
 parentPort?.postMessage("ready");
