@@ -11,11 +11,11 @@ import { type HostThreadsInfo, readHostThreads } from "./host-threads.js";
 
 /** On a machine with eight processors. */
 function threadsWith(files: Readonly<Record<string, string>>): HostThreadsInfo {
-  let found: HostThreadsInfo | undefined;
+  let info: HostThreadsInfo | undefined;
   withHostFiles(files, (root) => {
-    found = readHostThreads(root, 8);
+    info = readHostThreads(root, 8);
   });
-  return found ?? assert.fail("nothing was read");
+  return info ?? assert.fail("nothing was read");
 }
 
 /** In a group of version 2, nested once. */

@@ -147,8 +147,8 @@ function counting<Balance extends Record<string, number>>(driver: TestDriver, ba
       if (!method) return undefined;
       return (...args: unknown[]) => {
         const result = method.apply(target, args);
-        const taken = opposite[name] ?? name;
-        if (taken in balance) (balance as Record<string, number>)[taken]! += taken === name ? 1 : -1;
+        const resource = opposite[name] ?? name;
+        if (resource in balance) (balance as Record<string, number>)[resource]! += resource === name ? 1 : -1;
         return result;
       };
     },

@@ -133,7 +133,7 @@ interface InCapture {
   readonly memory: ReturnType<CpuDriver["reserve"]>;
 }
 
-const illegal: Record<string, (given: InCapture) => void> = {
+const illegal: Record<string, (context: InCapture) => void> = {
   reserve: ({ driver }) => driver.reserve(bytes(1)),
   commit: ({ driver, memory }) => driver.commit(memory),
   release: ({ driver, memory }) => driver.release(memory),
@@ -251,18 +251,18 @@ test("a graph can be launched only between instantiate() and destroyGraph()", ()
 
 test("a graph whose memory, kernel or host memory was released is rejected with the node", () => {
   const gone = {
-    DEAD_ADDRESS: (given: ReturnType<typeof open>) => given.driver.release(given.memory),
-    CLOSED: (given: ReturnType<typeof open>) => given.driver.unloadKernel(given.kernels.fill),
+    DEAD_ADDRESS: (context: ReturnType<typeof open>) => context.driver.release(context.memory),
+    CLOSED: (context: ReturnType<typeof open>) => context.driver.unloadKernel(context.kernels.fill),
   };
   for (const [code, act] of Object.entries(gone)) {
-    const given = open();
-    const { driver, stream } = given;
+    const context = open();
+    const { driver, stream } = context;
     driver.beginCapture(stream, "thread-local");
-    given.set(stream, 0, 1);
+    context.set(stream, 0, 1);
     const graph = driver.endCapture(stream);
     driver.instantiate(graph);
     driver.launchGraph(stream, graph);
-    act(given);
+    act(context);
     assert.throws(() => driver.launchGraph(stream, graph), {
       code,
       message: /Node 0 of graph #1 \(launch\)/,

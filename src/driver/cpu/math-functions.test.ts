@@ -32,10 +32,10 @@ const reference: readonly (readonly [number, number])[] = [
 
 test("erf of a double has a relative error below 1e-15", () => {
   for (const [x, expected] of reference) {
-    const found = erf64(x);
+    const actual = erf64(x);
     assert.ok(
-      Math.abs(found - expected) <= 1e-15 * expected + 2 ** -1074,
-      `erf(${x}) = ${found}, not ${expected}`,
+      Math.abs(actual - expected) <= 1e-15 * expected + 2 ** -1074,
+      `erf(${x}) = ${actual}, not ${expected}`,
     );
   }
 });

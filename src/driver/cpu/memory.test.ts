@@ -38,14 +38,14 @@ test("the first gap that is wide enough is used", () => {
 
 test("a reservation that fits no gap is rejected with the figures", () => {
   const memory = small();
-  const kept = [1, 2, 3, 4].map(() => memory.reserve(bytes(4 * pageBytes)));
-  memory.release(kept[0]!);
-  memory.release(kept[2]!);
+  const reservations = [1, 2, 3, 4].map(() => memory.reserve(bytes(4 * pageBytes)));
+  memory.release(reservations[0]!);
+  memory.release(reservations[2]!);
   assert.throws(() => memory.reserve(bytes(5 * pageBytes)), {
     code: "OUT_OF_MEMORY",
     numbers: { size: 5 * pageBytes, reserved: 8 * pageBytes, limit: 16 * pageBytes },
   });
-  assert.equal(memory.reserve(bytes(4 * pageBytes)).address, kept[0]!.address);
+  assert.equal(memory.reserve(bytes(4 * pageBytes)).address, reservations[0]!.address);
 });
 
 test("holds() is true for committed bytes only, and adjacent commits merge", () => {
@@ -91,7 +91,7 @@ test("an impossible commit is rejected and changes nothing", () => {
     ["BAD_ARGUMENT", span(range.address + 2 * pageBytes, 0)],
     ["BAD_ARGUMENT", span(range.address + pageBytes, 2 * pageBytes)],
   ];
-  for (const [code, part] of rejected) assert.throws(() => memory.commit(part), { code });
+  for (const [code, range] of rejected) assert.throws(() => memory.commit(range), { code });
   assert.equal(memory.committedBytes, 2 * pageBytes);
 });
 

@@ -44,9 +44,9 @@ test("a native kernel writes device memory in place, all blocks at once", () => 
     const target = span(memory.address + 256, 64 * 16);
     driver.launch(stream, { kernel, blocks: 64, arguments: [target, 7, 16] });
     driver.synchronize(stream);
-    const found = driver.deviceBytes(memory);
+    const actual = driver.deviceBytes(memory);
     const expected = new Uint8Array(65536).fill(1).fill(7, 256, 256 + 64 * 16);
-    assert.equal(Buffer.compare(found, expected), 0);
+    assert.equal(Buffer.compare(actual, expected), 0);
   });
 });
 
@@ -58,8 +58,8 @@ test("a native kernel's addresses stay valid while device memory grows", () => {
       const memory = committed(driver, 20 * MiB);
       driver.launch(stream, { kernel, blocks: 1, arguments: [memory, byte, memory.size] });
       driver.synchronize(stream);
-      const found = driver.deviceBytes(memory);
-      assert.deepEqual([found[0], found.at(-1)], [byte, byte]);
+      const actual = driver.deviceBytes(memory);
+      assert.deepEqual([actual[0], actual.at(-1)], [byte, byte]);
     }
   });
 });
@@ -78,7 +78,7 @@ test("a native kernel can be captured, replayed and unloaded, under the strict d
     driver.fill(stream, memory, 0);
     driver.launchGraph(stream, graph);
     driver.synchronize(stream);
-    assert.ok(device.deviceBytes(memory).every((found) => found === 9));
+    assert.ok(device.deviceBytes(memory).every((actual) => actual === 9));
     driver.unloadKernel(kernel);
     assert.throws(() => driver.launchGraph(stream, graph), { code: "CLOSED" });
   });

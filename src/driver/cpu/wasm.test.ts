@@ -87,14 +87,14 @@ test("`if` runs one of its two branches, and functions call each other by name",
       parameters: ["f64", "f64"],
       results: ["f64"],
       body: (code) => {
-        const kept = code.local("f64");
+        const local = code.local("f64");
         const [a, b] = [code.parameter(0), code.parameter(1)];
         code.get(a).get(b).op("f64.gt");
         code.if(
-          () => code.get(a).set(kept),
-          () => code.get(b).set(kept),
+          () => code.get(a).set(local),
+          () => code.get(b).set(local),
         );
-        code.get(kept);
+        code.get(local);
       },
     },
     {
@@ -156,18 +156,18 @@ function signatureOf(name: StackOpcode): Signature {
   if (special) return special;
   const [prefix = "", operation = ""] = name.split(".");
   const isVector = prefix.includes("x") || prefix === "v128";
-  const own = isVector ? "v128" : (prefix as ValueType);
+  const type = isVector ? "v128" : (prefix as ValueType);
   if (operation === "splat") return { takes: [prefix.slice(0, 3) as ValueType], gives: ["v128"] };
-  if (operation.startsWith("relaxed_")) return { takes: [own, own, own], gives: [own] };
+  if (operation.startsWith("relaxed_")) return { takes: [type, type, type], gives: [type] };
   if (conversion.test(operation)) {
     const from = /[if](32|64)/.exec(operation)?.[0] as ValueType;
-    return { takes: [isVector ? "v128" : from], gives: [own] };
+    return { takes: [isVector ? "v128" : from], gives: [type] };
   }
-  if (operation === "eqz") return { takes: [own], gives: ["i32"] };
-  if (unary.test(operation)) return { takes: [own], gives: [own] };
-  if (isVector && /^sh[lr]/.test(operation)) return { takes: [own, "i32"], gives: [own] };
+  if (operation === "eqz") return { takes: [type], gives: ["i32"] };
+  if (unary.test(operation)) return { takes: [type], gives: [type] };
+  if (isVector && /^sh[lr]/.test(operation)) return { takes: [type, "i32"], gives: [type] };
   const isTest = comparison.test(operation) && !isVector;
-  return { takes: [own, own], gives: [isTest ? "i32" : own] };
+  return { takes: [type, type], gives: [isTest ? "i32" : type] };
 }
 
 /** True if the engine accepts a function of this type with the instructions that `act` appends. */
@@ -278,11 +278,11 @@ test("a branch to a block that has ended, a missing parameter and an unknown fun
   });
   assert.ok(WebAssembly.validate(forkStreams()));
   const branchAfter = encode((code) => {
-    let kept = { depth: 0 };
+    let local = { depth: 0 };
     code.block((label) => {
-      kept = label;
+      local = label;
     });
-    code.block(() => code.branch(kept));
+    code.block(() => code.branch(local));
   });
   assert.throws(branchAfter, { code: "BAD_ARGUMENT", message: /"wrong" branches to a block that has ended/ });
   assert.throws(

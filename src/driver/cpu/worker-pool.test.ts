@@ -77,7 +77,7 @@ test("if the system starts fewer threads, they share the launch, with a warning"
       pool.run(sum, sums.length, [0, 0, data.byteOffset, sums.byteOffset, elements]);
   });
   assert.equal(
-    sums.reduce((total, one) => total + one),
+    sums.reduce((total, sum) => total + sum),
     elements,
   );
   pool.close();

@@ -69,8 +69,8 @@ function handleOf(driver: CudaDriver, stream: Stream): number {
 
 /** The number of calls so far of each function of the driver API. */
 function callsMade(): Readonly<Record<string, number>> {
-  const made = Object.keys(cudaFunctions).map((name) => [name, emulator.calls(name)] as const);
-  return Object.fromEntries(made.filter(([, count]) => count > 0));
+  const calls = Object.keys(cudaFunctions).map((name) => [name, emulator.calls(name)] as const);
+  return Object.fromEntries(calls.filter(([, count]) => count > 0));
 }
 
 describe("a capture", { skip }, () => {
@@ -105,12 +105,12 @@ describe("a capture", { skip }, () => {
   test("reads the current memory at each launch, and keeps its arguments", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, kernels, cell, set, at, capture } = prepare(driver);
-      const given = [cell(0), cell(1), cell(2), 1];
+      const context = [cell(0), cell(1), cell(2), 1];
       const graph = capture(() => {
-        driver.launch(stream, { kernel: kernels.scale, blocks: 1, arguments: given });
+        driver.launch(stream, { kernel: kernels.scale, blocks: 1, arguments: context });
         set(stream, 4, 7);
       });
-      given.fill(0);
+      context.fill(0);
       driver.instantiate(graph);
       for (const factor of [2, 5]) {
         set(stream, 0, 3);
@@ -243,7 +243,7 @@ interface InCapture {
   readonly memory: ReturnType<CudaDriver["reserve"]>;
 }
 
-const illegal: Record<string, (given: InCapture) => void> = {
+const illegal: Record<string, (context: InCapture) => void> = {
   reserve: ({ driver }) => driver.reserve(bytes(1)),
   commit: ({ driver, memory }) => driver.commit(memory),
   release: ({ driver, memory }) => driver.release(memory),
@@ -272,8 +272,8 @@ const legal: readonly DriverCall[] = [
 
 describe("illegal in a capture", { skip }, () => {
   test("is every call that is neither listed as legal nor tested separately", () => {
-    const told = Object.keys(illegal).map((call) => call.replace(/\(.*/, ""));
-    assert.deepEqual([...new Set([...told, ...legal])].sort(), [...driverCalls].sort());
+    const listed = Object.keys(illegal).map((call) => call.replace(/\(.*/, ""));
+    assert.deepEqual([...new Set([...listed, ...legal])].sort(), [...driverCalls].sort());
   });
 
   for (const [call, act] of Object.entries(illegal)) {
@@ -289,8 +289,8 @@ describe("illegal in a capture", { skip }, () => {
         const named = new RegExp(call.replace(/[()]/g, "\\$&"));
         const rejected = { code: "CAPTURE_REJECTED", message: named };
         const before = callsMade();
-        const given = { driver, stream, other, inside, outside, host, kernel: kernels.add, memory };
-        assert.throws(() => act(given), {
+        const context = { driver, stream, other, inside, outside, host, kernel: kernels.add, memory };
+        assert.throws(() => act(context), {
           code: "CAPTURE_REJECTED",
           message: new RegExp(`${named.source}.*CUDA was not called`),
         });
@@ -443,7 +443,7 @@ describe("a graph", { skip }, () => {
 
   test("whose memory, kernel or host memory was released is rejected before CUDA is called", () => {
     type Prepared = ReturnType<typeof prepare>;
-    const gone: readonly [string, RegExp, (driver: CudaDriver, given: Prepared) => void][] = [
+    const releases: readonly [string, RegExp, (driver: CudaDriver, context: Prepared) => void][] = [
       ["DEAD_ADDRESS", /touches .* which was released/, (driver, { memory }) => driver.release(memory)],
       [
         "CLOSED",
@@ -452,10 +452,10 @@ describe("a graph", { skip }, () => {
       ],
       ["CLOSED", /host memory #1, which was freed/, (driver, { host }) => driver.freeHost(host)],
     ];
-    for (const [code, message, act] of gone) {
+    for (const [code, message, act] of releases) {
       withEmulatorDriver({}, (driver) => {
-        const given = prepare(driver);
-        const { stream, host, set, cell, capture } = given;
+        const context = prepare(driver);
+        const { stream, host, set, cell, capture } = context;
         const graph = capture(() => {
           set(stream, 0, 1);
           driver.copyToDevice(stream, cell(1), { memory: host, offset: bytes(0), size: bytes(4) });
@@ -466,7 +466,7 @@ describe("a graph", { skip }, () => {
         // The release of unrelated memory does not affect it.
         driver.release(driver.reserve(bytes(1)));
         driver.launchGraph(stream, graph);
-        act(driver, given);
+        act(driver, context);
         assert.throws(() => driver.launchGraph(stream, graph), { code, message });
         assert.throws(() => driver.launchGraph(stream, graph), { code, message });
         assert.deepEqual([emulator.calls("cuGraphLaunch") - launches, emulator.lastFault()], [2, ""]);

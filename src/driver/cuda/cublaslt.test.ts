@@ -41,20 +41,20 @@ const alignmentOf = (address: number): number => {
 };
 
 /** The source of a GEMM whose matrices start at these addresses. */
-function sourceOf(drawn: RandomGemm, addresses: Readonly<Record<"a" | "b" | "c", number>>): KernelSource {
-  const layouts = layOutGemm(drawn);
+function sourceOf(random: RandomGemm, addresses: Readonly<Record<"a" | "b" | "c", number>>): KernelSource {
+  const layouts = layOutGemm(random);
   const matrix = (name: "a" | "b" | "c") => ({
     rowStride: layouts[name].rowStride,
     batchStride: layouts[name].batchStride,
-    isTransposed: drawn[name].isTransposed,
+    isTransposed: random[name].isTransposed,
     alignment: alignmentOf(addresses[name]),
   });
-  const { dtype, resultDtype, m, n, k, batch, alpha, beta, bias, activation } = drawn;
+  const { dtype, resultDtype, m, n, k, batch, alpha, beta, bias, activation } = random;
   const gemm: LibraryGemm = {
     ...{ dtype, resultDtype, precision: "f32", m, n, k, batch, alpha, beta, activation },
     ...{ a: matrix("a"), b: matrix("b"), c: matrix("c") },
     hasBias: bias !== "none",
-    biasBatchStride: biasStepOf(drawn),
+    biasBatchStride: biasStepOf(random),
   };
   const parameters: Parameter[] = ["in", "in", "inout", ...(bias === "none" ? [] : (["in"] as const))];
   return { name: `product_${dtype}`, parameters, gemm };
@@ -63,10 +63,10 @@ function sourceOf(drawn: RandomGemm, addresses: Readonly<Record<"a" | "b" | "c",
 type Bench = ReturnType<typeof openBench>;
 
 /** Writes the operands of a GEMM to memory, each matrix at a separate boundary. */
-function place(drawn: RandomGemm, { memory, write }: Bench) {
-  const layouts = layOutGemm(drawn);
-  const values = drawValues(drawn);
-  const { dtype, resultDtype } = drawn;
+function writeOperands(gemm: RandomGemm, { memory, write }: Bench) {
+  const layouts = layOutGemm(gemm);
+  const values = drawValues(gemm);
+  const { dtype, resultDtype } = gemm;
   let next = memory.address as number;
   const put = (name: "a" | "b" | "c" | "bias", type: RandomGemm["dtype"]): Span => {
     const encoded = encodeFloats(values[name], type);
@@ -81,21 +81,21 @@ function place(drawn: RandomGemm, { memory, write }: Bench) {
     return span(wholes[name].address + offset * floatBytes[type], extent * floatBytes[type]);
   };
   const operands = [partOf("a", dtype), partOf("b", dtype), partOf("c", resultDtype)] as const;
-  const bias = drawn.bias === "none" ? [] : [put("bias", resultDtype)];
+  const bias = gemm.bias === "none" ? [] : [put("bias", resultDtype)];
   const addresses = { a: operands[0].address, b: operands[1].address, c: operands[2].address };
   const workspace = { address: next as Address, size: 0 };
   return { values, whole: wholes.c, operands: [...operands, ...bias], addresses, workspace };
 }
 
 /** Runs a GEMM and compares all of C's memory with the expected bytes. */
-function prove(driver: CudaDriver, bench: Bench, drawn: RandomGemm): void {
-  const { values, whole, operands, addresses, workspace } = place(drawn, bench);
-  const kernel = driver.loadKernel(sourceOf(drawn, addresses));
+function prove(driver: CudaDriver, bench: Bench, gemm: RandomGemm): void {
+  const { values, whole, operands, addresses, workspace } = writeOperands(gemm, bench);
+  const kernel = driver.loadKernel(sourceOf(gemm, addresses));
   const { workspaceBytes = 0 } = kernel;
-  const given = workspaceBytes > 0 ? [...operands, span(workspace.address, workspaceBytes)] : operands;
-  driver.launch(bench.stream, { kernel, blocks: 1, arguments: given });
-  const found = decodeFloats(bench.read(whole), drawn.resultDtype);
-  proveValues(drawn, found, expectedOf(drawn, values));
+  const args = workspaceBytes > 0 ? [...operands, span(workspace.address, workspaceBytes)] : operands;
+  driver.launch(bench.stream, { kernel, blocks: 1, arguments: args });
+  const actual = decodeFloats(bench.read(whole), gemm.resultDtype);
+  proveValues(gemm, actual, expectedOf(gemm, values));
   driver.unloadKernel(kernel);
 }
 
@@ -105,7 +105,7 @@ describe("a GEMM", { skip }, () => {
       withEmulatorDriver({}, (driver) => {
         const bench = openBench(driver);
         fc.assert(
-          fc.property(drawGemms([dtype]), (drawn) => prove(driver, bench, drawn)),
+          fc.property(drawGemms([dtype]), (gemm) => prove(driver, bench, gemm)),
           {
             numRuns: 150,
             examples: [
@@ -148,14 +148,14 @@ describe("a GEMM", { skip }, () => {
       beta: () => ({ beta: 0 }),
       "the activation": () => ({ activation: "none" }),
     };
-    const drawn: RandomGemm = {
+    const gemm: RandomGemm = {
       ...plain,
       ...{ m: 3, n: 3, k: 3, batch: 2, beta: 1, bias: "one", activation: "relu" },
       ...{ a: { ...plain.a, gap: 2 }, b: { ...plain.b, gap: 2 }, c: { ...plain.c, gap: 2 } },
     };
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      prove(driver, bench, drawn);
+      prove(driver, bench, gemm);
       for (const [fault, change] of Object.entries(wrong)) {
         const injected: CudaDriver = Object.create(driver, {
           loadKernel: {
@@ -165,7 +165,7 @@ describe("a GEMM", { skip }, () => {
           launch: { value: driver.launch.bind(driver) },
           unloadKernel: { value: driver.unloadKernel.bind(driver) },
         });
-        assert.throws(() => prove(injected, bench, drawn), /element \d+ of C's memory/, fault);
+        assert.throws(() => prove(injected, bench, gemm), /element \d+ of C's memory/, fault);
       }
     });
   });
@@ -177,13 +177,13 @@ describe("a GEMM", { skip }, () => {
       const at = (index: number) => span(memory.address + 256 * index, 4);
       write(at(0), Float32Array.of(value));
       write(at(1), Float32Array.of(1));
-      const found = (["f32", "tf32", "bf16"] as const).map((precision) => {
+      const actual = (["f32", "tf32", "bf16"] as const).map((precision) => {
         const one = sourceOf({ ...plain, m: 1, n: 1, k: 1 }, { a: 256, b: 256, c: 256 });
         const kernel = driver.loadKernel({ ...one, gemm: { ...one.gemm!, precision } });
         driver.launch(stream, { kernel, blocks: 1, arguments: [at(0), at(1), at(2)] });
         return new Float32Array(read(at(2)).buffer)[0];
       });
-      assert.deepEqual(found, [value, 1 + 2 ** -7 + 2 ** -10, 1 + 2 ** -7]);
+      assert.deepEqual(actual, [value, 1 + 2 ** -7 + 2 ** -10, 1 + 2 ** -7]);
     });
   });
 
@@ -192,10 +192,10 @@ describe("a GEMM", { skip }, () => {
       const { memory, stream, read, write } = openBench(driver);
       const at = (index: number, size: number) => span(memory.address + 256 * index, size);
       for (const dtype of ["f16", "bf16"] as const) {
-        const drawn: RandomGemm = { ...plain, dtype, resultDtype: "f32", m: 1, n: 1, k: 2 };
+        const gemm: RandomGemm = { ...plain, dtype, resultDtype: "f32", m: 1, n: 1, k: 2 };
         write(at(0, 4), encodeFloats([1, 2 ** -12], dtype));
         write(at(1, 4), encodeFloats([1, 1], dtype));
-        const kernel = driver.loadKernel(sourceOf(drawn, { a: 256, b: 256, c: 256 }));
+        const kernel = driver.loadKernel(sourceOf(gemm, { a: 256, b: 256, c: 256 }));
         driver.launch(stream, { kernel, blocks: 1, arguments: [at(0, 4), at(1, 4), at(2, 4)] });
         assert.equal(new Float32Array(read(at(2, 4)).buffer)[0], 1 + 2 ** -12, dtype);
       }
@@ -215,9 +215,9 @@ describe("the library", { skip }, () => {
       }
       // Red proof: a misaligned operand fails.
       for (const name of ["a", "b", "c"] as const) {
-        const drawn = { ...plain, [name]: { ...plain[name], offset: 1 } };
-        const { operands, addresses } = place(drawn, bench);
-        const kernel = driver.loadKernel(sourceOf(drawn, { ...addresses, [name]: 256 }));
+        const gemm = { ...plain, [name]: { ...plain[name], offset: 1 } };
+        const { operands, addresses } = writeOperands(gemm, bench);
+        const kernel = driver.loadKernel(sourceOf(gemm, { ...addresses, [name]: 256 }));
         assert.throws(() => driver.launch(bench.stream, { kernel, blocks: 1, arguments: operands }), {
           code: "DRIVER_FAILED",
           message: /^cublasLtMatmul\(.*CUBLAS_STATUS_NOT_SUPPORTED \(15\)/,
@@ -231,14 +231,14 @@ describe("the library", { skip }, () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
       for (const bias of ["none", "one"] as const) {
-        const drawn = { ...plain, bias };
-        prove(driver, bench, drawn);
-        const { operands, addresses, workspace } = place(drawn, bench);
-        const source = sourceOf(drawn, addresses);
+        const gemm = { ...plain, bias };
+        prove(driver, bench, gemm);
+        const { operands, addresses, workspace } = writeOperands(gemm, bench);
+        const source = sourceOf(gemm, addresses);
         const kernel = driver.loadKernel(source);
         assert.deepEqual([kernel.workspaceBytes, kernel.parameters], [8192, [...source.parameters, "out"]]);
-        const launch = (given: readonly Span[]) => () =>
-          driver.launch(bench.stream, { kernel, blocks: 1, arguments: given });
+        const launch = (args: readonly Span[]) => () =>
+          driver.launch(bench.stream, { kernel, blocks: 1, arguments: args });
         const before = emulator.calls("cublasLtMatmul");
         assert.throws(launch(operands), { code: "BAD_ARGUMENT", message: /arguments; it takes/ });
         const beyond = span(bench.memory.address + bench.memory.size - 8, 8192);
@@ -343,7 +343,7 @@ describe("the library", { skip }, () => {
   test("selects an algorithm once per GEMM, not once per launch", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      const { operands, addresses } = place(plain, bench);
+      const { operands, addresses } = writeOperands(plain, bench);
       const kernel = driver.loadKernel(sourceOf(plain, addresses));
       for (let turn = 0; turn < 5; turn++)
         driver.launch(bench.stream, { kernel, blocks: 1, arguments: operands });
@@ -357,12 +357,12 @@ describe("the arguments of a GEMM", { skip }, () => {
   test("that are wrong or dead are rejected by their index, and the library is not called", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      const { operands, addresses } = place({ ...plain, bias: "one" }, bench);
+      const { operands, addresses } = writeOperands({ ...plain, bias: "one" }, bench);
       const kernel = driver.loadKernel(sourceOf({ ...plain, bias: "one" }, addresses));
       const launch =
-        (given: readonly (Span | number)[], blocks = 1) =>
+        (args: readonly (Span | number)[], blocks = 1) =>
         () =>
-          driver.launch(bench.stream, { kernel, blocks, arguments: given });
+          driver.launch(bench.stream, { kernel, blocks, arguments: args });
       assert.throws(launch(operands.slice(1)), { code: "BAD_ARGUMENT", message: /3 arguments; it takes 4/ });
       assert.throws(launch([1, ...operands.slice(1)]), {
         code: "BAD_ARGUMENT",
@@ -384,14 +384,14 @@ describe("the arguments of a GEMM", { skip }, () => {
     emulator.set("gemmWorkspace", 1024);
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      const drawn: RandomGemm = { ...plain, bias: "one" };
-      const { operands, addresses, workspace } = place(drawn, bench);
-      const source = sourceOf(drawn, addresses);
+      const gemm: RandomGemm = { ...plain, bias: "one" };
+      const { operands, addresses, workspace } = writeOperands(gemm, bench);
+      const source = sourceOf(gemm, addresses);
       const kernel = driver.loadKernel(source);
       const launch = (bias: number, work: number) => () => {
         const moved = [...operands.slice(0, 3), span(operands[3]!.address + bias, 12)];
-        const given = [...moved, span(workspace.address + work, 1024)];
-        driver.launch(bench.stream, { kernel, blocks: 1, arguments: given });
+        const args = [...moved, span(workspace.address + work, 1024)];
+        driver.launch(bench.stream, { kernel, blocks: 1, arguments: args });
       };
       const rejected = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
       assert.throws(
@@ -399,8 +399,8 @@ describe("the arguments of a GEMM", { skip }, () => {
         rejected(/The bias of kernel "product_f32" starts 4 bytes after a multiple of 16/),
       );
       assert.throws(launch(0, 128), rejected(/The workspace of .* 128 bytes after a multiple of 256/));
-      const odd = { ...source, gemm: { ...source.gemm!, batch: 2, biasBatchStride: 3 } };
-      assert.throws(() => driver.loadKernel(odd), rejected(/The bias of/));
+      const misaligned = { ...source, gemm: { ...source.gemm!, batch: 2, biasBatchStride: 3 } };
+      assert.throws(() => driver.loadKernel(misaligned), rejected(/The bias of/));
       assert.equal(emulator.calls("cublasLtMatmul"), 0);
       launch(16, 256)();
     });
@@ -411,9 +411,9 @@ describe("the arguments of a GEMM", { skip }, () => {
       emulator.set("gemmNodes", nodes);
       withEmulatorDriver({}, (driver) => {
         const bench = openBench(driver);
-        const drawn: RandomGemm = { ...plain, bias: "one" };
-        const { values, whole, operands, addresses } = place(drawn, bench);
-        const kernel = driver.loadKernel(sourceOf(drawn, addresses));
+        const gemm: RandomGemm = { ...plain, bias: "one" };
+        const { values, whole, operands, addresses } = writeOperands(gemm, bench);
+        const kernel = driver.loadKernel(sourceOf(gemm, addresses));
         const { stream } = bench;
         driver.beginCapture(stream, "thread-local");
         driver.launch(stream, { kernel, blocks: 1, arguments: operands });
@@ -432,7 +432,7 @@ describe("the arguments of a GEMM", { skip }, () => {
           arguments: [operands[0]!, operands[1]!, elsewhere, other],
         });
         driver.launchGraph(stream, graph);
-        proveValues(drawn, decodeFloats(bench.read(whole), "f32"), expectedOf(drawn, values));
+        proveValues(gemm, decodeFloats(bench.read(whole), "f32"), expectedOf(gemm, values));
         driver.unloadKernel(kernel);
         assert.throws(() => driver.launchGraph(stream, graph), { code: "CLOSED", message: /product_f32/ });
       });
@@ -453,11 +453,11 @@ test("a GEMM that fails to load releases everything, whichever call fails", { sk
         message: new RegExp(`^${call}`),
       });
       assert.deepEqual(heldOnEmulator(), before);
-      const made = ["MatmulDesc", "MatrixLayout", "MatmulPreference"].map((what) => {
+      const created = ["MatmulDesc", "MatrixLayout", "MatmulPreference"].map((what) => {
         const name = `cublasLt${what}Create`;
         return emulator.calls(name) - (name === call ? 1 : 0) - emulator.calls(`cublasLt${what}Destroy`);
       });
-      assert.deepEqual(made, [0, 0, 0], call);
+      assert.deepEqual(created, [0, 0, 0], call);
       emulator.reset();
     });
   }

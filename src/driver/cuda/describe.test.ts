@@ -18,7 +18,9 @@ test("on a machine without CUDA each missing library is listed with its package"
   });
   rmSync(root, { recursive: true });
   assert.deepEqual(devices, []);
-  const problems = libraries.map((one) => ("problem" in one ? [one.library, one.problem, one.summary] : []));
+  const problems = libraries.map((library) =>
+    "problem" in library ? [library.library, library.problem, library.summary] : [],
+  );
   assert.deepEqual(
     problems.map(([library]) => library),
     ["cuda", "nvrtc", "cublasLt"],

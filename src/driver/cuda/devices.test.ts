@@ -159,13 +159,13 @@ describe("several devices", { skip }, () => {
   test("change the context only when another device is used", () => {
     emulator.set("devices", 2);
     withEmulatorDriver({ index: 0 }, (first) => {
-      const own = openBench(first);
+      const bench = openBench(first);
       withEmulatorDriver({ index: 1 }, (second) => {
         const other = openBench(second);
         const before = emulator.calls("cuCtxSetCurrent");
         for (let turn = 0; turn < 5; turn++) second.fill(other.stream, other.memory, turn);
         assert.equal(emulator.calls("cuCtxSetCurrent"), before);
-        first.fill(own.stream, own.memory, 0);
+        first.fill(bench.stream, bench.memory, 0);
         second.fill(other.stream, other.memory, 0);
         assert.equal(emulator.calls("cuCtxSetCurrent"), before + 2);
       });

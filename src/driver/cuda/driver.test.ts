@@ -133,10 +133,10 @@ describe("order", { skip }, () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read } = openBench(driver);
       const other = driver.createStream();
-      const mark = driver.createEvent();
+      const event = driver.createEvent();
       driver.fill(stream, memory, 1);
-      driver.recordEvent(mark, stream);
-      driver.waitEvent(other, mark);
+      driver.recordEvent(event, stream);
+      driver.waitEvent(other, event);
       driver.copyOnDevice(other, span(memory.address + 4096, 64), span(memory.address, 64));
       driver.fill(stream, memory, 2);
       // Only the other stream is synchronized: the work that it waits for runs, and no more.
@@ -208,18 +208,18 @@ describe("order", { skip }, () => {
       const { memory, stream, read } = openBench(driver);
       const kernel = driver.loadKernel(basicKernels.fill);
       const target = { address: memory.address, size: bytes(4) } as { -readonly [K in keyof Span]: Span[K] };
-      const given: Argument[] = [span(memory.address + 4, 4), 1.5, 1];
+      const args: Argument[] = [span(memory.address + 4, 4), 1.5, 1];
       driver.fill(stream, memory, 0);
       driver.fill(stream, target, 7);
-      driver.launch(stream, { kernel, blocks: 1, arguments: given });
+      driver.launch(stream, { kernel, blocks: 1, arguments: args });
       target.address = span(memory.address + 100, 4).address;
-      given[0] = target;
-      given[1] = 9;
+      args[0] = target;
+      args[1] = 9;
       // The kernel's next launch overwrites the argument block.
       driver.launch(stream, { kernel, blocks: 1, arguments: [span(memory.address + 8, 4), 2.5, 1] });
-      const found = read(span(memory.address, 104));
-      assert.deepEqual([...found.slice(0, 4)], [7, 7, 7, 7]);
-      const floats = new Float32Array(found.buffer);
+      const actual = read(span(memory.address, 104));
+      assert.deepEqual([...actual.slice(0, 4)], [7, 7, 7, 7]);
+      const floats = new Float32Array(actual.buffer);
       assert.deepEqual([floats[1], floats[2], floats[25]], [1.5, 2.5, 0]);
     });
   });

@@ -168,7 +168,7 @@ test("the basic kernels give the same bits on CUDA with blocks and threads in an
     withEmulatorDriver({}, (driver) => {
       emulator.set("reversed", reversed);
       const { memory, stream, read } = openBench(driver);
-      const at = (place: number) => span(memory.address + place * 4 * elements, 4 * elements);
+      const at = (index: number) => span(memory.address + index * 4 * elements, 4 * elements);
       const [fill, add] = [driver.loadKernel(basicKernels.fill), driver.loadKernel(basicKernels.add)];
       driver.launch(stream, { kernel: fill, blocks: 2, arguments: [at(0), 0.1, elements] });
       driver.launch(stream, { kernel: fill, blocks: 2, arguments: [at(1), 0.2, elements] });
@@ -238,8 +238,8 @@ describe("a kernel that does not load", { skip }, () => {
 test("an unloaded kernel releases its resources, and its source can be loaded again", { skip }, () => {
   withEmulatorDriver({}, (driver) => {
     const before = heldOnEmulator();
-    const kernels = [basicKernels.fill, basicKernels.fill, basicKernels.add].map((one) =>
-      driver.loadKernel(one),
+    const kernels = [basicKernels.fill, basicKernels.fill, basicKernels.add].map((source) =>
+      driver.loadKernel(source),
     );
     assert.equal(new Set(kernels.map(({ id }) => id)).size, 3);
     assert.equal(emulator.get("modules"), before.modules + 3);
@@ -263,9 +263,9 @@ test("arguments are in host memory that does not move: garbage collection change
       // Garbage of the size of a launch's allocations, and much larger.
       if (index % 10 === 0) Array.from({ length: 2000 }, () => new Uint8Array(1024));
     }
-    const found = new Float32Array(read(span(memory.address, 4 * cells)).buffer);
+    const actual = new Float32Array(read(span(memory.address, 4 * cells)).buffer);
     assert.deepEqual(
-      [...found],
+      [...actual],
       Array.from({ length: cells }, (_, index) => index + 0.5),
     );
   });

@@ -16,25 +16,28 @@ import type { Driver } from "../driver.js";
 
 const skip = emulatorMissing;
 const emulator = skip ? undefined! : openEmulator();
-const part = 2 * MiB;
+const granularity = 2 * MiB;
 
 afterEach(() => {
   if (!skip) emulator.reset();
 });
 
 const partOf = (range: Span, first: number, count = 1): Span =>
-  span(range.address + first * part, count * part);
+  span(range.address + first * granularity, count * granularity);
 
 describe("the virtual memory API", { skip }, () => {
   test("a range is only addresses; memory is committed in ranges, and released with the whole range", () => {
     withEmulatorDriver({}, (driver) => {
-      assert.deepEqual([driver.describe().granularity, driver.describe().canCommitInParts], [part, true]);
+      assert.deepEqual(
+        [driver.describe().granularity, driver.describe().canCommitInParts],
+        [granularity, true],
+      );
       const { free } = driver.memory();
       const range = driver.reserve(bytes(1024 * GiB));
       assert.equal(driver.memory().free, free);
       driver.commit(partOf(range, 0));
       driver.commit(partOf(range, 3, 2));
-      assert.equal(driver.memory().free, free - 3 * part);
+      assert.equal(driver.memory().free, free - 3 * granularity);
       assert.equal(emulator.get("allocations"), 0);
       driver.release(range);
       assert.equal(driver.memory().free, free);
@@ -44,15 +47,15 @@ describe("the virtual memory API", { skip }, () => {
 
   test("growing changes no address and no byte, and a span may cross committed ranges", () => {
     withEmulatorDriver({}, (driver) => {
-      const { read, write } = openBench(driver, part);
-      const range = driver.reserve(bytes(8 * part));
+      const { read, write } = openBench(driver, granularity);
+      const range = driver.reserve(bytes(8 * granularity));
       driver.commit(partOf(range, 0));
       const first = span(range.address + 12, 1000);
       const pattern = Uint8Array.from({ length: 1000 }, (_, index) => index % 251);
       write(first, pattern);
       for (let index = 1; index < 8; index++) driver.commit(partOf(range, index));
       assert.deepEqual(read(first), pattern);
-      const across = span(range.address + part - 500, 1000);
+      const across = span(range.address + granularity - 500, 1000);
       write(across, pattern);
       assert.deepEqual(read(across), pattern);
       assert.deepEqual(read(first), pattern);
@@ -61,8 +64,8 @@ describe("the virtual memory API", { skip }, () => {
 
   test("sizes are rounded up to the granularity", () => {
     withEmulatorDriver({}, (driver) => {
-      assert.equal(driver.reserve(bytes(1)).size, part);
-      assert.equal(driver.reserve(bytes(part + 1)).size, 2 * part);
+      assert.equal(driver.reserve(bytes(1)).size, granularity);
+      assert.equal(driver.reserve(bytes(granularity + 1)).size, 2 * granularity);
     });
   });
 
@@ -82,34 +85,34 @@ describe("the virtual memory API", { skip }, () => {
         withEmulatorDriver({}, (driver) => {
           const before = emulator.get("usedMemory");
           const ranges: { range: Span; taken: Set<number> }[] = [];
-          for (const one of acts) {
-            if (one.kind === "reserve") {
-              const range = driver.reserve(bytes(one.parts * part));
+          for (const act of acts) {
+            if (act.kind === "reserve") {
+              const range = driver.reserve(bytes(act.parts * granularity));
               for (const other of ranges) assert.ok(!overlaps(other.range, range));
               ranges.push({ range, taken: new Set() });
               continue;
             }
-            const target = ranges[one.range];
+            const target = ranges[act.range];
             if (!target) continue;
-            if (one.kind === "release") {
+            if (act.kind === "release") {
               driver.release(target.range);
-              ranges.splice(one.range, 1);
+              ranges.splice(act.range, 1);
               continue;
             }
             // Another range may start at its end.
-            if (one.first * part >= target.range.size) continue;
-            const wanted = Array.from({ length: one.parts }, (_, index) => one.first + index);
+            if (act.first * granularity >= target.range.size) continue;
+            const requested = Array.from({ length: act.parts }, (_, index) => act.first + index);
             const isLegal =
-              (one.first + one.parts) * part <= target.range.size &&
-              !wanted.some((index) => target.taken.has(index));
-            const commit = () => driver.commit(partOf(target.range, one.first, one.parts));
+              (act.first + act.parts) * granularity <= target.range.size &&
+              !requested.some((index) => target.taken.has(index));
+            const commit = () => driver.commit(partOf(target.range, act.first, act.parts));
             if (isLegal) {
               commit();
-              for (const index of wanted) target.taken.add(index);
+              for (const index of requested) target.taken.add(index);
             } else assert.throws(commit, /Cannot commit/);
           }
           const taken = ranges.reduce((sum, { taken: parts }) => sum + parts.size, 0);
-          assert.equal(emulator.get("usedMemory") - before, taken * part);
+          assert.equal(emulator.get("usedMemory") - before, taken * granularity);
           assert.equal(emulator.get("reservations"), ranges.length);
         }),
       ),
@@ -120,7 +123,7 @@ describe("the virtual memory API", { skip }, () => {
   for (const call of ["cuMemCreate", "cuMemMap", "cuMemSetAccess"] as const) {
     test(`if ${call} fails, a commit has no effect and can be repeated`, () => {
       withEmulatorDriver({}, (driver) => {
-        const range = driver.reserve(bytes(4 * part));
+        const range = driver.reserve(bytes(4 * granularity));
         driver.commit(partOf(range, 0));
         const before = heldOnEmulator();
         emulator.fail(call, 2, { times: 1 });
@@ -143,7 +146,7 @@ describe("the virtual memory API", { skip }, () => {
         withEmulatorDriver({}, (driver) => {
           const stream = driver.createStream();
           const before = heldOnEmulator();
-          const range = driver.reserve(bytes(3 * part));
+          const range = driver.reserve(bytes(3 * granularity));
           for (const index of [0, 1, 2]) driver.commit(partOf(range, index));
           emulator.fail(call, 1, { after, times: 1 });
           assert.throws(() => driver.release(range), { code: "DRIVER_FAILED" }, call);
@@ -197,7 +200,7 @@ describe("plain allocations", { skip }, () => {
 
   test("a device with the API does not use them", () => {
     withEmulatorDriver({}, (driver) => {
-      driver.commit(driver.reserve(bytes(part)));
+      driver.commit(driver.reserve(bytes(granularity)));
       assert.equal(emulator.calls("cuMemAlloc"), 0);
     });
   });
@@ -221,9 +224,9 @@ describe("memory that the device does not have", { skip }, () => {
         const take = (size: number) => driver.commit(driver.reserve(bytes(size)));
         take(16 * MiB);
         const before = heldOnEmulator();
-        assert.throws(() => take(17 * part), {
+        assert.throws(() => take(17 * granularity), {
           code: "OUT_OF_MEMORY",
-          message: new RegExp(`size ${17 * part}.*CUDA_ERROR_OUT_OF_MEMORY \\(2\\).*HOLDFAST_MEMORY`),
+          message: new RegExp(`size ${17 * granularity}.*CUDA_ERROR_OUT_OF_MEMORY \\(2\\).*HOLDFAST_MEMORY`),
           numbers: {
             call: allocation === "auto" ? "cuMemCreate" : "cuMemAlloc_v2",
             status: 2,

@@ -19,10 +19,10 @@ const boxRows = 16;
 const boxBytes = 128 * boxRows;
 
 /** Loads the box at the start of a matrix by TMA, and writes the box and the other arguments. */
-function boxKernel(given: Partial<TensorMap> = {}): KernelSource {
+function boxKernel(changes: Partial<TensorMap> = {}): KernelSource {
   const map: TensorMap = {
     ...{ parameter: 1, dtype: "f32", columns: 3, rows: 4, rowStride: 5, matrices: 6, matrixStride: 7 },
-    ...{ box: { columns: 32, rows: boxRows }, ...given },
+    ...{ box: { columns: 32, rows: boxRows }, ...changes },
   };
   return {
     name: "box",
@@ -60,12 +60,15 @@ function boxKernel(given: Partial<TensorMap> = {}): KernelSource {
 describe("a tensor map", { skip }, () => {
   const sourceFloats = 4096;
   /** Loads the kernel on a new driver, with memory that contains numbered floats. */
-  function withTma(use: (bench: ReturnType<typeof openBoxes>) => void, given: Partial<TensorMap> = {}): void {
-    withEmulatorDriver({}, (driver) => use(openBoxes(driver, given)));
+  function withTma(
+    use: (bench: ReturnType<typeof openBoxes>) => void,
+    changes: Partial<TensorMap> = {},
+  ): void {
+    withEmulatorDriver({}, (driver) => use(openBoxes(driver, changes)));
   }
-  function openBoxes(driver: CudaDriver, given: Partial<TensorMap>) {
+  function openBoxes(driver: CudaDriver, changes: Partial<TensorMap>) {
     const { memory, stream, read, write } = openBench(driver);
-    const kernel = driver.loadKernel(boxKernel(given));
+    const kernel = driver.loadKernel(boxKernel(changes));
     const source = span(memory.address + 32_768, 4 * sourceFloats);
     write(
       source,
@@ -74,8 +77,8 @@ describe("a tensor map", { skip }, () => {
     const out = span(memory.address + 64, boxBytes + 48);
     /** The first float's index, columns, rows, row stride, matrices, matrix stride. */
     function launch(from: number, sizes: readonly number[], { matrix = 0, blocks = 1 } = {}): void {
-      const place = span(source.address + 4 * from, 4 * (sourceFloats - from));
-      driver.launch(stream, { kernel, blocks, arguments: [out, place, matrix, ...sizes, 0.1] });
+      const slice = span(source.address + 4 * from, 4 * (sourceFloats - from));
+      driver.launch(stream, { kernel, blocks, arguments: [out, slice, matrix, ...sizes, 0.1] });
     }
     /** The floats of the box by rows, without the swizzle. */
     function box(): number[][] {
@@ -246,8 +249,8 @@ describe("a tensor map", { skip }, () => {
       [/takes its matrixStride from argument 9, which is missing/, { matrixStride: 9 }],
     ];
     withEmulatorDriver({}, (driver) => {
-      for (const [message, given] of wrong) {
-        assert.throws(() => driver.loadKernel(boxKernel(given)), { code: "BAD_ARGUMENT", message });
+      for (const [message, changes] of wrong) {
+        assert.throws(() => driver.loadKernel(boxKernel(changes)), { code: "BAD_ARGUMENT", message });
       }
       const { cuda, ...rest } = boxKernel();
       const twice = { ...rest, cuda: { ...cuda!, maps: [...cuda!.maps!, ...cuda!.maps!] } };

@@ -25,10 +25,10 @@ beforeEach(() => {
 
 afterEach(() => device.close());
 
-function part(offset: number, size: number, state: "live" | "dead" = "live"): Span {
-  const one = span(range.address + offset, size);
-  driver.annotate(one, state);
-  return one;
+function annotated(offset: number, size: number, state: "live" | "dead" = "live"): Span {
+  const target = span(range.address + offset, size);
+  driver.annotate(target, state);
+  return target;
 }
 
 function hostSpan(size: Bytes): HostSpan {
@@ -38,7 +38,7 @@ function hostSpan(size: Bytes): HostSpan {
 describe("addresses", () => {
   test("work on memory that is not live is rejected", () => {
     rejects("DEAD_ADDRESS", () => driver.fill(stream, range, 0), /fill accesses/);
-    const live = part(0, 512);
+    const live = annotated(0, 512);
     driver.fill(stream, live, 0);
     driver.annotate(live, "dead");
     rejects("DEAD_ADDRESS", () => driver.fill(stream, live, 0));
@@ -46,14 +46,14 @@ describe("addresses", () => {
 
   test("a kernel argument that is not entirely live is rejected, with its index", () => {
     const kernel = driver.loadKernel(basicKernels.fill);
-    part(0, 512);
+    annotated(0, 512);
     const tooLong = span(range.address, 1024);
     const launch = { kernel, blocks: 1, arguments: [tooLong, 1, 256] };
     rejects("DEAD_ADDRESS", () => driver.launch(stream, launch), /launch of fill \(argument 0\)/);
   });
 
   test("a span cannot be marked live twice, or without committed memory", () => {
-    part(0, 1024);
+    annotated(0, 1024);
     rejects("DEAD_ADDRESS", () => driver.annotate(span(range.address + 512, 1024), "live"));
     const empty = driver.reserve(kib64);
     rejects("DEAD_ADDRESS", () => driver.annotate(empty, "live"));
@@ -61,8 +61,8 @@ describe("addresses", () => {
   });
 
   test("one copy may write adjacent live spans", () => {
-    part(0, 256);
-    part(256, 256);
+    annotated(0, 256);
+    annotated(256, 256);
     driver.fill(stream, span(range.address, 512), 1);
     driver.synchronize(stream);
     assert.ok(device.deviceBytes(span(range.address, 512)).every((byte) => byte === 1));
@@ -71,7 +71,7 @@ describe("addresses", () => {
 
 describe("order", () => {
   test("the host may not read before the copy is known to have completed", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const host = hostSpan(bytes(256));
     driver.copyToHost(stream, host, live);
     rejects("UNORDERED_ACCESS", () => driver.hostBytes(host), /the host .* copyToHost on stream 1/);
@@ -80,7 +80,7 @@ describe("order", () => {
   });
 
   test("the host may not write staging that a copy still reads", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const host = hostSpan(bytes(256));
     driver.hostBytes(host).fill(3);
     driver.copyToDevice(stream, live, host);
@@ -92,7 +92,7 @@ describe("order", () => {
   });
 
   test("two streams on the same bytes need an event between them", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const other = driver.createStream();
     driver.fill(stream, live, 1);
     rejects("UNORDERED_ACCESS", () => driver.fill(other, live, 2), /stream 2 .* stream 1/);
@@ -103,7 +103,7 @@ describe("order", () => {
   });
 
   test("an event orders streams through a third one", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const [second, third] = [driver.createStream(), driver.createStream()];
     const [first, next] = [driver.createEvent(), driver.createEvent()];
     driver.fill(stream, live, 1);
@@ -115,14 +115,14 @@ describe("order", () => {
   });
 
   test("two streams may read the same bytes, and write different ones", () => {
-    const [source, a, b] = [part(0, 256), part(256, 256), part(512, 256)];
+    const [source, a, b] = [annotated(0, 256), annotated(256, 256), annotated(512, 256)];
     const other = driver.createStream();
     driver.copyOnDevice(stream, a, source);
     driver.copyOnDevice(other, b, source);
   });
 
   test("a rejected call does not change the order", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const other = driver.createStream();
     driver.fill(stream, live, 1);
     rejects("BAD_ARGUMENT", () => driver.fill(stream, live, 999));
@@ -133,7 +133,7 @@ describe("order", () => {
 
 describe("foreign memory", () => {
   test("a copy from memory that the driver did not pin is rejected", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const foreign = {
       memory: { type: "host", id: 77, size: bytes(256) },
       offset: bytes(0),
@@ -150,7 +150,7 @@ describe("foreign memory", () => {
   });
 
   test("a copy past the end of pinned memory is rejected", () => {
-    const live = part(0, 512);
+    const live = annotated(0, 512);
     const host = hostSpan(bytes(256));
     rejects(
       "BAD_ARGUMENT",
@@ -182,7 +182,7 @@ describe("capture", () => {
   }
 
   test("host copies and host reads inside a capture are rejected", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const host = hostSpan(bytes(256));
     driver.beginCapture(stream, "thread-local");
     rejects("CAPTURE_REJECTED", () => driver.copyToDevice(stream, live, host), /copyToDevice of 256 B/);
@@ -204,7 +204,7 @@ describe("capture", () => {
   });
 
   test("a side stream that is not joined before the end is rejected", () => {
-    const [a, b] = [part(0, 256), part(256, 256)];
+    const [a, b] = [annotated(0, 256), annotated(256, 256)];
     const branch = driver.createStream();
     const event = driver.createEvent();
     driver.beginCapture(stream, "thread-local");
@@ -216,7 +216,7 @@ describe("capture", () => {
   });
 
   test("two unordered side streams of a capture on the same bytes are rejected", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const branch = driver.createStream();
     const event = driver.createEvent();
     driver.beginCapture(stream, "thread-local");
@@ -227,7 +227,7 @@ describe("capture", () => {
   });
 
   test("a graph whose buffer is dead cannot be launched", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     driver.beginCapture(stream, "thread-local");
     driver.fill(stream, live, 7);
     const graph = driver.endCapture(stream);
@@ -240,7 +240,7 @@ describe("capture", () => {
 });
 
 test("destroyed handles and handles of another driver are rejected", () => {
-  const live = part(0, 256);
+  const live = annotated(0, 256);
   const gone = driver.createStream();
   driver.destroyStream(gone);
   rejects("CLOSED", () => driver.fill(gone, live, 0), /stream 2 is not open/);

@@ -339,11 +339,11 @@ describe("side streams", () => {
 
   test("an event from outside a capture is rejected inside it", () => {
     open();
-    const mark = runtime.recordEvent(runtime.stream);
+    const event = runtime.recordEvent(runtime.stream);
     rejects("CAPTURE_REJECTED", () =>
-      runtime.capture("foreign", () => runtime.waitEvent(mark, runtime.stream)),
+      runtime.capture("foreign", () => runtime.waitEvent(event, runtime.stream)),
     );
-    runtime.destroyEvent(mark);
+    runtime.destroyEvent(event);
   });
 
   test("side streams are the same ones each time", () => {

@@ -66,9 +66,9 @@ describe("growth", () => {
 describe("life and death", () => {
   test("a storage of a step dies at its end, filled with NaN, and its use is rejected by name", () => {
     const gone = runtime.step(() => {
-      const made = runtime.arena.allocate(64, "softmax");
-      runtime.fill(made, 0);
-      return made;
+      const storages = runtime.arena.allocate(64, "softmax");
+      runtime.fill(storages, 0);
+      return storages;
     });
     assert.ok(bytesAt(gone.span).every((byte) => byte === 0xff));
     rejects("DEAD_STORAGE", () => runtime.read(gone), /read-back: storage "softmax" is dead.*step 1/);
@@ -85,13 +85,13 @@ describe("life and death", () => {
   test("a pin keeps exactly its bytes; adjacent memory is reused", () => {
     const { arena } = runtime;
     const [, middle] = runtime.step(() => {
-      const made = ["a", "b", "c"].map((label) => arena.allocate(256, label));
-      runtime.fill(made[1]!, 5);
-      arena.pin(made[1]!, "backward");
-      return made;
+      const storages = ["a", "b", "c"].map((label) => arena.allocate(256, label));
+      runtime.fill(storages[1]!, 5);
+      arena.pin(storages[1]!, "backward");
+      return storages;
     });
-    const beside = [arena.allocate(256, "d"), arena.allocate(256, "e")].map((one) => one.span.address);
-    assert.deepEqual(beside.sort(), [middle!.span.address - 256, middle!.span.address + 256]);
+    const adjacent = [arena.allocate(256, "d"), arena.allocate(256, "e")].map((one) => one.span.address);
+    assert.deepEqual(adjacent.sort(), [middle!.span.address - 256, middle!.span.address + 256]);
     assert.ok(bytesAt(middle!.span).every((byte) => byte === 5));
     arena.unpin(middle!);
     rejects("DEAD_STORAGE", () => runtime.read(middle!));
@@ -99,10 +99,10 @@ describe("life and death", () => {
 
   test("a storage unpinned inside its step lives until the step ends", () => {
     runtime.step(() => {
-      const made = runtime.arena.allocate(256, "a");
-      runtime.arena.pin(made, "save");
-      runtime.arena.unpin(made);
-      assert.ok(runtime.arena.isLive(made));
+      const storages = runtime.arena.allocate(256, "a");
+      runtime.arena.pin(storages, "save");
+      runtime.arena.unpin(storages);
+      assert.ok(runtime.arena.isLive(storages));
     });
     assert.equal(runtime.arena.figures.live, 0);
   });

@@ -11,16 +11,16 @@ import type { OutOfMemory } from "./diagnose-oom.js";
 
 function open(limit: number, available = () => bytes(Number.MAX_SAFE_INTEGER)) {
   const sharedStatus = new SharedStatus();
-  const pressed: (number | OutOfMemory)[] = [];
+  const reports: (number | OutOfMemory)[] = [];
   const budget: Budget = new Budget({
     limit: bytes(limit),
     reason: "HOLDFAST_MEMORY",
     sharedStatus,
     recorder: new Recorder(),
     available,
-    onMemoryPressure: (shortage) => pressed.push(shortage ?? budget.used),
+    onMemoryPressure: (oom) => reports.push(oom ?? budget.used),
   });
-  return { budget, sharedStatus, pressed };
+  return { budget, sharedStatus, pressed: reports };
 }
 
 test("charges are summed by label, also in the shared status, and are returned", () => {
@@ -44,7 +44,7 @@ test("a rejection has the request, the rest, the holders and the advice", () => 
       assert.ok(error instanceof HoldfastError);
       assert.equal(error.code, "OUT_OF_BUDGET");
       assert.equal(error.numbers["left"], 10 * MiB);
-      for (const part of [
+      for (const text of [
         "cannot provide 20 MiB (gradients: grads)",
         "10 MiB is left of 100 MiB",
         "limit                  100 MiB   HOLDFAST_MEMORY",
@@ -52,7 +52,7 @@ test("a rejection has the request, the rest, the holders and the advice", () => 
         "growth for matmul (step arena) 30 MiB",
         "What to change: raise HOLDFAST_MEMORY",
       ]) {
-        assert.ok(error.message.includes(part), `${part}\n---\n${error.message}`);
+        assert.ok(error.message.includes(text), `${text}\n---\n${error.message}`);
       }
       return true;
     },
@@ -73,13 +73,13 @@ test("memory that the machine no longer has is rejected even below the limit", (
 });
 
 test("pressure is reported from nine tenths on, and at a rejection with the request", () => {
-  const { budget, pressed } = open(100 * MiB);
+  const { budget, pressed: reports } = open(100 * MiB);
   budget.charge("weights", bytes(80 * MiB), "a");
-  assert.deepEqual(pressed, []);
+  assert.deepEqual(reports, []);
   budget.charge("weights", bytes(15 * MiB), "b");
   assert.throws(() => budget.charge("weights", bytes(6 * MiB), "c"));
   assert.throws(() => budget.charge("step arena", bytes(7 * MiB), "d"));
-  assert.deepEqual(pressed, [
+  assert.deepEqual(reports, [
     95 * MiB,
     { requested: 6 * MiB, obstacle: "budget" },
     { requested: 7 * MiB, obstacle: "memory" },

@@ -9,11 +9,11 @@ import { chooseLimit, readFreeMemory } from "./free-memory.js";
 
 function freeOn(
   memory: DeviceInfo["memory"],
-  told: { total: number; free: number },
+  reported: { total: number; free: number },
   host: { total: number; available: number; binding?: number },
 ) {
   const driver = {
-    memory: () => ({ total: bytes(told.total), free: bytes(told.free) }),
+    memory: () => ({ total: bytes(reported.total), free: bytes(reported.free) }),
   } as Partial<Driver> as Driver;
   const hostInfo: HostMemoryInfo = {
     total: bytes(host.total),
@@ -38,32 +38,32 @@ test("a discrete card has the driver's free figure less max(512 MiB, 2 %)", () =
 });
 
 test("a unified machine has MemAvailable less max(8 GiB, 10 %), independent of the driver's figure", () => {
-  const told = { total: 128 * GiB, free: GiB };
-  assert.equal(freeOn("unified", told, { total: 160 * GiB, available: 100 * GiB }).free, 100 * GiB);
-  assert.equal(freeOn("unified", told, { total: 160 * GiB, available: 100 * GiB }).available, 84 * GiB);
-  assert.equal(freeOn("unified", told, { total: 32 * GiB, available: 20 * GiB }).available, 12 * GiB);
-  assert.equal(freeOn("unified", told, { total: 32 * GiB, available: 7 * GiB }).available, 0);
+  const reported = { total: 128 * GiB, free: GiB };
+  assert.equal(freeOn("unified", reported, { total: 160 * GiB, available: 100 * GiB }).free, 100 * GiB);
+  assert.equal(freeOn("unified", reported, { total: 160 * GiB, available: 100 * GiB }).available, 84 * GiB);
+  assert.equal(freeOn("unified", reported, { total: 32 * GiB, available: 20 * GiB }).available, 12 * GiB);
+  assert.equal(freeOn("unified", reported, { total: 32 * GiB, available: 7 * GiB }).available, 0);
 });
 
 test("the CPU has its driver's address space, or the host's memory less max(512 MiB, 10 %) if that is less", () => {
-  const told = { total: 4 * GiB, free: 4 * GiB };
-  assert.equal(freeOn("host", told, anyHost).available, 4 * GiB);
-  assert.equal(freeOn("host", told, { total: 2 * GiB, available: GiB }).available, GiB - 512 * MiB);
+  const reported = { total: 4 * GiB, free: 4 * GiB };
+  assert.equal(freeOn("host", reported, anyHost).available, 4 * GiB);
+  assert.equal(freeOn("host", reported, { total: 2 * GiB, available: GiB }).available, GiB - 512 * MiB);
 });
 
 test("in a container the margin is a share of the binding limit, not of the host", () => {
-  const told = { total: 4 * GiB, free: 4 * GiB };
+  const reported = { total: 4 * GiB, free: 4 * GiB };
   const host = { total: 24 * GiB, available: 1900 * MiB, binding: 2 * GiB };
-  const free = freeOn("host", told, host);
+  const free = freeOn("host", reported, host);
   assert.equal(free.available, 1900 * MiB - 512 * MiB);
   assert.match(free.reason, /^what remains of the cgroup limit of 2 GiB, 1\.86 GiB, less 512 MiB$/);
-  const small = freeOn("host", told, { ...host, available: 400 * MiB, binding: 512 * MiB });
+  const small = freeOn("host", reported, { ...host, available: 400 * MiB, binding: 512 * MiB });
   assert.equal(small.available, 400 * MiB - 128 * MiB);
 });
 
 test("a requested size has no margin", () => {
-  const told = { total: 4 * GiB, free: 4 * GiB };
-  const free = freeOn("host", told, { total: 24 * GiB, available: 300 * MiB, binding: 2 * GiB });
+  const reported = { total: 4 * GiB, free: 4 * GiB };
+  const free = freeOn("host", reported, { total: 24 * GiB, available: 300 * MiB, binding: 2 * GiB });
   assert.equal(free.available, 0);
   assert.deepEqual(chooseLimit(bytes(256 * MiB), free), { limit: 256 * MiB, reason: "HOLDFAST_MEMORY" });
   assert.throws(

@@ -12,28 +12,28 @@ test("allocated blocks never overlap, none is lost, and free neighbours always m
   fc.assert(
     fc.property(fc.array(action, { maxLength: 120 }), (actions) => {
       const space = new TlsfAllocator(size);
-      const taken: { slot: number; offset: number; units: number }[] = [];
+      const allocated: { slot: number; offset: number; units: number }[] = [];
       for (const { give, pick, units } of actions) {
-        if (give && taken.length > 0) {
-          const [block] = taken.splice(pick % taken.length, 1);
+        if (give && allocated.length > 0) {
+          const [block] = allocated.splice(pick % allocated.length, 1);
           space.free(block!.slot);
         } else {
           const slot = space.allocate(units);
-          const gaps = gapsBetween(taken);
+          const gaps = gapsBetween(allocated);
           if (slot < 0) {
             assert.ok(Math.max(...gaps) < units, `rejected ${units} with gaps ${gaps}`);
             continue;
           }
           const offset = space.slotOffset(slot);
           assert.equal(space.slotSize(slot), units);
-          for (const other of taken) {
+          for (const other of allocated) {
             assert.ok(offset + units <= other.offset || other.offset + other.units <= offset);
           }
-          taken.push({ slot, offset, units });
+          allocated.push({ slot, offset, units });
         }
-        const top = Math.max(0, ...taken.map((block) => block.offset + block.units));
+        const top = Math.max(0, ...allocated.map((block) => block.offset + block.units));
         assert.equal(space.top, top);
-        assert.equal(space.largestFree, Math.max(...gapsBetween(taken)));
+        assert.equal(space.largestFree, Math.max(...gapsBetween(allocated)));
       }
     }),
     { numRuns: 2000 },
@@ -60,8 +60,8 @@ test("the same requests after a full release get the same offsets", () => {
   assert.deepEqual(run(), run());
 });
 
-function gapsBetween(taken: readonly { offset: number; units: number }[]): number[] {
-  const sorted = [...taken].sort((a, b) => a.offset - b.offset);
+function gapsBetween(allocated: readonly { offset: number; units: number }[]): number[] {
+  const sorted = [...allocated].sort((a, b) => a.offset - b.offset);
   const gaps: number[] = [];
   let end = 0;
   for (const block of sorted) {

@@ -59,10 +59,10 @@ test("uploads to two views of one storage do not change the bytes between them",
   runtime.upload([{ source: random(300, 1), target: owner }]);
   const views = [runtime.view(owner, 0, 100), runtime.view(owner, 200, 100)];
   runtime.upload(views.map((target, index) => ({ source: random(100, 5 + index), target })));
-  const found = runtime.read(owner);
-  assert.deepEqual(found.subarray(0, 100), random(100, 5));
-  assert.deepEqual(found.subarray(100, 200), random(300, 1).subarray(100, 200));
-  assert.deepEqual(found.subarray(200), random(100, 6));
+  const actual = runtime.read(owner);
+  assert.deepEqual(actual.subarray(0, 100), random(100, 5));
+  assert.deepEqual(actual.subarray(100, 200), random(300, 1).subarray(100, 200));
+  assert.deepEqual(actual.subarray(200), random(100, 6));
 });
 
 test("one copy never crosses two regions, even if they are adjacent", () => {
@@ -116,8 +116,8 @@ test("with verification on, a byte that changes during the copy is detected", ()
       const result = proceed();
       if (call === "copyToDevice") {
         driver.synchronize(args[0] as never);
-        device.alterBytes(args[1] as Span, (found) => {
-          found[3]! ^= 1;
+        device.alterBytes(args[1] as Span, (actual) => {
+          actual[3]! ^= 1;
         });
       }
       return result;

@@ -30,15 +30,15 @@ function engine(signs: ThreadSigns = {}) {
     fileWork: fileWorkReader(heartbeatMemory()),
     ...signs,
   });
-  let found: Stall | undefined;
+  let stall: Stall | undefined;
   clock.onTick(() => {
-    found ??= detector.examine();
+    stall ??= detector.examine();
   });
   /** Advances the clock, checks at every tick, and returns the first stall. */
   const pass = (elapsedMs: number, tickMs?: number): Stall | undefined => {
-    found = undefined;
+    stall = undefined;
     clock.advance(elapsedMs, tickMs);
-    return found;
+    return stall;
   };
   const enterCall = (call: (typeof driverCalls)[number]) =>
     sharedStatus.enterCall(driverCalls.indexOf(call), clock.nowMs());
