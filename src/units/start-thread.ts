@@ -30,7 +30,7 @@ export const threadAdvice = "Allow the process more threads (ulimit -u, or pids.
 const loadsKey = "holdfast: threads that load native code";
 const cell = { count: 0, isEnding: 1 } as const;
 /** How long process exit waits for them, in milliseconds. */
-const patienceMs = 2000;
+const timeoutMs = 2000;
 
 /**
  * Loads native code in a thread. An exiting process waits for it, because an interrupted load aborts the process. Once
@@ -55,7 +55,7 @@ function shareLoads(): void {
   setEnvironmentData(loadsKey, loads);
   process.on("exit", () => {
     Atomics.store(loads, cell.isEnding, 1);
-    const endMs = performance.now() + patienceMs;
+    const endMs = performance.now() + timeoutMs;
     for (;;) {
       const count = Atomics.load(loads, cell.count);
       const remainingMs = endMs - performance.now();

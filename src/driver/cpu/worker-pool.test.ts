@@ -17,7 +17,7 @@ import { type LoadedKernel, WorkerPool } from "./worker-pool.js";
 /** Large enough to be worth sharing on any machine. */
 const elements = 2 ** 20 + 3;
 const bytesOfData = elements * 4;
-const patienceMs = 20_000;
+const timeoutMs = 20_000;
 
 function openPool(threads: number) {
   const memory = new WebAssembly.Memory({ initial: 200, maximum: 4096, shared: true });
@@ -34,10 +34,10 @@ function openPool(threads: number) {
 
 /** Workers take a while to start, so this repeats a launch until they have run blocks of it. */
 function repeatUntil(isSeen: () => boolean, act: () => void): void {
-  const deadlineMs = performance.now() + patienceMs;
+  const deadlineMs = performance.now() + timeoutMs;
   do {
     act();
-    assert.ok(performance.now() < deadlineMs, `not seen within ${patienceMs} ms`);
+    assert.ok(performance.now() < deadlineMs, `not seen within ${timeoutMs} ms`);
   } while (!isSeen());
 }
 
@@ -296,7 +296,7 @@ for (const ending of ["driver.close();", ""]) {
       }
       ${ending}
       console.log("done");`;
-    const child = spawnSync(process.execPath, ["--input-type=module", "-e", script], { timeout: patienceMs });
+    const child = spawnSync(process.execPath, ["--input-type=module", "-e", script], { timeout: timeoutMs });
     assert.deepEqual([child.status, String(child.stdout), String(child.stderr)], [0, "done\n", ""]);
   });
 }

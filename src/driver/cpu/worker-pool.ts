@@ -24,7 +24,7 @@ import {
  * the caller 8 µs, and the worker starts 13 µs later. Measured with `add` on two x86-64 cores: two threads lose below
  * 30 µs of work, break even at 33 µs and halve a launch of 120 µs.
  */
-export const worthSharingMs = 0.05;
+export const minSharedMs = 0.05;
 
 /** More chunks than threads: if the system preempts a thread, the others take its share. */
 const chunksPerThread = 8;
@@ -95,7 +95,7 @@ export class WorkerPool {
       const startMs = performance.now();
       runBlocks(kernel.run, call, 0, 1);
       const restMs = (performance.now() - startMs) * (blocks - 1);
-      if (restMs < worthSharingMs) runBlocks(kernel.run, call, 1, blocks);
+      if (restMs < minSharedMs) runBlocks(kernel.run, call, 1, blocks);
       else if (this.#threads === 1) runLocally(kernel, call, 1, blocks);
       else this.#share(kernel, call, 1, blocks, restMs);
     } catch (cause) {

@@ -17,7 +17,7 @@ import {
   word,
 } from "./launch-protocol.js";
 
-const patienceMs = 20_000;
+const timeoutMs = 20_000;
 
 /** Starts one worker with the kernel `fill` as number 1; this thread is the main thread. */
 function startWorker() {
@@ -36,7 +36,7 @@ test("a worker runs a published job alone, and claims nothing if it wakes after 
   const { memory, job, worker } = startWorker();
   const { words } = job;
   publishJob(job, { kernelId: 1, call: [0, 0, 65_536, 3, 5], firstBlock: 0, endBlock: 1, chunks: 8 });
-  const deadlineMs = performance.now() + patienceMs;
+  const deadlineMs = performance.now() + timeoutMs;
   while (Atomics.load(words, word.workerBlocks) === 0) assert.ok(performance.now() < deadlineMs);
   withdrawJob(words);
   assert.equal(Atomics.load(words, word.active), 0);
@@ -60,7 +60,7 @@ test("a worker that must exit before it has started exits at once", async () => 
 
 test("a worker skips a job whose kernel it does not have", async () => {
   const { job, worker } = startWorker();
-  const deadlineMs = performance.now() + patienceMs;
+  const deadlineMs = performance.now() + timeoutMs;
   publishJob(job, { kernelId: 1, call: [0, 0, 65_536, 3, 5], firstBlock: 0, endBlock: 1, chunks: 1 });
   while (Atomics.load(job.words, word.workerBlocks) === 0) assert.ok(performance.now() < deadlineMs);
   withdrawJob(job.words);

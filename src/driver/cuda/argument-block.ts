@@ -9,7 +9,7 @@ import { requireScalar, requireSpan } from "../checks.js";
 import { type Argument, isMemory, type Parameter, type TensorMap } from "../driver.js";
 import type { Reservations } from "../reservations.js";
 import type { Cuda } from "./calls.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { requireLive } from "./spans.js";
 import { mapAlignment, mapBytes, TensorMapSlot } from "./tensor-maps.js";
 
@@ -18,7 +18,7 @@ const slotBytes = 8;
 export class ArgumentBlock {
   readonly #kernel: string;
   readonly #parameters: readonly Parameter[];
-  readonly #block: OutBlock;
+  readonly #block: NativeBuffer;
   readonly #view: DataView;
   /** The parameters that are passed as tensor maps. */
   readonly #maps: readonly TensorMapSlot[];
@@ -32,7 +32,7 @@ export class ArgumentBlock {
     const slotsBytes = Math.max(1, 2 * parameters.length) * slotBytes;
     // The block's address is arbitrary, so the padding allows an aligned start.
     const mapsBytes = maps.length > 0 ? mapAlignment + maps.length * mapBytes : 0;
-    this.#block = new OutBlock(slotsBytes + mapsBytes);
+    this.#block = new NativeBuffer(slotsBytes + mapsBytes);
     this.#view = this.#block.view;
     this.table = this.#block.address + parameters.length * slotBytes;
     const firstMap = alignUp(this.#block.address + slotsBytes, mapAlignment);

@@ -5,7 +5,7 @@ import test from "node:test";
 import { compileRecordingLibraries } from "../../../test/support/recording-library.js";
 import { openCuda } from "./calls.js";
 import { cudaStatus } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 const libraries = compileRecordingLibraries();
 const skip = libraries ? false : "this machine has no C compiler";
@@ -91,7 +91,7 @@ test("a function is bound once", { skip }, () => {
 
 test("C can write to a block: the driver's version is read from it", { skip }, () => {
   const { driver } = openWith(0);
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   driver.cuDriverGetVersion(out.address);
   assert.equal(out.i32(), 13_000);
   out.free();

@@ -5,7 +5,7 @@ import type { CudaCode } from "../driver.js";
 import { loadKoffi } from "../foreign-functions.js";
 import type { Cuda } from "./calls.js";
 import type { CubinCache } from "./cubin-cache.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 /**
  * IEEE arithmetic: no fast-math, and no contraction of a multiply and an add unless the code says fma. So a kernel
@@ -23,7 +23,7 @@ export interface CompilerOptions {
 
 export class Compiler {
   readonly #options: CompilerOptions;
-  readonly #out = new OutBlock();
+  readonly #out = new NativeBuffer();
   /** Kernels compiled by NVRTC since the start, and kernels loaded from the cache. */
   readonly counts = { compiled: 0, cached: 0 };
 
@@ -95,12 +95,12 @@ export class Compiler {
 
 /** A C array of strings: a table of addresses of null-terminated texts. */
 class TextTable {
-  readonly #block: OutBlock;
+  readonly #block: NativeBuffer;
 
   constructor(texts: readonly string[]) {
     const encoded = texts.map((text) => new TextEncoder().encode(`${text}\0`));
     const tableBytes = 8 * texts.length;
-    this.#block = new OutBlock(tableBytes + encoded.reduce((sum, text) => sum + text.length, 0));
+    this.#block = new NativeBuffer(tableBytes + encoded.reduce((sum, text) => sum + text.length, 0));
     let offset = tableBytes;
     for (const [index, text] of encoded.entries()) {
       this.#block.setU64(this.#block.address + offset, 8 * index);

@@ -22,7 +22,7 @@ import {
   reductionScheme,
 } from "./constants.js";
 import type { LoadedKernel } from "./kernels.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { requireLive } from "./spans.js";
 import { structs } from "./structs.js";
 
@@ -53,7 +53,7 @@ const elementBytes = { f32: 4, f64: 8, f16: 2, bf16: 2 } as const;
 /** cuBLASLt opened for one device: the handle, and state that all GEMMs share. */
 export class CublasLt {
   readonly #cuda: Cuda;
-  readonly #out = new OutBlock();
+  readonly #out = new NativeBuffer();
   #handle = 0;
 
   constructor(cuda: Cuda) {
@@ -91,7 +91,7 @@ class LoadedGemm implements LoadedKernel {
   readonly #handle: number;
   readonly #name: string;
   readonly #gemm: LibraryGemm;
-  readonly #block = new OutBlock(offsets.result + structs.heuristicResult.size);
+  readonly #block = new NativeBuffer(offsets.result + structs.heuristicResult.size);
   /** Destructors, called in reverse order. */
   readonly #destructors: (() => void)[] = [];
   readonly #description: number;
@@ -235,7 +235,7 @@ class LoadedGemm implements LoadedKernel {
    */
   #selectAlgorithm(): Pick<LoadedKernel, "algorithmCount" | "workspaceBytes"> {
     const { size } = structs.heuristicResult;
-    const list = new OutBlock(maxAlgorithms * size);
+    const list = new NativeBuffer(maxAlgorithms * size);
     try {
       const candidates = this.#askHeuristic(list).map((offset) => ({
         offset,
@@ -254,7 +254,7 @@ class LoadedGemm implements LoadedKernel {
   }
 
   /** Fills `list` with the candidates of the heuristic, best first. Returns the offset of each. */
-  #askHeuristic(list: OutBlock): readonly number[] {
+  #askHeuristic(list: NativeBuffer): readonly number[] {
     const { cublasLt } = this.#cuda;
     const block = this.#block;
     cublasLt.cublasLtMatmulPreferenceCreate(block.address);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { cudaFunctions, listParameters, type Signatures } from "./bindings.js";
 import { cudaStatus } from "./constants.js";
-import { type CudaLibrary, type FailedCall, Failures, type ForeignValue } from "./cuda-error.js";
+import { type CudaLibrary, type FailedCall, FailureLog, type ForeignValue } from "./cuda-error.js";
 
 type Call = keyof typeof cudaFunctions;
 
@@ -26,7 +26,7 @@ function foreign(library: CudaLibrary, call: string, status: number, name = ""):
 }
 
 /** Returns the error of a new failure. */
-function tell(failures: Failures, failure: FailedCall): { code: string; message: string; numbers: object } {
+function tell(failures: FailureLog, failure: FailedCall): { code: string; message: string; numbers: object } {
   failures.note(failure.library, failure.status, () => failure);
   return failures.toError(failure);
 }
@@ -37,7 +37,7 @@ const record = failed("cuEventRecord", [1, stream], "ERROR_ILLEGAL_ADDRESS");
 
 test("the message has the call, its arguments by name, the status by name and number, and advice", () => {
   const failure = failed("cuMemMap", [0x7f1234000000, 2_097_152, 0, 77, 0], "ERROR_OUT_OF_MEMORY");
-  const { code, message, numbers } = tell(new Failures(), failure);
+  const { code, message, numbers } = tell(new FailureLog(), failure);
   assert.equal(code, "OUT_OF_MEMORY");
   assert.equal(
     message,
@@ -48,7 +48,7 @@ test("the message has the call, its arguments by name, the status by name and nu
 
 test("a long text argument is truncated", () => {
   const { message } = tell(
-    new Failures(),
+    new FailureLog(),
     failed("cuModuleGetFunction", [1, 2, `hf_${"x".repeat(100)}`], "ERROR_NOT_FOUND"),
   );
   assert.match(message, /module 0x2, name "hf_x{37}…"\) failed/);
@@ -68,19 +68,19 @@ const codes = {
 
 for (const [status, code] of Object.entries(codes)) {
   test(`CUDA_${status} is ${code}`, () => {
-    assert.equal(tell(new Failures(), failed("cuInit", [0], status as keyof typeof codes)).code, code);
+    assert.equal(tell(new FailureLog(), failed("cuInit", [0], status as keyof typeof codes)).code, code);
   });
 }
 
 test("every status has advice", () => {
   for (const status of Object.keys(cudaStatus) as (keyof typeof cudaStatus)[]) {
-    const { message } = tell(new Failures(), failed("cuInit", [0], status));
+    const { message } = tell(new FailureLog(), failed("cuInit", [0], status));
     assert.match(message, /its text\. \S.{20,}\.$/);
   }
 });
 
 test("after a failure that loses the context, every later one names it", () => {
-  const failures = new Failures();
+  const failures = new FailureLog();
   assert.doesNotMatch(tell(failures, synchronize).message, /failed first/);
   for (const later of [
     record,
@@ -107,7 +107,7 @@ test("after a failure that loses the context, every later one names it", () => {
 });
 
 test("a failure that keeps the context is not named by later errors", () => {
-  const failures = new Failures();
+  const failures = new FailureLog();
   tell(failures, failed("cuMemAlloc_v2", [1, 2 ** 40], "ERROR_OUT_OF_MEMORY"));
   const { message } = tell(failures, failed("cuMemFree_v2", [5], "ERROR_INVALID_VALUE"));
   assert.doesNotMatch(message, /failed first/);
@@ -117,7 +117,7 @@ const allocate = failed("cuMemAlloc_v2", [1, 64], "ERROR_STREAM_CAPTURE_UNSUPPOR
 const endCapture = failed("cuStreamEndCapture", [stream, 1], "ERROR_STREAM_CAPTURE_INVALIDATED");
 
 test("the error of an invalidated capture names the call that invalidated it", () => {
-  const failures = new Failures();
+  const failures = new FailureLog();
   tell(failures, allocate);
   tell(failures, failed("cuEventRecord", [1, stream], "ERROR_STREAM_CAPTURE_INVALIDATED"));
   const { code, message } = tell(failures, endCapture);
@@ -129,7 +129,7 @@ test("the error of an invalidated capture names the call that invalidated it", (
 });
 
 test("a failure of a library can invalidate a capture", () => {
-  const failures = new Failures();
+  const failures = new FailureLog();
   tell(failures, foreign("cublasLt", "cublasLtMatmul", 14, "CUBLAS_STATUS_INTERNAL_ERROR"));
   assert.match(
     tell(failures, endCapture).message,
@@ -138,20 +138,20 @@ test("a failure of a library can invalidate a capture", () => {
 });
 
 test("failures before a capture are forgotten when it begins", () => {
-  const failures = new Failures();
+  const failures = new FailureLog();
   tell(failures, allocate);
   failures.forgetCapture();
   assert.doesNotMatch(tell(failures, endCapture).message, /failed first/);
 });
 
 test("an event that is not reached is no failure, and is not explained", () => {
-  const failures = new Failures();
+  const failures = new FailureLog();
   failures.note("cuda", cudaStatus.ERROR_NOT_READY, () => assert.fail("it was explained"));
   assert.doesNotMatch(tell(failures, endCapture).message, /failed first/);
 });
 
 test("the compiler's failures are separate from the device's", () => {
-  const failures = new Failures();
+  const failures = new FailureLog();
   tell(failures, synchronize);
   const { code, message } = tell(
     failures,
@@ -163,7 +163,7 @@ test("the compiler's failures are separate from the device's", () => {
 
 test("a status without a name is shown by its number", () => {
   assert.match(
-    tell(new Failures(), foreign("cublasLt", "cublasLtCreate", 99)).message,
+    tell(new FailureLog(), foreign("cublasLt", "cublasLtCreate", 99)).message,
     /failed: cublasLt status 99\./,
   );
 });

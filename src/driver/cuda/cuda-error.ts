@@ -42,7 +42,7 @@ const fatal: ReadonlySet<number> = new Set([
 ]);
 
 /** Remembers the first failure and builds the errors. One per opened CUDA. */
-export class Failures {
+export class FailureLog {
   #fatal: FailedCall | undefined;
   #inCapture: FailedCall | undefined;
 

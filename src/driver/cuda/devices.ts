@@ -4,7 +4,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes } from "../../units/index.js";
 import { type Cuda, openCuda } from "./calls.js";
 import { deviceAttribute } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 /** The oldest compute capability that kernels are generated for. */
 const minCapability = 8;
@@ -59,7 +59,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export function listCudaDevices(environment: Environment = process.env): readonly CudaDeviceInfo[] {
   const cuda = openCuda({ environment });
   cuda.driver.cuInit(0);
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   try {
     cuda.driver.cuDeviceGetCount(out.address);
     return Array.from({ length: out.i32() }, (_, index) => describe(cuda, index).info);
@@ -71,7 +71,7 @@ export function listCudaDevices(environment: Environment = process.env): readonl
 export function openDevice(index: number, environment: Environment): OpenedDevice {
   const cuda = openCuda({ environment });
   cuda.driver.cuInit(0);
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   try {
     cuda.driver.cuDeviceGetCount(out.address);
     const count = out.i32();
@@ -103,7 +103,7 @@ export function openDevice(index: number, environment: Environment): OpenedDevic
 
 function describe(cuda: Cuda, index: number): { info: CudaDeviceInfo; ordinal: number } {
   const { driver } = cuda;
-  const out = new OutBlock(256);
+  const out = new NativeBuffer(256);
   try {
     driver.cuDeviceGet(out.address, index);
     const ordinal = out.i32();

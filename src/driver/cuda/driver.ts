@@ -30,11 +30,11 @@ import { CudaCopies } from "./copies.js";
 import { type CubinCache, openCubinCache } from "./cubin-cache.js";
 import { CublasLt } from "./cublaslt.js";
 import { type OpenedDevice, openDevice, supportsPdl } from "./devices.js";
-import { CudaGraph, countNodes, type Inventory } from "./graph.js";
+import { CudaGraph, countNodes, type LiveResources } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
 import { type CudaMemory, openMemory } from "./memory.js";
 import { type MemoryChecker, openMemoryChecker } from "./memory-checker.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { type CudaContext, CudaStreams } from "./streams.js";
 
 /** Address space costs nothing until memory is committed. */
@@ -85,13 +85,13 @@ class CudaDevice implements CudaDriver {
   readonly #checker: MemoryChecker | undefined;
   readonly #compiler: Compiler;
   readonly #cublasLt: CublasLt;
-  readonly #out = new OutBlock(128);
+  readonly #out = new NativeBuffer(128);
   readonly #streams: CudaStreams;
   readonly #copies: CudaCopies;
   readonly #kernels = new HandleTable<Kernel, LoadedKernel>("Kernel");
   readonly #graphs = new HandleTable<Graph, CudaGraph>("Graph");
   /** For graphs, which may outlive what they access. */
-  readonly #inventory: Inventory = {
+  readonly #liveResources: LiveResources = {
     holds: (span) => this.#memory.reservations.holds(span),
     isLoaded: (kernel) => this.#kernels.has(kernel),
     isAllocated: (host) => this.#copies.isAllocated(host),
@@ -340,7 +340,7 @@ class CudaDevice implements CudaDriver {
     const recorded = this.#graphs.get(graph);
     this.#enter();
     this.#streams.rejectOnCapturedStream(stream, "launchGraph");
-    recorded.launch(cuStream, this.#invalidations, this.#inventory);
+    recorded.launch(cuStream, this.#invalidations, this.#liveResources);
   }
 
   destroyGraph(graph: Graph): void {

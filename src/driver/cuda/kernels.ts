@@ -10,7 +10,7 @@ import { ArgumentBlock } from "./argument-block.js";
 import type { Cuda } from "./calls.js";
 import type { Compiler } from "./compiler.js";
 import { functionAttribute, launchAttribute } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { structs } from "./structs.js";
 import { requireTensorMaps } from "./tensor-maps.js";
 
@@ -38,7 +38,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   const { maps = [] } = code;
   requireTensorMaps(name, parameters, maps);
   const cubin = compiler.compile(name, code);
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   const { driver } = cuda;
   const { threads, sharedBytes = 0 } = code;
   let [module, entry] = [0, 0];
@@ -59,7 +59,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   }
   const block = new ArgumentBlock(cuda, name, parameters, maps);
   /** Created when first needed: most kernels never use it. */
-  let pdlLaunch: PdlLaunch | undefined;
+  let pdlConfig: PdlConfig | undefined;
   return {
     parameters,
     workspaceBytes: 0,
@@ -71,21 +71,21 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
       if (blocks === 0) return;
       block.encodeMaps(args);
       if (isPdl && code.hasGridDependencyWait) {
-        pdlLaunch ??= new PdlLaunch(threads, sharedBytes);
-        driver.cuLaunchKernelEx(pdlLaunch.on(stream, blocks), entry, block.table, 0);
+        pdlConfig ??= new PdlConfig(threads, sharedBytes);
+        driver.cuLaunchKernelEx(pdlConfig.on(stream, blocks), entry, block.table, 0);
       } else driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
     },
     unload() {
       driver.cuModuleUnload(module);
       block.free();
-      pdlLaunch?.free();
+      pdlConfig?.free();
     },
   };
 }
 
 /** The launch configuration for programmatic dependent launch. */
-class PdlLaunch {
-  readonly #block = new OutBlock(structs.launchConfig.size + structs.launchAttribute.size);
+class PdlConfig {
+  readonly #block = new NativeBuffer(structs.launchConfig.size + structs.launchAttribute.size);
 
   constructor(threads: number, sharedBytes: number) {
     const { launchConfig, launchAttribute: attribute } = structs;

@@ -9,7 +9,7 @@
 import { type Address, type Bytes, contains, type Span } from "../../units/index.js";
 import type { Cuda } from "./calls.js";
 import { memoryExtension, memoryPoolUsage, memoryReference, memoryType } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { structs } from "./structs.js";
 
 export interface MemoryChecker {
@@ -45,7 +45,7 @@ const offsets = { range: 0, batch: 64 } as const;
 
 class NvtxChecker implements MemoryChecker {
   readonly #nvtx: Cuda["nvtx"];
-  readonly #block = new OutBlock(256);
+  readonly #block = new NativeBuffer(256);
   readonly #domain: number;
   #pools: Pool[] = [];
 

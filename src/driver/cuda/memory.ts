@@ -13,7 +13,7 @@ import {
   memoryGranularity,
   memoryLocationType,
 } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { structs } from "./structs.js";
 
 export interface CudaMemory {
@@ -46,7 +46,7 @@ export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "pla
 }
 
 function reportsVirtualMemory({ driver }: Cuda, device: number): boolean {
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   try {
     driver.cuDeviceGetAttribute(out.address, deviceAttribute.VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
     return out.i32() !== 0;
@@ -67,10 +67,10 @@ class VirtualMemory implements CudaMemory {
   readonly canCommitInParts = true;
   readonly reservations: Reservations;
   readonly #cuda: Cuda;
-  readonly #out = new OutBlock();
+  readonly #out = new NativeBuffer();
   /** Allocation property and access of this device: constant, so written once. */
-  readonly #property = new OutBlock();
-  readonly #access = new OutBlock();
+  readonly #property = new NativeBuffer();
+  readonly #access = new NativeBuffer();
   readonly #mappings = new Map<number, Mapping[]>();
 
   constructor(cuda: Cuda, device: number) {
@@ -155,7 +155,7 @@ class PlainMemory implements CudaMemory {
   readonly canCommitInParts = false;
   readonly reservations = new Reservations(256);
   readonly #cuda: Cuda;
-  readonly #out = new OutBlock();
+  readonly #out = new NativeBuffer();
 
   constructor(cuda: Cuda) {
     this.#cuda = cuda;

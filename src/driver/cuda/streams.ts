@@ -11,12 +11,12 @@ import type { Cuda } from "./calls.js";
 import { CudaCapture } from "./capture.js";
 import { captureMode, cudaStatus, eventFlag, streamFlag, streamPriority } from "./constants.js";
 import { countAllNodes } from "./graph.js";
-import type { OutBlock } from "./out-block.js";
+import type { NativeBuffer } from "./native-buffer.js";
 
 export interface CudaContext {
   readonly cuda: Cuda;
   /** For the results of calls. */
-  readonly out: OutBlock;
+  readonly out: NativeBuffer;
   /** Makes the context current. Throws if the driver is closed. */
   enter(): void;
 }

@@ -11,7 +11,7 @@ import type { Span } from "../../units/index.js";
 import { type Argument, isMemory, type Parameter, type TensorMap } from "../driver.js";
 import type { Cuda } from "./calls.js";
 import { mapDataType, mapFill, mapInterleave, mapPromotion, mapSwizzle } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 export const mapBytes = 128;
 /** Alignment of a map. */
@@ -79,7 +79,7 @@ export class TensorMapSlot {
   readonly #cuda: Cuda;
   readonly #map: TensorMap;
   readonly #describeArgument: (parameter: number) => string;
-  readonly #block = new OutBlock(offsets.end);
+  readonly #block = new NativeBuffer(offsets.end);
   // The currently encoded map; -1 is no valid address.
   #memory = -1;
   #size = 0;

@@ -23,15 +23,15 @@ import type {
   Stream,
 } from "../driver.js";
 import { isMemory } from "../driver.js";
+import { type Access, HappensBefore, hostTimeline } from "./happens-before.js";
 import { LiveMap } from "./live-map.js";
-import { type Access, hostTimeline, Order } from "./order.js";
 
 interface Capture {
   readonly origin: Stream;
   /** Streams whose work is recorded: the origin, and those that waited for an event recorded inside. */
   readonly streams: Set<number>;
   readonly eventsInside: Set<number>;
-  readonly order: Order;
+  readonly order: HappensBefore;
   readonly accesses: Access[];
 }
 
@@ -60,7 +60,7 @@ const hostRange = (range: HostSpan): Span => span(range.offset, range.size);
  */
 export function strict(inner: Driver): Required<Driver> {
   const live = new LiveMap();
-  const order = new Order();
+  const order = new HappensBefore();
   const open = new Set<Handle>();
   const graphAccesses = new Map<Graph, readonly Access[]>();
   let capture: Capture | undefined;
@@ -290,7 +290,7 @@ export function strict(inner: Driver): Required<Driver> {
         origin: stream,
         streams: new Set([stream.id]),
         eventsInside: new Set(),
-        order: new Order(),
+        order: new HappensBefore(),
         accesses: [],
       };
     },

@@ -8,7 +8,7 @@ import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { Session } from "node:inspector";
 
 /** Time limit for the answer; a paused thread has nothing else to do. */
-const patienceMs = 300;
+const timeoutMs = 300;
 
 /** For a worker thread. Without an inspector nothing can pause the process. */
 export async function isPausedByDebugger(): Promise<boolean> {
@@ -29,7 +29,7 @@ export async function isPausedByDebugger(): Promise<boolean> {
 
 function askSession(session: Session): Promise<boolean> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(false), patienceMs);
+    const timer = setTimeout(() => resolve(false), timeoutMs);
     const answer = (isPaused: boolean): void => {
       clearTimeout(timer);
       resolve(isPaused);

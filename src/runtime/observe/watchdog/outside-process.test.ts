@@ -19,7 +19,7 @@ test("an outside process that hangs while starting is killed at the deadline", a
   const child = startProgram(hang)();
   const starting = new Int32Array(1);
   const outside = new OutsideProcess(settings, listeners, {
-    ...{ startWithinMs: 50, start: () => child, starting },
+    ...{ startTimeoutMs: 50, start: () => child, starting },
   });
   assert.match(outside.missing ?? "", /is not up yet/);
   assert.equal(starting[0], child.pid);

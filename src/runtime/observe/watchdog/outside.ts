@@ -9,7 +9,7 @@ import { systemClock } from "../../../units/index.js";
 import { receive, send, type ToOutside, type WatchdogSettings } from "./messages.js";
 import { isStopped, readProcessState } from "./process-state.js";
 import { ProcessorWait } from "./processor-wait.js";
-import { printWithin, publish } from "./publish.js";
+import { printWithTimeout, publish } from "./publish.js";
 import type { Reading } from "./reading.js";
 import { type StallReport, stallReport } from "./report.js";
 import { ReportPace } from "./report-pace.js";
@@ -99,7 +99,7 @@ async function conclude(report: StallReport): Promise<void> {
 
 async function reportSurvivor(): Promise<void> {
   const text = `holdfast: process ${pid} still exists 2s after SIGKILL: it is blocked in the kernel (see dmesg).\n`;
-  isWriteStuck ||= !(await printWithin(text, 500));
+  isWriteStuck ||= !(await printWithTimeout(text, 500));
 }
 
 function leaveIfDone(): void {

@@ -17,7 +17,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
-import { printWithin, writeReport } from "./publish.js";
+import { printWithTimeout, writeReport } from "./publish.js";
 import { stallReport } from "./report.js";
 
 const report = stallReport({
@@ -81,7 +81,7 @@ describe("publishing a stall report", () => {
     const path = join(folder, "out");
     const fd = openSync(path, "w");
     const text = "line\n".repeat(100_000);
-    assert.equal(await printWithin(text, 5000, fd), true);
+    assert.equal(await printWithTimeout(text, 5000, fd), true);
     closeSync(fd);
     assert.equal(readFileSync(path, "utf8"), text);
   });
@@ -91,7 +91,7 @@ describe("publishing a stall report", () => {
     execFileSync("mkfifo", [pipe]);
     const fd = openSync(pipe, constants.O_RDWR);
     fill(pipe);
-    assert.equal(await printWithin("report\n", 50, fd), false);
+    assert.equal(await printWithTimeout("report\n", 50, fd), false);
     // Complete the pending write, so that this process can exit.
     readSync(fd, Buffer.alloc(1 << 16));
     closeSync(fd);

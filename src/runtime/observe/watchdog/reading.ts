@@ -41,13 +41,13 @@ export interface Reading {
 }
 
 /** The memories that the engine shares with its watchers. */
-export interface Shared {
+export interface SharedMemory {
   readonly sharedStatus: SharedStatus;
   readonly labels: LabelTable;
   readonly recorder: Recorder;
 }
 
-export function takeReading({ sharedStatus, labels, recorder }: Shared, activity: Activity): Reading {
+export function takeReading({ sharedStatus, labels, recorder }: SharedMemory, activity: Activity): Reading {
   const { call, phases, op, step, stillMs, checkedMs } = activity;
   return {
     step,

@@ -11,10 +11,10 @@ import {
 import type { OnStall } from "./messages.js";
 import { unwanted } from "./outside-process.js";
 import { currentThreadId } from "./processor-wait.js";
-import type { Shared } from "./reading.js";
+import type { SharedMemory } from "./reading.js";
 import type { ThreadData } from "./thread.js";
 
-export interface WatchdogOptions extends Shared {
+export interface WatchdogOptions extends SharedMemory {
   /** A phase or driver call without progress for this long is a stall. */
   readonly stallAfterMs: number;
   /** Folder for stall reports; created when the first one is written. */
@@ -31,9 +31,9 @@ export interface Watchdog {
 }
 
 /** More than the sum of the thread's limits. */
-const readyWithinMs = 20_000;
+const readyTimeoutMs = 20_000;
 /** Time limit for the main thread to receive the thread's message. */
-const messageWithinMs = 1000;
+const messageTimeoutMs = 1000;
 /** Maximum interval between heartbeats of the event loop. */
 const maxTurnMs = 1000;
 
@@ -67,16 +67,16 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
   const ready = new Promise<void>((resolve, reject) => {
     const giveUp = (): void => {
       warn(
-        `The watchdog's thread did not start within ${formatDuration(readyWithinMs)}. The run continues, but stalls may not be reported. ` +
+        `The watchdog's thread did not start within ${formatDuration(readyTimeoutMs)}. The run continues, but stalls may not be reported. ` +
           "Check the load of the machine, and that its disk responds.",
       );
       resolve();
     };
     // A main thread that was busy runs its timers first, and receives the message after them.
     const waitForMessage = (): void => {
-      timer = setTimeout(giveUp, messageWithinMs).unref();
+      timer = setTimeout(giveUp, messageTimeoutMs).unref();
     };
-    let timer = setTimeout(waitForMessage, readyWithinMs).unref();
+    let timer = setTimeout(waitForMessage, readyTimeoutMs).unref();
     const settle = (): void => {
       clearTimeout(timer);
       resolve();

@@ -43,7 +43,7 @@ function describeTimeline(timeline: number): string {
   return timeline === hostTimeline ? "" : ` on stream ${timeline - 1}`;
 }
 
-export class Order {
+export class HappensBefore {
   readonly #clocks = new Map<number, VectorClock>();
   readonly #events = new Map<number, VectorClock>();
   readonly #history = new Map<number, PastAccess[]>();
