@@ -1,4 +1,7 @@
-/** units: byte counts, addresses, durations and clocks, with their text forms; keys of plain data; buffer sizes; running actions. */
+/**
+ * units: byte counts, addresses, durations and clocks, with their text forms. Also small tools below every layer: keys of
+ * plain data, the heartbeat, worker threads, buffer sizes, close actions.
+ */
 
 export { bufferSizes } from "./buffer-sizes.js";
 export {

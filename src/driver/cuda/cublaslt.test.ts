@@ -1,4 +1,4 @@
-/** GEMMs by cuBLASLt: correct for every layout, with the true alignment and their workspace, and counted as one node. */
+/** GEMMs by cuBLASLt: correct results for every layout, alignment, workspace, and their nodes in a graph. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";

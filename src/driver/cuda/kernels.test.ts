@@ -1,4 +1,4 @@
-/** Kernels on CUDA: they receive their arguments, wrong arguments are rejected before CUDA is called, and load errors are explained. */
+/** Kernels on CUDA: their arguments, the rejection of wrong ones before CUDA is called, and load errors. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";

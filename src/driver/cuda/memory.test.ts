@@ -1,4 +1,4 @@
-/** Device memory on CUDA: committed in ranges if the virtual memory API works, else whole. A failed commit has no effect. */
+/** Device memory on CUDA: committed in ranges if the virtual memory API works, else whole. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";

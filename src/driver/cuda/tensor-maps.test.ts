@@ -1,4 +1,4 @@
-/** Tensor maps: kernels receive them, they follow the launch's arguments, and invalid ones are rejected with a reason. */
+/** Tensor maps: kernels receive them, they follow the launch's arguments, and invalid ones are rejected. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";

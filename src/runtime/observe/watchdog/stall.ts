@@ -1,8 +1,10 @@
 /**
  * Detects stalls. A stall is open work without progress: a phase, a driver call or file work is open, and none has
- * started or ended within the limit, nor was there a heartbeat. If nothing is open, the program itself runs; it stalls if its event loop does not
- * turn for the limit. Pure logic over the shared status and the heartbeat. Only time between the detector's checks
- * counts, less the time in which the watched thread waited for a processor.
+ * started or ended within the limit, nor was there a heartbeat. If nothing is open, the program itself runs; it stalls
+ * if its event loop does not turn for the limit.
+ *
+ * Pure logic over the shared status and the heartbeat. Only time between the detector's checks counts, less the time in
+ * which the watched thread waited for a processor.
  */
 
 import { beatCounter, type Clock, type FileWork } from "../../../units/index.js";
