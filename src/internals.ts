@@ -22,9 +22,9 @@ export {
   type Kernel,
   type KernelSource,
   type Launch,
+  type LibraryGemm,
   openCpuDriver,
   openCudaDriver,
-  type Product,
   type Stream,
   strict,
 } from "./driver/index.js";

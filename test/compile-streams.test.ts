@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { type Device, type DeviceOptions, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
 import { bytes, type Driver, faulty, type Storage, type Stream, strict } from "holdfast/internals";
 import { assignStreams } from "../src/compile/index.js";
-import { around } from "../src/driver/index.js";
+import { interceptCalls } from "../src/driver/index.js";
 import { latestPlanOf } from "../src/tensor/index.js";
 import { withDevice } from "./support/devices.js";
 import { regressionRow } from "./support/regressions.js";
@@ -100,7 +100,7 @@ for (const capture of ["off", "on"] as const) {
 /** Tells of every launch inside a capture on which stream it was. */
 function recordingLaunches(driver: Driver, streams: Stream[]): Driver {
   let isCapturing = false;
-  return around(driver, (call, args, proceed) => {
+  return interceptCalls(driver, (call, args, proceed) => {
     if (call === "beginCapture") isCapturing = true;
     if (call === "endCapture") isCapturing = false;
     if (call === "launch" && isCapturing) streams.push(args[0] as Stream);
@@ -135,7 +135,7 @@ const forgetting =
   (nth: number): Wrap =>
   (driver) => {
     let seen = 0;
-    return around(driver, (call, _, proceed) =>
+    return interceptCalls(driver, (call, _, proceed) =>
       call === "waitEvent" && ++seen % nth === 0 ? undefined : proceed(),
     );
   };

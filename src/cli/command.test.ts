@@ -28,15 +28,15 @@ describe("holdfast tour", () => {
     for (const part of [
       /20001 tensors, .* uploaded in \d copies/,
       /Committed after every step: 8 MiB\./,
-      /DEAD_STORAGE: read-back of storage "attention output", which is dead/,
+      /DEAD_STORAGE: read-back: storage "attention output" is dead/,
       /OUT_OF_BUDGET: The budget cannot provide 1 GiB/,
       /Captured as a graph; after three replays .* is 0\.125\./,
-      /CAPTURE_REJECTED: allocation of 48 KiB by matmul inside capture "bad step"/,
+      /CAPTURE_REJECTED: Allocation of 48 KiB by matmul is not allowed inside capture "bad step"/,
       /holdfast: memory on demand/,
     ]) {
       assert.match(stdout, part);
     }
-    assert.match(stderr, /^holdfast: memory at first pressure/);
+    assert.match(stderr, /^holdfast: memory under pressure/);
   });
 
   test("ends with one message and exit code 4 for a bad setting", () => {

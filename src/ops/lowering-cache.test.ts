@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { readF32, withRuntime, writeF32 } from "../../test/support/runtimes.js";
-import { around, basicKernels, blockCount, type Driver, strict } from "../driver/index.js";
+import { basicKernels, blockCount, type Driver, interceptCalls, strict } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Region, Runtime, Storage } from "../runtime/index.js";
 import { contiguousStrides, type DeviceArray, viewArray } from "./device-array.js";
@@ -171,7 +171,7 @@ describe("a call with the signature of an earlier call", () => {
     let isFailing = false;
     const failing = (driver: Driver): Driver =>
       strict(
-        around(driver, (call, _args, proceed) => {
+        interceptCalls(driver, (call, _args, proceed) => {
           if (isFailing && call === "launch") throw new HoldfastError("DRIVER_FAILED", "injected");
           return proceed();
         }),

@@ -48,7 +48,7 @@ export function clipGradNorm(
     const [norm, factor64, factor32] = runOp(runtime, gradientNorm, spans, { normType, maxNorm });
     try {
       if (errorIfNonfinite && !runtime.isTracing) requireFinite(device, norm, arrived);
-      else if (errorIfNonfinite && norm?.storage) runtime.guard(norm.storage);
+      else if (errorIfNonfinite && norm?.storage) runtime.traceSink?.writeOnlyIfFinite(norm.storage);
       for (const span of spans) {
         const factor = span.dtype === "f64" ? factor64 : factor32;
         if (factor) runInto(runtime, mul, span, [span, factor], {});

@@ -223,7 +223,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    * @internal
    */
   rejectInTrace(call: string): void {
-    this.#runtime.reject(
+    this.#runtime.traceSink?.reject(
       `call ${call}`,
       this.constructor.name,
       `The step reads learning rates from memory at every call: call ${call} outside the step, after it.`,

@@ -211,7 +211,7 @@ export class ParameterGroup {
   step(): void {
     this.#settleLr();
     const { regroupings } = this.#stepCountGroups;
-    this.#runtime.assume(() => {
+    this.#runtime.traceSink?.addGuard(() => {
       // A replay does not run this, and a schedule may have been created since.
       this.#settleLr();
       return this.#stepCountGroups.regroupings === regroupings;

@@ -79,7 +79,7 @@ export class LeafGradient implements GradientHolder {
 
   clear(): void {
     this.#hasArrived = false;
-    if (this.#array?.storage) this.#runtime.forget(this.#array.storage);
+    if (this.#array?.storage) this.#runtime.traceSink?.discard(this.#array.storage);
   }
 
   release(): void {

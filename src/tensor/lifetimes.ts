@@ -24,7 +24,7 @@ export class Lifetimes {
   /** The same memory, kept beyond the step. A compiled step's result is copied: its memory belongs to the step. */
   keep(tensor: Tensor): Tensor {
     const { storage } = tensor.array;
-    this.#runtime.reject("call keep()", tensor.name, keepOutside);
+    this.#runtime.traceSink?.reject("call keep()", tensor.name, keepOutside);
     const { source, cutBy } = tensor.value;
     const hadGraph = source !== undefined || cutBy === "compiled step";
     if (storage && this.#results.has(ownerOf(storage)))

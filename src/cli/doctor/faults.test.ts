@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { withMethods } from "../../../test/support/replaced-methods.js";
 import { failsIn, firstByteOf } from "../../../test/support/sick-machine.js";
-import { around, type Driver, type Launch, type Stream } from "../../driver/index.js";
+import { type Driver, interceptCalls, type Launch, type Stream } from "../../driver/index.js";
 import { ParameterGroup } from "../../optim/index.js";
 import { Device } from "../../tensor/index.js";
 import type { Span } from "../../units/index.js";
@@ -15,7 +15,7 @@ import type { Span } from "../../units/index.js";
 test("an upload that damages one byte is found, with its position", () => {
   const damaging = (driver: Driver): Driver => {
     let large = 0;
-    return around(driver, (call, args, proceed) => {
+    return interceptCalls(driver, (call, args, proceed) => {
       const result = proceed();
       if (call !== "copyToDevice") return result;
       const [stream, target] = args as [Stream, Span];
@@ -42,7 +42,7 @@ type Overwriting = (driver: Driver, stream: Stream, span: Span) => void;
 function failsWhenOverwritten(overwrite: Overwriting, reason: RegExp): void {
   const written: Parameters<Overwriting>[] = [];
   const watching = (driver: Driver): Driver =>
-    around(driver, (call, args, proceed) => {
+    interceptCalls(driver, (call, args, proceed) => {
       if (call === "launch") {
         const [stream, { kernel, arguments: values }] = args as [Stream, Launch];
         for (const [index, value] of values.entries()) {

@@ -3,7 +3,7 @@
 import { test } from "node:test";
 import { withMethods } from "../../../test/support/replaced-methods.js";
 import { failsIn, firstByteOf } from "../../../test/support/sick-machine.js";
-import { around, type Driver, type Stream } from "../../driver/index.js";
+import { type Driver, interceptCalls, type Stream } from "../../driver/index.js";
 import { clipGradNorm } from "../../optim/index.js";
 import { Arena, Runtime, type Storage } from "../../runtime/index.js";
 import type { Span } from "../../units/index.js";
@@ -21,7 +21,7 @@ test("a step that reads a value back is rejected by the capture, by name", () =>
   withMethods(TrialTraining.prototype, looking, () =>
     failsIn(
       "capture",
-      /^CAPTURE_REJECTED: read-back of 8 B by gradientNorm inside capture "the doctor's step"/,
+      /^CAPTURE_REJECTED: Read-back of 8 B by gradientNorm is not allowed inside capture "the doctor's step"/,
     ),
   );
 });
@@ -29,7 +29,7 @@ test("a step that reads a value back is rejected by the capture, by name", () =>
 test("a replay that changes the lowest bits of one weight is found", () => {
   const drifting = (driver: Driver): Driver => {
     let [graphs, weights]: [number, Span | undefined] = [0, undefined];
-    return around(driver, (call, args, proceed) => {
+    return interceptCalls(driver, (call, args, proceed) => {
       const result = proceed();
       const [stream, target] = args as [Stream, Span];
       if (call === "copyToDevice" && target.size > 1_000_000) weights ??= target;

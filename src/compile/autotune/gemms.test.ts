@@ -10,7 +10,7 @@ import { openEmulatorDriver } from "../../../test/support/emulator-driver.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { testEnvironment } from "../../../test/support/test-device.js";
 import { timed } from "../../../test/support/timed-driver.js";
-import { around, type DeviceInfo, type KernelSource, strict } from "../../driver/index.js";
+import { type DeviceInfo, interceptCalls, type KernelSource, strict } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { gemmCalls, submit } from "../../kernels/index.js";
 import {
@@ -56,8 +56,8 @@ function onDevice(
 ): void {
   const device = openEmulatorDriver({ cacheFolder });
   const { driver, clock } = timed(device, costMs);
-  const compiling = around(driver, (call, args, proceed) => {
-    if (call === "loadKernel" && !(args[0] as KernelSource).product) clock.advance(compileMs);
+  const compiling = interceptCalls(driver, (call, args, proceed) => {
+    if (call === "loadKernel" && !(args[0] as KernelSource).gemm) clock.advance(compileMs);
     return proceed();
   });
   try {
@@ -91,11 +91,11 @@ function withCosts(
   cacheFolder = "off",
 ): void {
   const launches = new Map<number, number>();
-  const costMs = ({ product }: KernelSource): number => {
-    if (!product) return 0;
-    const { choice = 0 } = product;
-    launches.set(choice, (launches.get(choice) ?? 0) + 1);
-    const cost = costs[choice] ?? 1;
+  const costMs = ({ gemm }: KernelSource): number => {
+    if (!gemm) return 0;
+    const { algorithm = 0 } = gemm;
+    launches.set(algorithm, (launches.get(algorithm) ?? 0) + 1);
+    const cost = costs[algorithm] ?? 1;
     if (Number.isNaN(cost)) throw new HoldfastError("DRIVER_FAILED", "CUBLAS_STATUS_NOT_SUPPORTED");
     return cost;
   };
@@ -324,8 +324,8 @@ describe("measuring", { skip }, () => {
       b: { slice: slice(1, size.k * size.n), rowStride: size.n },
       c: { slice: slice(2, size.m * size.n), rowStride: size.n },
     };
-    const costMs = ({ product, cuda }: KernelSource): number => {
-      if (product) return 2;
+    const costMs = ({ gemm, cuda }: KernelSource): number => {
+      if (gemm) return 2;
       return cuda?.code.includes("tileM = 64,") ? 1 : 3;
     };
     onDevice(

@@ -27,7 +27,7 @@ export function submitterOf(
 ): () => void {
   const sideStreams = schedule.calls.reduce((max, { stream }) => Math.max(max, stream), 0);
   if (sideStreams === 0) return () => submitCommands(runtime, commands);
-  const sides = runtime.sideStreams(sideStreams, { isFirst: !schedule.isMainFirst });
+  const sides = runtime.sideStreams(sideStreams, { isHighPriority: !schedule.isMainFirst });
   const submissions = submissionsOf(schedule, commands, [runtime.stream, ...sides]);
   return () => submitAll(runtime, submissions);
 }

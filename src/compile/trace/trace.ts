@@ -250,7 +250,7 @@ class Tracer extends OpTrace {
     }
   }
 
-  guard(number: Storage | undefined): void {
+  writeOnlyIfFinite(number: Storage | undefined): void {
     const place = this.calls.length;
     if (number) this.guards.push({ from: place, until: Infinity, number: this.buffers.sliceOf(number) });
     else for (const guard of [...this.guards, ...this.checks]) guard.until = Math.min(guard.until, place);
@@ -262,7 +262,7 @@ class Tracer extends OpTrace {
     this.checks.push({ ...check, ...place, found: this.buffers.sliceOf(found), ...(line && { line }) });
   }
 
-  forget(storage: Storage): void {
+  discard(storage: Storage): void {
     if (this.#runtime.arena.isTraced(storage)) return;
     const { buffer, offset, size } = this.buffers.sliceOf(storage);
     // The padding behind it is nobody's, and passes over several tensors write it too.
@@ -270,7 +270,7 @@ class Tracer extends OpTrace {
     this.forgets.push({ slice: { buffer, offset, size: padded }, place: this.calls.length });
   }
 
-  assume(holds: () => boolean): void {
+  addGuard(holds: () => boolean): void {
     this.traceGuards.push(holds);
   }
 

@@ -76,7 +76,7 @@ export function checkInStep(context: CheckContext, indices: DeviceArray, limits:
     });
   }
   context.submit();
-  runtime.checkIndices(firstBad, { op: context.op, ...limits });
+  runtime.traceSink?.checkIndices(firstBad, { op: context.op, ...limits });
 }
 
 interface CheckKernels {

@@ -82,7 +82,7 @@ function run<T>(
     inputs.trace((tensors) => {
       const result = body(...tensors);
       // A skipped step still returns its results: its loss shows why it was skipped.
-      if (result !== undefined) device.runtime.guard(undefined);
+      if (result !== undefined) device.runtime.traceSink?.writeOnlyIfFinite(undefined);
       return finish(result);
     });
   return device.inTracedStep(() =>

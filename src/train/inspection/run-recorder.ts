@@ -14,9 +14,9 @@ import {
   type StepPlanReport,
   stepColumns,
 } from "../../records/index.js";
-import { type RecordedEvent, type Runtime, runAll } from "../../runtime/index.js";
+import type { RecordedEvent, Runtime } from "../../runtime/index.js";
 import type { ReportOptions } from "../../tensor/index.js";
-import { bufferSizes, formatDuration } from "../../units/index.js";
+import { bufferSizes, formatDuration, runAll } from "../../units/index.js";
 import { toJson } from "../files/json.js";
 import { JsonLog, readJsonLog } from "../files/json-log.js";
 import type { LogSizes } from "../files/log-file.js";

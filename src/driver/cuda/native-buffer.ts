@@ -2,7 +2,7 @@
 
 import { loadKoffi } from "../foreign-functions.js";
 
-export class OutBlock {
+export class NativeBuffer {
   /** Its native address. */
   readonly address: number;
   readonly view: DataView;

@@ -9,7 +9,7 @@ import { endOf, formatSpan, type Span } from "../../units/index.js";
 /** Timeline 0 is the host; a stream's timeline is its id + 1. */
 export const hostTimeline = 0;
 
-/** Space 0 is device memory; each pinned host allocation has its own space. */
+/** Space 0 is device memory; each pinned host allocation is a space of its own. */
 export interface Access {
   readonly space: number;
   readonly range: Span;
@@ -18,7 +18,7 @@ export interface Access {
   readonly what: string;
 }
 
-interface Happened extends Access {
+interface PastAccess extends Access {
   readonly tick: number;
 }
 
@@ -30,7 +30,7 @@ function merge(into: VectorClock, from: VectorClock): void {
   }
 }
 
-function collide(a: Access, b: Access): boolean {
+function conflict(a: Access, b: Access): boolean {
   return (
     a.space === b.space &&
     (a.isWrite || b.isWrite) &&
@@ -43,10 +43,10 @@ function describeTimeline(timeline: number): string {
   return timeline === hostTimeline ? "" : ` on stream ${timeline - 1}`;
 }
 
-export class Order {
+export class HappensBefore {
   readonly #clocks = new Map<number, VectorClock>();
-  readonly #marks = new Map<number, VectorClock>();
-  readonly #history = new Map<number, Happened[]>();
+  readonly #events = new Map<number, VectorClock>();
+  readonly #history = new Map<number, PastAccess[]>();
 
   /** Checks the accesses of a call, makes the call, and only then records them: a call that throws leaves no trace. */
   access<T>(timeline: number, accesses: readonly Access[], call: () => T): T {
@@ -58,14 +58,14 @@ export class Order {
       const completed = clock.get(other) ?? 0;
       for (const earlier of history) {
         if (earlier.tick <= completed) continue;
-        const hit = accesses.find((access) => collide(access, earlier));
-        if (hit) {
+        const conflicting = accesses.find((access) => conflict(access, earlier));
+        if (conflicting) {
           throw new HoldfastError(
             "UNORDERED_ACCESS",
-            `${hit.what}${describeTimeline(timeline)} accesses ${formatSpan(hit.range)}, which ${earlier.what}` +
-              `${describeTimeline(other)} accesses too, and nothing orders the two. Record an event there and wait for it here, ` +
-              "or synchronise.",
-            { numbers: { address: hit.range.address, size: hit.range.size } },
+            `${conflicting.what}${describeTimeline(timeline)} accesses ${formatSpan(conflicting.range)}, which ${earlier.what}` +
+              `${describeTimeline(other)} accesses too, and nothing orders the two. Record an event after the first and let the second wait for it, ` +
+              "or synchronize.",
+            { numbers: { address: conflicting.range.address, size: conflicting.range.size } },
           );
         }
       }
@@ -75,19 +75,19 @@ export class Order {
     clock.set(timeline, tick);
     // The host's accesses precede everything that it issues later, so they need no history.
     if (timeline === hostTimeline) return result;
-    const happened = accesses.map((access) => ({ ...access, tick }));
+    const past = accesses.map((access) => ({ ...access, tick }));
     const history = this.#history.get(timeline);
-    if (history) history.push(...happened);
-    else this.#history.set(timeline, happened);
+    if (history) history.push(...past);
+    else this.#history.set(timeline, past);
     return result;
   }
 
   record(event: number, timeline: number): void {
-    this.#marks.set(event, new Map(this.#clockOf(timeline)));
+    this.#events.set(event, new Map(this.#clockOf(timeline)));
   }
 
   wait(timeline: number, event: number): void {
-    merge(this.#clockOf(timeline), this.#marks.get(event) ?? new Map());
+    merge(this.#clockOf(timeline), this.#events.get(event) ?? new Map());
   }
 
   /** The host now knows that everything before the event has completed. */
