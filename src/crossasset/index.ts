@@ -11,15 +11,10 @@ export {
 } from "./bars/index.js";
 export type { JobEvent, JobListener } from "./job/events.js";
 export { type JobOptions, runJob } from "./job/job.js";
-export {
-  type JobRun,
-  type JobRunOptions,
-  openJobRun,
-  type ResumedJob,
-  requireRunSettings,
-  stateOfRun,
-} from "./job/job-run.js";
+export type { ResumedJob } from "./job/job-checkpoint.js";
+export { type JobRun, type JobRunOptions, openJobRun } from "./job/job-run.js";
 export { type AnswerFigures, classNames, type FoldResult, type JobResults } from "./job/results.js";
+export { requireRunSettings, stateOfRun } from "./job/run-state.js";
 export { defaultSettings, type JobSettings } from "./job/settings.js";
 export {
   type Answer,

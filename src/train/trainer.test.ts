@@ -61,7 +61,7 @@ describe("a training", () => {
     for (const accumulate of [1, 4]) {
       const { trainer, optimizer, model } = make(device, {
         ...{ epochs: 30, shuffle: false, accumulate },
-        watcher: { sent: () => {}, known: (loss) => told.push(loss), planned: () => {} },
+        watcher: { sent: () => {}, lossRead: (loss) => told.push(loss), planned: () => {} },
       });
       optimizer.lr = 0;
       for (const [, module] of model.namedModules())
@@ -91,7 +91,7 @@ describe("a training", () => {
             told.steps.push(step);
             told.samples.push(samples);
           },
-          known: (loss) => told.losses.push(loss),
+          lossRead: (loss) => told.losses.push(loss),
           planned: (compiled) => {
             told.plans = compiled.plans;
           },
@@ -120,7 +120,7 @@ describe("a training", () => {
       epochs: 1,
       watcher: {
         sent: ({ step }) => told.push(`step ${step}`),
-        known: () => undefined,
+        lossRead: () => undefined,
         planned: () => told.push("a plan"),
       },
     });
@@ -423,7 +423,7 @@ describe("accumulated gradients", () => {
         ...{ accumulate: 4, epochs: 1, compile },
         watcher: {
           sent: (step) => samples.push(step.samples),
-          known: (loss) => losses.push(loss),
+          lossRead: (loss) => losses.push(loss),
           planned: () => undefined,
         },
       });

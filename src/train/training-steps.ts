@@ -6,10 +6,8 @@
 import { noGrad } from "../autograd/index.js";
 import type { Batch, ColumnSource } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { dtypes } from "../ir/index.js";
 import type { Module } from "../nn/index.js";
 import { clipGradNorm, type Optimizer } from "../optim/index.js";
-import type { Region } from "../runtime/index.js";
 import {
   badIndexError,
   type CompiledStep,
@@ -18,6 +16,7 @@ import {
   type Tensor,
 } from "../tensor/index.js";
 import type { EpochRows } from "./epoch-rows.js";
+import { LossWeight } from "./loss-weight.js";
 import { StepLosses } from "./step-losses.js";
 
 export type TrainingStep = CompiledStep<[Tensor], { readonly loss: Tensor }>;
@@ -196,40 +195,5 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     optimizer.step();
     optimizer.zeroGrad();
     return { loss };
-  }
-}
-
-/**
- * The share of a batch in its step. Backward starts from it instead of 1, so that the gradients of all batches add up to those of
- * one large batch. It is in persistent memory, so that one plan serves every share.
- */
-class LossWeight {
-  readonly #device: Device;
-  readonly #region: Region;
-  readonly #cell: Tensor; // f32 []
-  #value = 0;
-
-  constructor(device: Device) {
-    this.#device = device;
-    const placement = { name: "share of the batch", size: dtypes.f32.bytes };
-    this.#region = device.runtime.persistent.place("scalars", "accumulation", [placement]);
-    this.#cell = device.fromStorage(this.#region.storages[0], [], "f32", placement.name);
-  }
-
-  set(value: number): void {
-    if (value === this.#value) return;
-    this.#device.write(this.#cell, [value]);
-    this.#value = value;
-  }
-
-  /** With the dtype and shape of the loss, for backward. */
-  like({ dtype, shape }: Tensor): Tensor {
-    const weight = shape.length === 0 ? this.#cell : this.#cell.reshape(shape);
-    return dtype === "f32" ? weight : weight.to(dtype);
-  }
-
-  close(): void {
-    const { persistent } = this.#device.runtime;
-    if (this.#device.isOpen && persistent.regions.includes(this.#region)) persistent.release(this.#region);
   }
 }

@@ -21,7 +21,7 @@ import {
   scales,
 } from "../samples/index.js";
 import { askModel } from "./ask-model.js";
-import { modelName, normaliserIn } from "./job-run.js";
+import { modelName, normaliserIn } from "./job-checkpoint.js";
 import { type AnswerFigures, classNames, type FoldResult, TestCounter } from "./results.js";
 
 /** The prediction for one time and scale. */
