@@ -2,8 +2,6 @@
 
 export {
   type Bars,
-  type BarsSummary,
-  checkBars,
   checksumOfBars,
   generateBars,
   readBars,
@@ -24,3 +22,4 @@ export {
   type TrainedModel,
 } from "./job/trained-model.js";
 export { CrossAsset, type CrossAssetOptions } from "./model.js";
+export { type BarsSummary, checkBars } from "./samples/index.js";

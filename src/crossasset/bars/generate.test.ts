@@ -5,8 +5,8 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
+import { checkBars } from "../samples/check-bars.js";
 import { barColumns } from "./bars.js";
-import { checkBars } from "./check.js";
 import { findFault } from "./columns.js";
 import { burstKind, generateBars, generateMarket, trendKind } from "./generate.js";
 

@@ -8,6 +8,7 @@ import { useEffect, useImperativeHandle, useMemo, useRef, useState } from "preac
 import uPlot from "uplot";
 import type { Column } from "../wire.js";
 import { type ChartMark, type ChartSeries, type ChartShape, chartOptions } from "./chart-options.js";
+import { chartPicture } from "./chart-picture.js";
 import { moveRange, type Range, zoomRange } from "./scales.js";
 import { useInk } from "./theme.js";
 
@@ -118,7 +119,7 @@ export function Chart(props: ChartProps) {
 
   useImperativeHandle(
     handle ?? null,
-    () => ({ picture: async () => pictureOf(plot.current, title, series, ink) }),
+    () => ({ picture: async () => chartPicture(plot.current, title, series, ink) }),
     [key, title],
   );
 
@@ -207,39 +208,4 @@ function applyRange(chart: uPlot, range: Range | undefined): void {
   const steps = chart.data[0];
   const [first, last] = [steps[0] ?? 0, steps.at(-1) ?? 1];
   chart.setScale("x", range ?? { min: first, max: last > first ? last : first + 1 });
-}
-
-function pictureOf(
-  chart: uPlot | undefined,
-  title: string,
-  series: readonly ChartSeries[],
-  ink: { readonly ground: string; readonly text: string },
-): Promise<Blob | undefined> {
-  if (!chart) return Promise.resolve(undefined);
-  const drawn = chart.ctx.canvas;
-  const scale = devicePixelRatio;
-  const canvas = document.createElement("canvas");
-  const head = Math.round(56 * scale);
-  canvas.width = drawn.width;
-  canvas.height = drawn.height + head;
-  const pen = canvas.getContext("2d");
-  if (!pen) return Promise.resolve(undefined);
-  pen.fillStyle = ink.ground;
-  pen.fillRect(0, 0, canvas.width, canvas.height);
-  pen.drawImage(drawn, 0, head);
-  pen.textBaseline = "middle";
-  pen.fillStyle = ink.text;
-  pen.font = `600 ${14 * scale}px system-ui, sans-serif`;
-  pen.fillText(title, 12 * scale, 18 * scale);
-  pen.font = `${12 * scale}px system-ui, sans-serif`;
-  let left = 12 * scale;
-  for (const { label, colour, isFaint } of series) {
-    if (isFaint) continue;
-    pen.fillStyle = colour;
-    pen.fillRect(left, 37 * scale, 16 * scale, 3 * scale);
-    pen.fillStyle = ink.text;
-    pen.fillText(label, left + 22 * scale, 39 * scale);
-    left += 22 * scale + pen.measureText(label).width + 18 * scale;
-  }
-  return new Promise((resolve) => canvas.toBlob((blob) => resolve(blob ?? undefined)));
 }

@@ -7,10 +7,11 @@ import type { TargetedKeyboardEvent, TargetedPointerEvent } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSameRange, moveRange, type Range, zoomRange } from "../charts/scales.js";
 import { useInk } from "../charts/theme.js";
-import { formatBytes, formatCount } from "../tables/format.js";
-import type { PlannedTensor, PlanRecord } from "../wire.js";
+import { formatCount } from "../tables/format.js";
+import type { PlanRecord } from "../wire.js";
 import { drawBoxes, drawOverlay, type PlotArea, plotArea, type View } from "./plan-drawing.js";
 import { BoxIndex, type Direction, matching, neighbour, type PlanPicture, phaseOf } from "./plan-picture.js";
+import { describeTensor, TensorTooltip, tooltipPosition } from "./tensor-tooltip.js";
 
 export interface PlanCanvasProps {
   readonly plan: PlanRecord;
@@ -161,11 +162,13 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
         <canvas ref={below} />
         <canvas ref={above} />
         {tensor && hovered >= 0 ? (
-          <Tooltip tensor={tensor} plan={plan} {...tooltipPlace(picture, focused, view, area)} />
+          <TensorTooltip tensor={tensor} plan={plan} {...tooltipPosition(picture, focused, view, area)} />
         ) : null}
       </div>
       <p class="plan-told" aria-live="polite">
-        {tensor ? describe(tensor, plan) : "Hover over a rectangle to see its tensor; click to select it."}
+        {tensor
+          ? describeTensor(tensor, plan)
+          : "Hover over a rectangle to see its tensor; click to select it."}
         {isZoomed ? (
           <button type="button" class="small" onClick={reset}>
             Show all
@@ -174,80 +177,6 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
       </p>
     </div>
   );
-}
-
-/** A tensor in one line. */
-export function describe(tensor: PlannedTensor, { calls }: PlanRecord): string {
-  const { label, type, bytes, offset, birth, death, isSaved } = tensor;
-  const facts = [
-    `${label}: ${type ?? "scratch memory"}`,
-    formatBytes(bytes),
-    `at byte ${formatCount(offset)}`,
-    `calls ${birth}–${death}`,
-    `${phaseOf(tensor, calls)}${isSaved ? ", saved for backward" : ""}`,
-  ];
-  return facts.join(" · ");
-}
-
-interface TooltipProps {
-  readonly tensor: PlannedTensor;
-  readonly plan: PlanRecord;
-  readonly left: number;
-  readonly top: number;
-  readonly isLeftward: boolean;
-}
-
-function Tooltip({ tensor, plan, left, top, isLeftward }: TooltipProps) {
-  const { label, type, bytes, offset, birth, death, isSaved } = tensor;
-  const nameOf = (column: number): string => plan.calls[Math.floor(column)]?.op ?? "";
-  return (
-    <div
-      class={isLeftward ? "tooltip leftward" : "tooltip"}
-      style={{ left: `${left}px`, top: `${top}px` }}
-      role="tooltip"
-    >
-      <b>{label}</b>
-      <dl>
-        <dt>type</dt>
-        <dd>{type ?? "scratch memory"}</dd>
-        <dt>bytes</dt>
-        <dd>
-          {formatBytes(bytes)} ({formatCount(bytes)})
-        </dd>
-        <dt>address</dt>
-        <dd>
-          {formatCount(offset)} to {formatCount(offset + bytes)}
-        </dd>
-        <dt>made by</dt>
-        <dd>
-          call {birth} {nameOf(birth)}
-        </dd>
-        <dt>last read by</dt>
-        <dd>
-          call {death} {nameOf(death)}
-        </dd>
-        <dt>phase</dt>
-        <dd>{phaseOf(tensor, plan.calls)}</dd>
-        <dt>saved</dt>
-        <dd>{isSaved ? "for backward" : "no"}</dd>
-      </dl>
-    </div>
-  );
-}
-
-function tooltipPlace(
-  picture: PlanPicture,
-  index: number,
-  view: View,
-  area: PlotArea,
-): Pick<TooltipProps, "left" | "top" | "isLeftward"> {
-  const box = picture.boxes[index] ?? { left: 0, right: 0, bottom: 0, top: 0 };
-  const share = (value: number, { min, max }: Range): number =>
-    Math.max(0, Math.min(1, (value - min) / (max - min)));
-  const isLeftward = share((box.left + box.right) / 2, view.calls) > 0.5;
-  const left = area.left + share(isLeftward ? box.left : box.right, view.calls) * area.width;
-  const top = area.top + (1 - share(box.top, view.bytes)) * area.height;
-  return { left: left + (isLeftward ? -8 : 8), top: Math.min(top, area.height - 170), isLeftward };
 }
 
 function penOf(canvas: HTMLCanvasElement | null, width: number): CanvasRenderingContext2D | undefined {

@@ -10,8 +10,8 @@ import { download, Figure, fileName, pictureAction } from "../charts/figure.js";
 import { formatCount, formatNumber } from "../tables/format.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
 import { smooth } from "../charts/smoothing.js";
-import { StepChart } from "../charts/step-chart.js";
-import type { StepTables } from "../tables/step-tables.js";
+import { StepChart } from "./step-chart.js";
+import type { StepTables } from "./step-tables.js";
 import { foldStarts } from "./steps.js";
 import type { RunDetail, StepTable } from "../wire.js";
 

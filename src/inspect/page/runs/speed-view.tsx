@@ -3,25 +3,18 @@
 import { useCallback, useMemo } from "preact/hooks";
 import { epochsOf } from "./answers.js";
 import type { ChartSeries } from "../charts/chart-options.js";
-import { toCsv } from "../tables/csv.js";
 import { download, Figure, fileName } from "../charts/figure.js";
-import {
-  formatBandwidth,
-  formatBytes,
-  formatCount,
-  formatDuration,
-  formatNumber,
-  formatPercent,
-} from "../tables/format.js";
-import { type KernelRow, kernelRows, timeOfPhases } from "../plan/kernels.js";
+import { callColumns, kernelColumns, saveCalls, saveKernels } from "../plan/call-tables.js";
+import { formatDuration, formatNumber } from "../tables/format.js";
+import { kernelRows, timeOfPhases } from "../plan/kernels.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
 import { PassStepper } from "../plan/pass-stepper.js";
 import { PlanPicker, usePlan } from "../plan/plan-picker.js";
-import { SortTable, type TableColumn } from "../tables/sort-table.js";
-import { StepChart } from "../charts/step-chart.js";
-import type { StepTables } from "../tables/step-tables.js";
+import { SortTable } from "../tables/sort-table.js";
+import { StepChart } from "./step-chart.js";
+import type { StepTables } from "./step-tables.js";
 import { byEpoch, epochStepMs, hostByEpoch, stepTimes } from "./steps.js";
-import type { CallReport, PlanRecord, RunDetail, StepTable } from "../wire.js";
+import type { PlanRecord, RunDetail, StepTable } from "../wire.js";
 
 export interface SpeedViewProps {
   readonly detail: RunDetail;
@@ -169,111 +162,10 @@ function modeOf({ mode, reason }: PlanRecord): string {
   return `Runs call by call${reason ? `: ${reason}` : "."}`;
 }
 
-function formatUs(us: number): string {
-  return formatMs(us / 1000);
-}
-
 function formatMs(value: number | null | undefined): string {
   return formatDuration(typeof value === "number" ? value / 1000 : value);
 }
 
-const kernelColumns: readonly TableColumn<KernelRow>[] = [
-  { label: "kernel", value: ({ kernel }) => kernel, show: ({ kernel }) => <code>{kernel}</code> },
-  { label: "kind", value: ({ kind }) => kind },
-  {
-    label: "µs",
-    value: ({ us }) => us,
-    show: ({ us }) => formatNumber(us),
-    isNumber: true,
-    title: "Microseconds per step",
-  },
-  {
-    label: "share",
-    value: ({ share }) => share,
-    show: ({ share }) => formatPercent(share),
-    isNumber: true,
-    title: "Share of the measured time of all kernels",
-  },
-  {
-    label: "times",
-    value: ({ times }) => times,
-    show: ({ times }) => formatCount(times),
-    isNumber: true,
-    title: "Calls per step",
-  },
-  {
-    label: "bytes",
-    value: ({ bytes }) => bytes,
-    show: ({ bytes }) => formatBytes(bytes),
-    isNumber: true,
-    title: "Bytes read and written per step",
-  },
-  {
-    label: "GB/s",
-    value: ({ bytes, us }) => (us ? bytes / us : undefined),
-    show: ({ bytes, us }) => formatBandwidth(bytes, us),
-    isNumber: true,
-    title: "Bytes per time",
-  },
-];
-
-type NumberedCall = CallReport & { readonly index: number };
-
-const callColumns: readonly TableColumn<NumberedCall>[] = [
-  { label: "#", value: ({ index }) => index, isNumber: true, title: "Index in the step" },
-  { label: "op", value: ({ op }) => op },
-  { label: "kernel", value: ({ kernel }) => kernel, show: ({ kernel }) => <code>{kernel}</code> },
-  { label: "shape", value: ({ shape }) => shape },
-  {
-    label: "phase",
-    value: ({ phase }) => phase,
-    show: ({ phase }) => <span class={`phase ${phase}`}>{phase}</span>,
-  },
-  { label: "stream", value: ({ stream }) => stream, isNumber: true },
-  {
-    label: "µs",
-    value: ({ us }) => us,
-    show: ({ us }) => formatNumber(us),
-    isNumber: true,
-    title: "Contribution to the step",
-  },
-  {
-    label: "read",
-    value: ({ readBytes }) => readBytes,
-    show: ({ readBytes }) => formatBytes(readBytes),
-    isNumber: true,
-  },
-  {
-    label: "written",
-    value: ({ writtenBytes }) => writtenBytes,
-    show: ({ writtenBytes }) => formatBytes(writtenBytes),
-    isNumber: true,
-  },
-];
-
-function saveKernels(run: string, rows: readonly KernelRow[]): void {
-  const head = ["kernel", "kind", "us", "share", "times", "bytes"];
-  download(
-    fileName(run, "kernels.csv"),
-    toCsv(
-      head,
-      rows.map(({ kernel, kind, us, share, times, bytes }) => [kernel, kind, us, share, times, bytes]),
-    ),
-  );
-}
-
-function saveCalls(run: string, calls: readonly CallReport[]): void {
-  const head = ["op", "kernel", "kind", "shape", "phase", "stream", "us", "readBytes", "writtenBytes"];
-  const rows = calls.map((call) => [
-    call.op,
-    call.kernel,
-    call.kind,
-    call.shape,
-    call.phase,
-    call.stream,
-    call.us,
-    call.readBytes,
-    call.writtenBytes,
-  ]);
-  download(fileName(run, "calls.csv"), toCsv(head, rows));
+function formatUs(us: number): string {
+  return formatMs(us / 1000);
 }

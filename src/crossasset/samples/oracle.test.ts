@@ -1,12 +1,12 @@
-/** The made market has something to learn on every scale, and nothing once its returns are shuffled. */
+/** The generated market has something to learn on every scale, and nothing after its returns are shuffled. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { permutation } from "../../kernels/index.js";
-import { makeSamples } from "../samples/features.js";
-import { scales } from "../samples/scales.js";
-import { generateMarket, type Market } from "./generate.js";
+import { generateMarket, type Market } from "../bars/generate.js";
+import { makeSamples } from "./features.js";
 import { oracleAccuracy } from "./oracle.js";
+import { scales } from "./scales.js";
 
 for (const seed of [1, 42]) {
   const market = generateMarket({ bars: 200_000, seed });

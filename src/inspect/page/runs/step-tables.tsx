@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSameRange, type Range } from "../charts/scales.js";
-import { covers, rowsOfSteps, stepRange } from "../runs/steps.js";
+import { covers, rowsOfSteps, stepRange } from "./steps.js";
 import { ask, retryMs, runPath, ServerRejection } from "../server.js";
 import type { StepTable } from "../wire.js";
 

@@ -4,9 +4,9 @@
  * and the oracle.
  */
 
-import { countSamples, defaultStride, type SampleSettings } from "../samples/features.js";
-import { classes, groupCount, historyBars, kappa, scales } from "../samples/scales.js";
-import { burstKind, type Market, type RegimeKind, trendKind } from "./generate.js";
+import { burstKind, type Market, type RegimeKind, trendKind } from "../bars/generate.js";
+import { countSamples, defaultStride, type SampleSettings } from "./features.js";
+import { classes, groupCount, historyBars, kappa, scales } from "./scales.js";
 
 export interface ScaleAccuracy {
   /** In minutes. */

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rejects } from "../../../test/support/rejects.js";
-import type { Bars } from "./bars.js";
-import { checkBars } from "./check.js";
-import { generateBars } from "./generate.js";
+import type { Bars } from "../bars/bars.js";
+import { generateBars } from "../bars/generate.js";
+import { checkBars } from "./check-bars.js";
 
 const minute = 60_000;
 
