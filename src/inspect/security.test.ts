@@ -230,8 +230,8 @@ test("any other text is rejected as a token", () => {
   fc.assert(
     fc.property(fc.string(), (text) => {
       const query = new URLSearchParams({ token: text });
-      const { isGood } = checkToken(gate, { headers: {} } as Parameters<typeof checkToken>[1], query);
-      assert.equal(isGood, text === "the-right-token");
+      const { isValid } = checkToken(gate, { headers: {} } as Parameters<typeof checkToken>[1], query);
+      assert.equal(isValid, text === "the-right-token");
     }),
   );
 });
@@ -248,7 +248,7 @@ for (const count of [200, 600]) {
 }
 
 test("a client that takes too long over its request is closed", async () => {
-  const { port: hasty } = await openTestInspector({ root, patienceMs: 100 });
+  const { port: hasty } = await openTestInspector({ root, headerTimeoutMs: 100 });
   const slow = await openSlowClient(hasty);
   await new Promise((resolve) => slow.resume().on("close", resolve));
 });

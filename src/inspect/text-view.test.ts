@@ -7,7 +7,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { makeFolder } from "../../test/support/folders.js";
 import { sampleIncidents, writeSampleRun } from "../../test/support/sample-run.js";
-import { phasesBar, sparkline } from "./text-marks.js";
+import { sparkline, stackedBar } from "./text-marks.js";
 import { viewAsText } from "./view-as-text.js";
 
 function proveFits(text: string, columns: number): void {
@@ -29,7 +29,7 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
     /^memory +96 MiB of 512 MiB, 18\.8 %, at step 200; by holder:\n +█{40}▓{10}▒{5}░{5}$/m,
     /█ step arena 64 MiB/,
     /^plans +train step: graph, 9 calls, step memory/m,
-    /alive at the peak, call \d/,
+    /live at the peak, call \d/,
     /steps not finite at step 30: 3 steps had a loss/,
   ])
     assert.match(text, part);
@@ -112,7 +112,7 @@ test("a sparkline spans min. to max., with a dot for an unknown value", () => {
 });
 
 test("a stacked bar has the requested width, and its rest is empty", () => {
-  assert.equal(phasesBar([50, 25], 100, 8), "████▓▓··");
-  assert.equal(phasesBar([300], 100, 4), "████");
-  assert.equal(phasesBar([], 0, 3), "···");
+  assert.equal(stackedBar([50, 25], 100, 8), "████▓▓··");
+  assert.equal(stackedBar([300], 100, 4), "████");
+  assert.equal(stackedBar([], 0, 3), "···");
 });

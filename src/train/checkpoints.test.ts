@@ -99,7 +99,7 @@ test("a file truncated anywhere is rejected with the reason, and the one before 
       () => store.load("latest"),
       /^[^\n]*step-000000002\.safetensors is rejected: [^\n]+$/,
     );
-    const { checkpoint, rejected } = store.loadLatestSound();
+    const { checkpoint, rejected } = store.loadLatestValid();
     sameCheckpoint(checkpoint!, patternedCheckpoint(1, 64));
     assert.deepEqual(
       rejected.map(({ name }) => name),

@@ -65,12 +65,12 @@ test("a run whose heart beats and whose steps stand still is stalled", () => {
 });
 
 test("a phase that can say nothing may be silent for longer, and no longer than its limit", () => {
-  const { silentMs } = runPhases.compiling;
+  const { maxSilenceMs } = runPhases.compiling;
   const { folder, path, at } = begin();
   at(1000);
   folder.enterPhase("compiling");
-  isTold(health(path, 1000 + silentMs), "alive", /at step 0, compiling; last heartbeat 10m/);
-  isTold(health(path, 1001 + silentMs), "stalled", /since step 0, compiling; the limit is 10m/);
+  isTold(health(path, 1000 + maxSilenceMs), "alive", /at step 0, compiling; last heartbeat 10m/);
+  isTold(health(path, 1001 + maxSilenceMs), "stalled", /since step 0, compiling; the limit is 10m/);
   at(2000);
   folder.noteProgress({ step: 1 });
   isTold(health(path, 32_001), "stalled", /since step 1; the limit is 30s/);
@@ -78,15 +78,15 @@ test("a phase that can say nothing may be silent for longer, and no longer than 
 });
 
 test("a phase in which the heart beats may last, but not be silent", () => {
-  const { lastingMs } = runPhases["preparing features"];
+  const { maxDurationMs } = runPhases["preparing features"];
   const { folder, path, at } = begin();
   folder.enterPhase("preparing features");
   isTold(health(path, 30_001), "stalled", /since step 0, preparing features; the limit is 30s/);
-  for (const elapsedMs of [lastingMs, lastingMs + 1]) {
+  for (const elapsedMs of [maxDurationMs, maxDurationMs + 1]) {
     at(elapsedMs);
     folder.beat();
     const [state, pattern] =
-      elapsedMs > lastingMs
+      elapsedMs > maxDurationMs
         ? (["stalled", /preparing features for 120m/] as const)
         : (["alive", /./] as const);
     isTold(health(path, elapsedMs), state, pattern);
@@ -97,8 +97,8 @@ test("a phase in which the heart beats may last, but not be silent", () => {
 test("a probe that is more patient than a phase's limit stays so, and a phase of another version has no limit of its own", () => {
   const { folder, path } = begin();
   folder.enterPhase("compiling");
-  const { silentMs } = runPhases.compiling;
-  const patient = healthOf(path, { now: startMs + 2 * silentMs, limitMs: 3 * silentMs });
+  const { maxSilenceMs } = runPhases.compiling;
+  const patient = healthOf(path, { now: startMs + 2 * maxSilenceMs, limitMs: 3 * maxSilenceMs });
   assert.equal(patient.state, "alive");
   folder.close();
   const file = join(path, "status.json");

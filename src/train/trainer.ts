@@ -48,7 +48,7 @@ export interface TrainerOptions<Sources extends readonly ColumnSource[]> extends
 }
 
 /** The interval between two requests for the latest loss, in milliseconds. */
-const lossEveryMs = 100;
+const lossIntervalMs = 100;
 
 /**
  * Trains a module on a data set.
@@ -80,8 +80,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   readonly #steps: TrainingSteps<Sources>;
   readonly #stopping: EarlyStopping | undefined;
   readonly #progress: TrainingProgress;
-  /** The batch sizes that have plans. */
-  readonly #planned = new Set<string>();
+  /** The sizes of batch groups that have plans. */
+  readonly #plannedSizes = new Set<string>();
   readonly #throughput = new Throughput();
   readonly #turns = new EventLoopTurns();
   /** The last request for losses. */
@@ -303,7 +303,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       const { samples } = group;
       // A new batch size needs a new plan. Earlier work must not count as compilation time.
       const sizes = `${group.end - group.first} of ${samples}`;
-      if (this.compiled && !this.#planned.has(sizes)) device.runtime.synchronize();
+      if (this.compiled && !this.#plannedSizes.has(sizes)) device.runtime.synchronize();
       const [sentMs, plans] = [performance.now(), this.#steps.plans];
       await this.#steps.send(epoch, group, () => this.#turns.takeIfDue());
       this.#refresh();
@@ -318,7 +318,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       else {
         // A call with a compilation takes longer than a step.
         device.runtime.synchronize();
-        this.#planned.add(sizes);
+        this.#plannedSizes.add(sizes);
         this.#reportPlans();
         this.#throughput.exclude(performance.now() - sentMs);
       }
@@ -359,7 +359,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   #refresh(): void {
     if (!this.compiled) return;
     const nowMs = performance.now();
-    if (this.latestLoss !== undefined && nowMs - this.#requestedMs < lossEveryMs) return;
+    if (this.latestLoss !== undefined && nowMs - this.#requestedMs < lossIntervalMs) return;
     this.#requestedMs = nowMs;
     this.#steps.refresh();
   }

@@ -30,7 +30,7 @@ export interface StepOptions<Sources extends readonly ColumnSource[]> {
   readonly loss: (...batch: Batch<Sources>) => Tensor;
   /**
    * Batches whose gradients are added before the optimizer's update; default: 1. They count as one batch of all their rows:
-   * clipping, the optimizer, the schedule and `onStep` run once for all of them. The last step of an epoch may have fewer.
+   * clipping, the optimizer, the schedule and `onStep` run once per step. The last step of an epoch may have fewer batches.
    */
   readonly accumulate?: number;
   /** Max. norm of all gradients together; default: no clipping. */
@@ -140,7 +140,7 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
 
   /**
    * A bad index or label makes a compiled step's loss NaN. Its batches are computed again, eagerly, and the eager error names the
-   * index. A NaN of other origin is ignored here.
+   * index. A NaN with another cause is ignored here.
    */
   rejectBadLabels(epoch: number, { first, end }: BatchGroup): void {
     const { device, loss: lossOf } = this.#options;

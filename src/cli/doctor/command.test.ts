@@ -27,7 +27,7 @@ test("a GPU that is not there is an error that says why, with exit code 1, as te
   const report: DoctorReport = JSON.parse(json.stdout);
   assert.equal(report.device, null);
   assert.match(report.phases[0]?.failure ?? "", /^NO_CUDA: /);
-  assert.ok(report.phases.slice(1).every(({ verdict }) => verdict === "skipped"));
+  assert.ok(report.phases.slice(1).every(({ outcome }) => outcome === "skipped"));
   assert.equal(json.stderr, "");
 });
 

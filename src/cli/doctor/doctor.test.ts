@@ -75,7 +75,7 @@ describe("on the CPU", () => {
     assert.equal(device?.budgetBytes, 150 * MiB);
     assert.equal(device?.budgetReason, "--memory");
     assert.deepEqual(
-      phases.map(({ name, verdict, failure }) => [name, verdict, failure]),
+      phases.map(({ name, outcome, failure }) => [name, outcome, failure]),
       phaseNames.map((name) => [name, "passed", ""]),
     );
     const { rows = 0, tensors } = phases[1]?.figures ?? {};

@@ -14,7 +14,7 @@ function openLog() {
     deadlineOf: () => 2000,
     listener: {
       entered: (name) => heard.push(`${name} entered`),
-      left: ({ name, verdict }) => heard.push(`${name} ${verdict}`),
+      left: ({ name, outcome }) => heard.push(`${name} ${outcome}`),
     },
   });
   const runFor = (elapsedMs: number) => () => {
@@ -30,7 +30,7 @@ test("a log whose phases all pass in time has passed", () => {
   assert.equal(log.hasPassed, true);
   assert.deepEqual(log.results[0], {
     name: "open",
-    verdict: "passed",
+    outcome: "passed",
     elapsedMs: 2000,
     deadlineMs: 2000,
     detail: "done",
@@ -44,7 +44,7 @@ test("a phase after its deadline fails the log, and passes its findings to the n
   const { log, runFor } = openLog();
   for (const name of phaseNames) assert.equal(log.run(name, runFor(name === "eager" ? 2001 : 1)) > 0, true);
   assert.equal(log.hasPassed, false);
-  const failed = log.results.filter(({ verdict }) => verdict === "failed");
+  const failed = log.results.filter(({ outcome }) => outcome === "failed");
   assert.deepEqual(
     failed.map(({ name, failure, detail }) => [name, failure, detail]),
     [["eager", "It took 2s; its deadline is 2s.", "done"]],

@@ -55,7 +55,7 @@ export function findCheckpoint(
 ): ResumedJob | undefined {
   if (store.list().length === 0) return undefined;
   const { checkpoint, rejected } = allowOlder
-    ? store.loadLatestSound((found) => void stateIn(found, settings))
+    ? store.loadLatestValid((candidate) => void stateIn(candidate, settings))
     : { checkpoint: store.load("latest"), rejected: [] };
   if (!checkpoint) {
     const reasons = rejected.map(({ name, reason }) => `${name}: ${reason}`).join(" ");
@@ -65,7 +65,7 @@ export function findCheckpoint(
   try {
     return { ...stateIn(checkpoint, settings), rejected };
   } catch (error) {
-    throw inCheckpoint(store, checkpoint, error);
+    throw withFileName(store, checkpoint, error);
   }
 }
 
@@ -80,7 +80,7 @@ function stateIn(checkpoint: LoadedCheckpoint, settings: JsonRecord): Omit<Resum
 }
 
 /** Adds the file name to an error. */
-function inCheckpoint({ folder }: CheckpointStore, { name }: LoadedCheckpoint, error: unknown): unknown {
+function withFileName({ folder }: CheckpointStore, { name }: LoadedCheckpoint, error: unknown): unknown {
   if (!(error instanceof HoldfastError)) return error;
   const { code, message, numbers } = error;
   return new HoldfastError(code, `${join(folder, name)}: ${message}`, { numbers, cause: error });

@@ -177,7 +177,7 @@ export class JobRun {
     const logs = { ...this.#folder.syncMetrics(), ...this.#recorder?.sync() };
     const saved: SavedState = { fold, position, epochs, results, logs };
     const checkpoint = captureJob(step, model, training, this.#settings, saved);
-    this.#folder.requireThere();
+    this.#folder.requireExists();
     return this.#store.save(checkpoint).name;
   }
 
@@ -229,7 +229,7 @@ export class JobRun {
     try {
       return write();
     } catch (error) {
-      this.#folder.requireThere();
+      this.#folder.requireExists();
       throw error;
     }
   }

@@ -9,7 +9,7 @@ import { beat } from "../../units/index.js";
 import type { Bars } from "../bars/index.js";
 import { CrossAsset } from "../model.js";
 import { cachedSamples, type Samples, shuffleLabels, walkForward } from "../samples/index.js";
-import type { JobListener, JobPlace } from "./events.js";
+import type { JobListener, JobPosition } from "./events.js";
 import { FoldTraining, lengthOf } from "./fold-training.js";
 import { JobProgress } from "./job-progress.js";
 import type { JobRun } from "./job-run.js";
@@ -81,7 +81,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
   );
   manualSeed(settings.seed);
   const model = new CrossAsset({ dropout: settings.dropout, qkNorm: settings.qkNorm }).to(device);
-  const first = valuesOf(model);
+  const initialWeights = copyWeights(model);
 
   if (resumed) {
     const { step, file, fold, position } = resumed;
@@ -95,9 +95,9 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     listen({ kind: "fold", fold: index, folds: folds.length, trainSamples, testSamples });
     listen({ kind: "phase", phase: "preparing a fold" });
     // Every fold starts with the same weights and random state, so that it can be repeated on its own.
-    model.loadStateDict(first);
+    model.loadStateDict(initialWeights);
     manualSeed(settings.seed);
-    const placeOf = (epoch: number): JobPlace => ({
+    const positionAt = (epoch: number): JobPosition => ({
       ...{ fold: index, folds: folds.length, epoch, epochs },
     });
     const from = resumed?.fold === index ? resumed : undefined;
@@ -116,12 +116,12 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       onStep: (trainer) => {
         const figures = progress.completeStep(index, trainer, settings.batch, trainSamples);
         const usedBytes = device.runtime.budget.used;
-        listen({ kind: "step", ...placeOf(figures.epoch), ...figures, usedBytes });
+        listen({ kind: "step", ...positionAt(figures.epoch), ...figures, usedBytes });
         if (performance.now() - savedMs > checkpointMs) save();
       },
       onEpoch: (record) => {
         const { secondsLeft, done: step } = progress;
-        listen({ kind: "epoch", ...placeOf(record.epoch), step, record, secondsLeft });
+        listen({ kind: "epoch", ...positionAt(record.epoch), step, record, secondsLeft });
         // No checkpoint is saved here: the earlier ones are the useful ones.
         if (record.diverged === undefined) save();
       },
@@ -130,8 +130,8 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       from?.restore(model, training);
       // The first step includes the compilation.
       listen({ kind: "phase", phase: "compiling" });
-      const { state, epochs: ended } = await training.trainer.run();
-      if (state === "diverged") throw divergence(index, ended.at(-1), settings);
+      const { state, epochs: records } = await training.trainer.run();
+      if (state === "diverged") throw divergence(index, records.at(-1), settings);
       if (state === "stopped") {
         save();
         return undefined;
@@ -150,9 +150,9 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       training.close();
     }
   }
-  const all = resultsOf(results);
-  listen({ kind: "end", results: all });
-  return all;
+  const jobResults = resultsOf(results);
+  listen({ kind: "end", results: jobResults });
+  return jobResults;
 }
 
 /** Without an epoch's record, the fold's test found the divergence. */
@@ -162,10 +162,10 @@ function divergence(
   { lr }: JobSettings,
   testLoss = Number.NaN,
 ): HoldfastError {
-  const what = record ? `epoch ${record.epoch + 1}: ${record.diverged}` : `its test loss is ${testLoss}`;
+  const reason = record ? `epoch ${record.epoch + 1}: ${record.diverged}` : `its test loss is ${testLoss}`;
   return new HoldfastError(
     "DIVERGED",
-    `Fold ${fold + 1}, ${what}. The learning rate is ${lr}: start a new run with a smaller one, in another folder.`,
+    `Fold ${fold + 1}, ${reason}. The learning rate is ${lr}: start a new run with a smaller one, in another folder.`,
     { numbers: { fold, lr, ...(record && { epoch: record.epoch, skipped: record.skipped }) } },
   );
 }
@@ -184,7 +184,7 @@ function prepare({ bars, source, settings, cacheFolder, listen, run }: JobOption
 }
 
 /** A copy of the weights on the host. */
-function valuesOf(model: CrossAsset): LoadableState {
+function copyWeights(model: CrossAsset): LoadableState {
   return Object.fromEntries(
     [...model.namedParameters()].map(([name, parameter]) => [name, storeTensor(name, parameter)]),
   );

@@ -39,11 +39,11 @@ test("every row of the range is in one bucket, with its extremes, and there are 
       fc.array(drawnRow, { minLength: 1, maxLength: 60 }),
       fc.nat(59),
       fc.integer({ min: 1, max: 70 }),
-      (rows, from, most) => {
+      (rows, from, maxBuckets) => {
         fc.pre(from < rows.length);
         const path = writeRows(rows, join(folder, `${files++}.bin`));
-        const buckets = bucketSteps(path, { from, to: rows.length, most });
-        assert.ok(buckets.length <= most);
+        const buckets = bucketSteps(path, { from, to: rows.length, maxBuckets });
+        assert.ok(buckets.length <= maxBuckets);
         let next = from + 1;
         for (const { rows: count, firstStep, lastStep, loss, notFinite, samples, hostMs, lr } of buckets) {
           assert.deepEqual([firstStep, lastStep], [next, next + count - 1]);
@@ -73,14 +73,14 @@ test("the rate is the samples over the time, also where many steps fall into one
     ...{ loss: 1, samples: 8, waitMs: index % 10 === 0 ? 1 : 0 },
   }));
   const path = writeRows(rows);
-  const late = bucketSteps(path, { from: 0, to: 3000, most: 3000 }).slice(1100);
+  const late = bucketSteps(path, { from: 0, to: 3000, maxBuckets: 3000 }).slice(1100);
   for (const { samplesPerSecond } of late) {
     assert.ok(
       samplesPerSecond !== undefined && Math.abs(samplesPerSecond - 80_000) < 1600,
       `${samplesPerSecond}`,
     );
   }
-  const together = bucketSteps(path, { from: 0, to: 3000, most: 10 });
+  const together = bucketSteps(path, { from: 0, to: 3000, maxBuckets: 10 });
   assert.equal(together.length, 10);
   assert.equal(together[0]?.samplesPerSecond, undefined);
   for (const { samplesPerSecond } of together.slice(1)) assert.equal(samplesPerSecond, 80_000);
@@ -88,7 +88,7 @@ test("the rate is the samples over the time, also where many steps fall into one
 
 test("a range that begins in the middle measures its first rate from the row before it", () => {
   const path = writeRows(Array.from({ length: 10 }, () => ({ loss: 1, samples: 5, waitMs: 200 })));
-  const [first] = bucketSteps(path, { from: 5, to: 10, most: 5 });
+  const [first] = bucketSteps(path, { from: 5, to: 10, maxBuckets: 5 });
   assert.equal(first?.samplesPerSecond, 25);
 });
 
@@ -97,10 +97,10 @@ test("more rows than are read at a time make the same buckets", () => {
   const path = writeRows(
     Array.from({ length: count }, (_, index) => ({ loss: index, samples: 1, waitMs: 1 })),
   );
-  const buckets = bucketSteps(path, { from: 0, to: count, most: 7 });
+  const buckets = bucketSteps(path, { from: 0, to: count, maxBuckets: 7 });
   assert.deepEqual(
     buckets.map(({ rows, loss }) => [rows, loss?.min, loss?.max]),
     Array.from({ length: 7 }, (_, index) => [10_000, 10_000 * index, 10_000 * index + 9999]),
   );
-  assert.equal(bucketSteps(path, { from: 0, to: count, most: count }).length, count);
+  assert.equal(bucketSteps(path, { from: 0, to: count, maxBuckets: count }).length, count);
 });

@@ -28,7 +28,7 @@ test("a file begins with its version, and every point comes back with its tag, s
         { maxLength: 20 },
       ),
       (points) => {
-        const writer = new EventFileWriter(folder, { beginMs: 1_700_000_000_500, host: "box", pid: ++pid });
+        const writer = new EventFileWriter(folder, { startMs: 1_700_000_000_500, host: "box", pid: ++pid });
         assert.equal(basename(writer.path), `events.out.tfevents.1700000000.box.${pid}`);
         for (const { tag, step, value, timeMs } of points) writer.scalar(tag, step, value, timeMs);
         writer.close();
@@ -58,7 +58,7 @@ test("flushed records can be read during writing, and a closed file accepts no m
 
 test("a host's name that is a path stays in the folder", () => {
   const folder = makeFolder();
-  const writer = new EventFileWriter(folder, { beginMs: 0, host: "../../etc/x", pid: 1 });
+  const writer = new EventFileWriter(folder, { startMs: 0, host: "../../etc/x", pid: 1 });
   writer.close();
   assert.deepEqual(readdirSync(folder), ["events.out.tfevents.0000000000..._.._etc_x.1"]);
 });

@@ -52,7 +52,7 @@ export class RunRecorder {
   /** Steps without a loss yet, oldest first. */
   readonly #pending = new PendingSteps();
   /** Digests of the plans in the file: an identical plan is not written twice. */
-  readonly #knownPlans: Set<string>;
+  readonly #writtenPlans: Set<string>;
   #step: number;
   readonly #startMs: number;
   #flushedMs = Number.NEGATIVE_INFINITY;
@@ -65,12 +65,12 @@ export class RunRecorder {
     this.#startMs = now();
     this.#step = from;
     const opened: { close(): void }[] = [];
-    const open = <Log extends Cuttable>(name: string, make: (path: string) => Log): Log => {
+    const open = <Log extends TruncatableLog>(name: string, make: (path: string) => Log): Log => {
       const log = make(join(folder, name));
       opened.push(log);
       const size = sizes[name];
       if (size === undefined) log.dropAfter(from);
-      else log.cutTo(size);
+      else log.truncateTo(size);
       return log;
     };
     try {
@@ -81,7 +81,7 @@ export class RunRecorder {
       if (existsSync(join(folder, legacyIncidentsFile)))
         open(legacyIncidentsFile, (path) => new JsonLog(path)).close();
       const { records } = readJsonLog(join(folder, inspectionFiles.plans));
-      this.#knownPlans = new Set(records.map(digestOfPlan));
+      this.#writtenPlans = new Set(records.map(digestOfPlan));
       withFileError(`${folder} can't be written`, folder, () => syncFolder(folder));
     } catch (error) {
       for (const log of opened) ignoreErrors(() => log.close());
@@ -132,13 +132,13 @@ export class RunRecorder {
     this.#steps.flush();
   }
 
-  /** Writes the plans of a compiled step. A plan that could not be captured is also an incident. Known plans are not repeated. */
+  /** Writes the plans of a compiled step. A plan that could not be captured is also an incident. An unchanged plan is not written again. */
   notePlans(compiled: PlanReporter, options?: ReportOptions): void {
     const at = new Date(this.#now()).toISOString();
     for (const report of compiled.report(options)) {
       const digest = digestOfPlan({ ...report });
-      if (this.#knownPlans.has(digest)) continue;
-      this.#knownPlans.add(digest);
+      if (this.#writtenPlans.has(digest)) continue;
+      this.#writtenPlans.add(digest);
       this.#plans.append({ ...report, at, step: this.#step });
       const { name, inputs, reason, isRejected } = report;
       if (!isRejected) continue;
@@ -194,10 +194,10 @@ function ignoreErrors(body: () => void): void {
 }
 
 /** A log that a resumed run shortens, to a size or to a step. */
-interface Cuttable {
+interface TruncatableLog {
   close(): void;
   dropAfter(step: number): void;
-  cutTo(bytes: number): void;
+  truncateTo(bytes: number): void;
 }
 
 function digestOfPlan({ at: _at, step: _step, ...plan }: JsonRecord): string {

@@ -136,8 +136,8 @@ test("a log is cut to a size that it had, and never made longer", () => {
   log.sync();
   assert.equal(statSync(path).size, bytes);
   for (let step = 11; step <= 30; step++) log.append(rowOf(step));
-  log.cutTo(bytes);
-  log.cutTo(2 * bytes);
+  log.truncateTo(bytes);
+  log.truncateTo(2 * bytes);
   for (let step = 11; step <= 12; step++) log.append(rowOf(step));
   log.close();
   proveRows(path, 1, 12);
