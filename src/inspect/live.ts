@@ -8,7 +8,7 @@ import type { ServerResponse } from "node:http";
 import { join } from "node:path";
 import { countSteps, inspectionFiles, readStatus, runFiles } from "../train/index.js";
 import { MiB } from "../units/index.js";
-import { safeHeaders } from "./answers.js";
+import { safeHeaders } from "./responses.js";
 
 export interface LiveOptions {
   /** The polling interval in milliseconds; default: 500. */

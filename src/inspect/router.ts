@@ -2,10 +2,10 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Rejection } from "./access.js";
-import { type Body, json, safeHeaders } from "./answers.js";
 import { type Page, policyFor, readPage } from "./assets.js";
 import { type LiveOptions, LiveRuns } from "./live.js";
 import { plainPage } from "./plain-page.js";
+import { type Body, json, safeHeaders } from "./responses.js";
 import { runExports } from "./run-exports.js";
 import { findRun, type ListedRun, type ShownFolder } from "./run-list.js";
 import { listLines, RunView, rejectedDetail } from "./run-view.js";

@@ -21,7 +21,7 @@ import {
   type Rejection,
   rejectionOf,
 } from "./access.js";
-import { rawRejection, send, sendRejection } from "./answers.js";
+import { rawRejection, send, sendRejection } from "./responses.js";
 import { Router, type RouterOptions } from "./router.js";
 import { findShown } from "./run-list.js";
 

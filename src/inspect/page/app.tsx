@@ -15,7 +15,7 @@ import { RunHead } from "./runs/run-head.js";
 import { RunList } from "./runs/run-list.js";
 import { SpeedView } from "./runs/speed-view.js";
 import { useStepTables } from "./runs/step-tables.js";
-import { runPath, useAnswer, useDetails, useIsLost, useRun, useRuns } from "./server.js";
+import { runPath, useDetails, useFetched, useIsLost, useRun, useRuns } from "./server.js";
 import { Tabs } from "./tabs.js";
 import type { MemorySample, RunLine } from "./wire.js";
 
@@ -70,7 +70,9 @@ export function App() {
         <main>
           <div aria-live="polite">
             {isLost ? (
-              <p class="banner lost">Connection lost, retrying. What is shown is as it last was.</p>
+              <p class="banner lost">
+                Connection lost, retrying. The page shows the last data that it received.
+              </p>
             ) : null}
             {rejection ? <p class="banner">{rejection}</p> : null}
           </div>
@@ -111,7 +113,7 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
   const { detail, status } = live;
   const compared = useMemo(() => [name, ...route.others], [name, route.others.join("\n")]);
   const tables = useStepTables(compared, live.rows);
-  const { answer: samples = noSamples } = useAnswer<readonly MemorySample[]>(
+  const { answer: samples = noSamples } = useFetched<readonly MemorySample[]>(
     runPath(name, "/memory"),
     live.memoryVersion,
   );

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import * as fc from "fast-check";
-import { byteTicks, isSameRange, moveRange, roundTicks, towerLimit, zoomRange } from "./scales.js";
+import { byteTicks, isSameRange, moveRange, outlierLimit, roundTicks, zoomRange } from "./scales.js";
 
 const whole = { min: 0, max: 1000 };
 
@@ -59,8 +59,8 @@ test("ticks of sizes are powers of two apart", () => {
 
 test("an axis is cut above what nineteen of twenty values reach thrice, and never below its values where none towers", () => {
   const plain = Array.from({ length: 100 }, (_, index) => index + 1);
-  assert.ok(towerLimit(plain) >= 100);
-  assert.equal(towerLimit([...plain.map(() => 2), 8000, 2400]), 6);
-  assert.equal(towerLimit([null, undefined, Number.NaN]), Infinity);
-  assert.equal(towerLimit([5]), 15);
+  assert.ok(outlierLimit(plain) >= 100);
+  assert.equal(outlierLimit([...plain.map(() => 2), 8000, 2400]), 6);
+  assert.equal(outlierLimit([null, undefined, Number.NaN]), Infinity);
+  assert.equal(outlierLimit([5]), 15);
 });

@@ -25,9 +25,9 @@ export const kernelColumns: readonly TableColumn<KernelRow>[] = [
     title: "Share of the measured time of all kernels",
   },
   {
-    label: "times",
-    value: ({ times }) => times,
-    show: ({ times }) => formatCount(times),
+    label: "calls",
+    value: ({ calls }) => calls,
+    show: ({ calls }) => formatCount(calls),
     isNumber: true,
     title: "Calls per step",
   },
@@ -82,12 +82,12 @@ export const callColumns: readonly TableColumn<NumberedCall>[] = [
 ];
 
 export function saveKernels(run: string, rows: readonly KernelRow[]): void {
-  const head = ["kernel", "kind", "us", "share", "times", "bytes"];
+  const head = ["kernel", "kind", "us", "share", "calls", "bytes"];
   download(
     fileName(run, "kernels.csv"),
     toCsv(
       head,
-      rows.map(({ kernel, kind, us, share, times, bytes }) => [kernel, kind, us, share, times, bytes]),
+      rows.map(({ kernel, kind, us, share, calls, bytes }) => [kernel, kind, us, share, calls, bytes]),
     ),
   );
 }

@@ -10,7 +10,14 @@ import { useInk } from "../charts/theme.js";
 import { formatCount } from "../tables/format.js";
 import type { PlanRecord } from "../wire.js";
 import { drawBoxes, drawOverlay, type PlotArea, plotArea, type View } from "./plan-drawing.js";
-import { BoxIndex, type Direction, matching, neighbour, type PlanPicture, phaseOf } from "./plan-picture.js";
+import {
+  BoxIndex,
+  type Direction,
+  matchingTensors,
+  neighbour,
+  type PlanPicture,
+  phaseOf,
+} from "./plan-picture.js";
 import { describeTensor, TensorTooltip, tooltipPosition } from "./tensor-tooltip.js";
 
 export interface PlanCanvasProps {
@@ -42,7 +49,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   const ink = useInk();
 
   const index = useMemo(() => new BoxIndex(picture), [picture]);
-  const found = useMemo(() => matching(tensors, search), [tensors, search]);
+  const matches = useMemo(() => matchingTensors(tensors, search), [tensors, search]);
   const looks = useMemo(
     () => tensors.map((tensor) => ({ phase: phaseOf(tensor, plan.calls), isSaved: tensor.isSaved })),
     [plan],
@@ -60,8 +67,8 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   }, []);
   useEffect(() => {
     const pen = penOf(below.current, width);
-    if (pen) drawBoxes(pen, { picture, looks, found, view, area, ink });
-  }, [picture, looks, found, view, width, ink]);
+    if (pen) drawBoxes(pen, { picture, looks, matches, view, area, ink });
+  }, [picture, looks, matches, view, width, ink]);
   const focused = hovered >= 0 ? hovered : pinned;
   useEffect(() => {
     const pen = penOf(above.current, width);
@@ -141,7 +148,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
         role="application"
         // biome-ignore lint/a11y/noNoninteractiveTabindex: an application role has keyboard navigation.
         tabIndex={0}
-        aria-label={`Step memory: ${formatCount(tensors.length)} tensors. Arrow keys move from one to the next, Enter holds it, plus and minus zoom, 0 shows everything. The table below has the same.`}
+        aria-label={`Step memory: ${formatCount(tensors.length)} tensors. Arrow keys move from one to the next, Enter selects it, plus and minus zoom, 0 shows everything. The table below has the same data.`}
         data-boxes={picture.boxes.length}
         data-area={[area.left, area.top, area.width, area.height].join(" ")}
         onPointerDown={(event) => {
@@ -165,7 +172,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
           <TensorTooltip tensor={tensor} plan={plan} {...tooltipPosition(picture, focused, view, area)} />
         ) : null}
       </div>
-      <p class="plan-told" aria-live="polite">
+      <p class="plan-status" aria-live="polite">
         {tensor
           ? describeTensor(tensor, plan)
           : "Hover over a rectangle to see its tensor; click to select it."}

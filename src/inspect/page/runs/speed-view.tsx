@@ -1,12 +1,12 @@
 /** Speed: samples per second, host and device time of a step, kernels, calls, and the compiler's passes. */
 
 import { useCallback, useMemo } from "preact/hooks";
-import { epochsOf } from "./answers.js";
+import { epochsOf } from "./predictions.js";
 import type { ChartSeries } from "../charts/chart-options.js";
 import { download, Figure, fileName } from "../charts/figure.js";
 import { callColumns, kernelColumns, saveCalls, saveKernels } from "../plan/call-tables.js";
 import { formatDuration, formatNumber } from "../tables/format.js";
-import { kernelRows, timeOfPhases } from "../plan/kernels.js";
+import { kernelRows, sumTimes } from "../plan/kernels.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
 import { PassStepper } from "../plan/pass-stepper.js";
 import { PlanPicker, usePlan } from "../plan/plan-picker.js";
@@ -30,7 +30,7 @@ const untimed =
 export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedViewProps) {
   const chosen = usePlan(detail, planVersion);
   const calls = chosen.plan?.calls ?? [];
-  const parts = useMemo(() => timeOfPhases(calls), [calls]);
+  const totals = useMemo(() => sumTimes(calls), [calls]);
   const kernels = useMemo(() => kernelRows(calls), [calls]);
   const numbered = useMemo(() => calls.map((call, index) => ({ ...call, index })), [calls]);
   const paceLines = useCallback(
@@ -88,9 +88,9 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
         linesOf={timeLines}
         format={formatMs}
         startsAtZero
-        cutsTowers
+        clipsOutliers
         spansGaps
-        lacking="No step times yet: an epoch needs two steps."
+        noData="No step times yet: an epoch needs two steps."
       />
       <div class="wide plan-line">
         <PlanPicker detail={detail} chosen={chosen} />
@@ -99,8 +99,8 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       <Figure
         title="Kernels"
         caption={
-          parts
-            ? `The time and bytes of each kernel in a step. Total ${formatUs(parts.us)}, of which copies take ${formatUs(parts.copiesUs)}.`
+          totals
+            ? `The time and bytes of each kernel in a step. Total ${formatUs(totals.us)}, of which copies take ${formatUs(totals.copiesUs)}.`
             : chosen.plan
               ? untimed
               : "The time and bytes of each kernel in a step."
@@ -114,7 +114,7 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
           label="Kernels"
           rows={kernels}
           columns={kernelColumns}
-          sortBy={parts ? "µs" : "bytes"}
+          sortBy={totals ? "µs" : "bytes"}
           pageSize={15}
         />
       </Figure>

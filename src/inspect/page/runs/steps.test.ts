@@ -10,7 +10,7 @@ import {
   foldStarts,
   hostByEpoch,
   mergeSteps,
-  lastKnown,
+  lastFinite,
   rowsOfSteps,
   secondsLeft,
   stepRange,
@@ -106,8 +106,8 @@ test("the time left is the steps left at the present pace", () => {
 });
 
 test("the last known value passes over holes", () => {
-  assert.equal(lastKnown([1, 2, null, Number.NaN]), 2);
-  assert.equal(lastKnown([]), undefined);
+  assert.equal(lastFinite([1, 2, null, Number.NaN]), 2);
+  assert.equal(lastFinite([]), undefined);
 });
 
 test("runs with different steps share an axis, and each keeps its values at its own", () => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import * as fc from "fast-check";
-import { epochsOf, foldsOf, meanByScale, sumConfusion } from "./answers.js";
+import { epochsOf, foldsOf, meanByScale, sumConfusion } from "./predictions.js";
 import type { JsonRecord } from "../wire.js";
 
 const confusion = [
