@@ -1,4 +1,4 @@
-/** The command line as a person meets it: what it prints, where, and its exit codes. */
+/** The command line: its output on stdout and stderr, and its exit codes. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -78,7 +78,7 @@ test("holdfast explain explains a code, in either case, and rejects an unknown o
   assert.match(stderr, /^error: .*'nonsense'.*The error codes are BAD_SETTING, .*The exit codes are 0, 1, /);
 });
 
-test("an unknown command, a missing argument and no command at all are usage errors", async () => {
+test("an unknown command, a missing argument and an empty command line are usage errors", async () => {
   for (const [args, help] of [
     [["trian"], "holdfast"],
     [["train", "crosasset"], "holdfast train"],

@@ -1,4 +1,4 @@
-/** Who may not look, and what nobody can reach: other names for the address, other sites, other files, and crowds of slow clients. */
+/** Rejected requests: other host names, other sites, other files, and many slow clients. */
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -26,7 +26,7 @@ writeSampleRun(root, "one", { steps: 50 });
 const inspector = await openTestInspector({ root });
 const { port, ask } = inspector;
 
-/** Every way to write a path upwards that servers have fallen for. */
+/** All spellings of parent paths that have misled servers. */
 const upwards = [
   "..",
   "%2e%2e",
@@ -46,7 +46,7 @@ const upwards = [
   "～",
 ];
 
-test("no way upwards, however it is written, leads to a file or a run outside", async () => {
+test("no spelling of a parent path leads to a file or a run outside", async () => {
   const targets = ["private", "secret.json", "private/run.json", "etc/passwd"];
   const places = [
     "/",
@@ -76,7 +76,7 @@ test("no way upwards, however it is written, leads to a file or a run outside", 
   }
 });
 
-test("no address that anybody makes up is answered with a file, or with anything but JSON", async () => {
+test("a random address is never answered with a file, only with JSON", async () => {
   const piece = fc.oneof(
     fc.constantFrom(
       ...upwards,
@@ -104,7 +104,7 @@ test("no address that anybody makes up is answered with a file, or with anything
   );
 });
 
-test("a request under another name than the server's own is rejected: a rebound name reaches nothing", async () => {
+test("a request with another host name is rejected, against DNS rebinding", async () => {
   for (const host of [
     "evil.example",
     `evil.example:${port}`,
@@ -132,7 +132,7 @@ test("a request under another name than the server's own is rejected: a rebound 
   }
 });
 
-test("a request that another site's page makes is rejected, and nothing allows its reading", async () => {
+test("a request of another site's page is rejected, and no header allows it to read the answer", async () => {
   for (const origin of [
     "http://evil.example",
     "null",
@@ -150,7 +150,7 @@ test("a request that another site's page makes is rejected, and nothing allows i
   assert.equal((await ask("/api/runs", { "Sec-Fetch-Site": "same-origin" })).status, 200);
 });
 
-test("only reading is answered, and no request may have a body", async () => {
+test("only GET and HEAD are answered, and no request may have a body", async () => {
   for (const method of ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"]) {
     const { status, headers } = await ask("/api/runs", {}, method);
     assert.deepEqual([status, headers.allow], [405, "GET, HEAD"], method);
@@ -211,7 +211,7 @@ test("the token in the address becomes a cookie that scripts and other sites don
   assert.equal((await guarded.ask("/api/runs", kept)).status, 200);
 });
 
-test("a server at every address may be named by this machine's name and addresses, and one at an address only by it", () => {
+test("a server on all addresses accepts this machine's names and addresses; a server on one address accepts only that one", () => {
   const { hosts } = makeAccessPolicy("0.0.0.0", 8080, makeToken());
   for (const name of [hostname().toLowerCase(), "localhost", "127.0.0.1", "[::1]"])
     assert.ok(hosts.has(`${name}:8080`), name);
@@ -237,7 +237,7 @@ test("any other text is rejected as a token", () => {
 });
 
 for (const count of [200, 600]) {
-  test(`${count} clients that never end their requests don't keep a proper one from its answer`, async () => {
+  test(`${count} clients that never end their requests do not block a valid request`, async () => {
     const { port: crowded, ask: askCrowded } = await openTestInspector({ root });
     const slow = await Promise.all(Array.from({ length: count }, () => openSlowClient(crowded)));
     after(() => {
@@ -253,7 +253,7 @@ test("a client that takes too long over its request is closed", async () => {
   await new Promise((resolve) => slow.resume().on("close", resolve));
 });
 
-test("so many may listen and no more; when one leaves, another may", async () => {
+test("the number of listeners is limited; when one leaves, another may listen", async () => {
   const { port: busy } = await openTestInspector({ root, maxListeners: 3, pollMs: 5 });
   const path = "/api/runs/one/live";
   const listeners = await Promise.all([1, 2, 3].map(() => listenTo(busy, path)));
@@ -263,7 +263,7 @@ test("so many may listen and no more; when one leaves, another may", async () =>
   );
   assert.equal((await listenTo(busy, path)).status, 503);
   listeners[0]?.close();
-  // The server sees it leave a moment later.
+  // The server notices the closed connection a moment later.
   for (let status = 0; status !== 200; ) ({ status } = await listenTo(busy, path));
 });
 
@@ -278,7 +278,7 @@ test("closing ends listeners and pending requests", async () => {
   await ends;
 });
 
-test("nothing in the folder is changed by looking at it", async () => {
+test("reading a folder changes nothing in it", async () => {
   const path = join(root, "one");
   const state = () =>
     readdirSync(path, { recursive: true, encoding: "utf8" })

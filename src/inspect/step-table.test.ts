@@ -1,4 +1,4 @@
-/** The steps as points: nothing that stands out is hidden, rows that fit are exact, and a log that grows or is cut is followed. */
+/** The steps as points: outliers stay visible, few rows are exact, and a growing or truncated log is followed. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -21,7 +21,7 @@ const loss = fc.oneof(
   fc.constantFrom(Number.NaN, Infinity, -Infinity),
 );
 
-test("however few the points, the least and the greatest loss of any range are among them, and every row is counted", () => {
+test("with any number of points, the min. and max. loss of a range are included, and every row is counted", () => {
   fc.assert(
     fc.property(
       fc.array(loss, { minLength: 1, maxLength: 300 }),
@@ -48,7 +48,7 @@ test("however few the points, the least and the greatest loss of any range are a
   );
 });
 
-test("where there are as many points as rows, each is its row", () => {
+test("with as many points as rows, each point is its row", () => {
   const { run, table } = tableOf({ steps: 100 });
   const { columns, rows, from, to } = table.points({ from: 10, to: 60, points: 50 });
   assert.deepEqual([rows, from, to], [100, 10, 60]);
@@ -66,7 +66,7 @@ test("a point's loss is the mean of its rows, and its host time too", () => {
   assert.deepEqual([...table.points({ points: 2 }).columns.loss], [2.5, 6.5]);
 });
 
-test("samples a second are those of the clock, however many rows a point stands for", () => {
+test("samples per second are measured by the clock, for any number of rows per point", () => {
   for (const [stepMs, points] of [
     [20, 1000],
     [20, 7],
@@ -77,14 +77,14 @@ test("samples a second are those of the clock, however many rows a point stands 
     const { table } = tableOf({ steps: 1000, stepMs, batch: 10 });
     const { samplesPerSecond } = table.points({ points }).columns;
     for (const [index, rate] of samplesPerSecond.entries()) {
-      // Before the very first row there is nothing to count from.
+      // The very first row has no earlier row to measure from.
       if (index === 0 && points === 1000) assert.ok(Number.isNaN(rate));
       else assert.ok(Math.abs(rate - 10_000 / stepMs) < 1e-6 * rate, `${rate} at point ${index}`);
     }
   }
 });
 
-test("the rate of a range does not depend on where the range begins", () => {
+test("the rate of a range does not depend on the start of the range", () => {
   const { table } = tableOf({ steps: 1000, stepMs: 0.5, batch: 10 });
   const whole = table.points({ points: 1000 }).columns.samplesPerSecond;
   const part = table.points({ from: 600, to: 700, points: 100 }).columns.samplesPerSecond;

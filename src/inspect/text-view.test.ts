@@ -1,4 +1,4 @@
-/** The view for terminals: it says what there is, fits its columns, and nothing in a file can steer the terminal. */
+/** The view for terminals: it shows the run's data, fits its columns, and removes control characters from files. */
 
 import assert from "node:assert/strict";
 import { appendFileSync, mkdirSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
@@ -35,7 +35,7 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
     assert.match(text, part);
 });
 
-test("the speed is the one that the trainer has measured, and not that of the clock between two steps", () => {
+test("the speed is the trainer's measurement, not the clock difference between two steps", () => {
   const run = writeSampleRun(makeFolder(), "a", { state: "running", steps: 20, stepMs: 5000 });
   const view = viewAsText(run.path);
   assert.match(view.print(), /^speed +1,602 samples\/s, /m, "the last epoch's");
@@ -65,7 +65,7 @@ test("a folder of several runs is a list with their problems, and a folder of on
   assert.equal(viewAsText(makeFolder()).print(), "This folder has no runs.\n");
 });
 
-test("whatever stands in its files, a run is described, in its columns and without a letter that steers a terminal", () => {
+test("a run with any contents of its files is described within the columns, without control characters", () => {
   const names = readdirSync(writeSampleRun(makeFolder(), "a", { steps: 5 }).path).filter((name) =>
     name.includes("."),
   );
@@ -86,7 +86,7 @@ test("whatever stands in its files, a run is described, in its columns and witho
         writeFileSync(join(path, name), text);
         const told = viewAsText(path).print({ columns });
         proveFits(told, columns);
-        // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not come through.
+        // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters must be removed.
         assert.doesNotMatch(told, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
       },
     ),
@@ -94,7 +94,7 @@ test("whatever stands in its files, a run is described, in its columns and witho
   );
 });
 
-test("damage is reported: a cut step log is read up to its last complete row, and an invalid one has a message", () => {
+test("damage is reported: a truncated step log is read up to its last complete row, and an invalid one has a message", () => {
   const { path } = writeSampleRun(makeFolder(), "a", { steps: 20 });
   truncateSync(join(path, "steps.bin"), 512 + 10 * 64 + 7);
   appendFileSync(join(path, "incidents.jsonl"), "{\n");

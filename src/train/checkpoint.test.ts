@@ -1,4 +1,4 @@
-/** Checkpoints of a whole training: everything comes back, and one that does not fit changes nothing. */
+/** Checkpoints of a whole training: everything is restored, and a checkpoint that does not match changes nothing. */
 
 import assert from "node:assert/strict";
 import { readdirSync, writeFileSync } from "node:fs";
@@ -48,7 +48,7 @@ function makeTraining({ width = 2, batchSize = 2, shuffle = true }: Sizes = {}) 
   return { parts, train };
 }
 
-/** All that a training consists of, as text. */
+/** The whole state of a training, as text. */
 function imageOf({ parts }: ReturnType<typeof makeTraining>): string {
   const { tensors, state } = captureCheckpoint(parts);
   return JSON.stringify([state, [...tensors].map(([name, { bytes }]) => [name, [...bytes]])]);
@@ -56,7 +56,7 @@ function imageOf({ parts }: ReturnType<typeof makeTraining>): string {
 
 const path = join(makeFolder(), "latest.safetensors");
 
-test("all parts come back, in the middle of an epoch, and go on to the same bits", () => {
+test("all parts are restored in the middle of an epoch, and training continues to the same bits", () => {
   manualSeed(3);
   const [first, second] = [makeTraining(), makeTraining()];
   first.train();
@@ -78,7 +78,7 @@ test("all parts come back, in the middle of an epoch, and go on to the same bits
   assert.deepEqual(readdirSync(join(path, "..")), ["latest.safetensors"]);
 });
 
-test("a misfit is named, and nothing changes", () => {
+test("a mismatch is named in the error, and nothing changes", () => {
   const saved = makeTraining();
   saved.train();
   saveCheckpoint(path, saved.parts);
@@ -127,7 +127,7 @@ test("kinds that are not passed are ignored, and random state is restored only w
   assert.deepEqual(getRngState(cpu), state);
 });
 
-test("several models and optimizers have names of their own", () => {
+test("several models and optimizers are saved under their names", () => {
   const [a, b] = [makeTraining(), makeTraining()];
   const parts = {
     model: { actor: a.parts.model, critic: b.parts.model },

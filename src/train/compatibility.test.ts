@@ -1,4 +1,4 @@
-/** A run goes on only from a checkpoint of the same model and with settings that give the same result. */
+/** A run resumes only from a checkpoint of the same model, with settings that give the same result. */
 
 import { test } from "node:test";
 import { patternedCheckpoint } from "../../test/support/patterned-checkpoint.js";
@@ -10,12 +10,12 @@ const own: [string, { dtype: string; shape: readonly number[] }][] = [...found.t
   ([name]) => !name.startsWith("extra."),
 );
 
-test("the same model with the same settings is accepted, whatever else the checkpoint holds", () => {
+test("the same model with the same settings is accepted, with any other contents of the checkpoint", () => {
   requireCompatible(found, { model: "Patterned" });
   requireCompatible(found, { model: "Patterned", tensors: new Map(own), settings: { lr: 0.001 } });
 });
 
-test("another model is rejected by both names", () => {
+test("another model is rejected, and the error has both names", () => {
   rejects(
     "BAD_STATE",
     () => requireCompatible(found, { model: "CrossAsset" }),
@@ -48,7 +48,7 @@ test("other names, shapes and dtypes of tensors are rejected, each by name, on o
   }
 });
 
-test("many misfits are counted, not all listed", () => {
+test("many mismatches are counted, and only the first are listed", () => {
   const many = Array.from(
     { length: 50 },
     (_, index) => [`model.${index}`, { dtype: "f32", shape: [] }] as const,

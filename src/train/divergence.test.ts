@@ -1,4 +1,4 @@
-/** When an epoch shows that a training has diverged, and when it does not. */
+/** Which epochs count as divergence. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -20,11 +20,11 @@ test("up to half of the steps may be skipped, with the losses that they were ski
   );
 });
 
-test("a loss that is not finite in a step that was not skipped has spoilt the weights", () => {
+test("a loss that is not finite in a step that was not skipped has damaged the weights", () => {
   const losses = [1, 0.9, Number.NaN, Number.NaN];
   assert.equal(divergenceOf({ ...sound, losses, skipped: 1 }), "the loss was not finite in 2 of 4 steps");
 });
 
-test("the evaluation's loss has to be finite", () => {
+test("an evaluation loss that is not finite is divergence", () => {
   assert.equal(divergenceOf({ ...sound, figures: { loss: Number.NaN } }), "the evaluation's loss is NaN");
 });

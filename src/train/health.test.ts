@@ -1,4 +1,4 @@
-/** What a liveness probe is told of a run: alive, stalled, ended well or badly. */
+/** The health of a run for liveness probes: alive, stalled, ended normally or failed. */
 
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
@@ -54,7 +54,7 @@ test("a run that is silent for longer than the limit is stalled", () => {
   folder.close();
 });
 
-test("a run whose heart beats and whose steps stand still is stalled", () => {
+test("a run with a heartbeat and without progress is stalled", () => {
   const { folder, path, at } = begin();
   for (const elapsedMs of [10_000, 20_000, 40_000]) {
     at(elapsedMs);
@@ -64,7 +64,7 @@ test("a run whose heart beats and whose steps stand still is stalled", () => {
   folder.close();
 });
 
-test("a phase that can say nothing may be silent for longer, and no longer than its limit", () => {
+test("a phase without heartbeats may be silent up to its own limit", () => {
   const { maxSilenceMs } = runPhases.compiling;
   const { folder, path, at } = begin();
   at(1000);
@@ -77,7 +77,7 @@ test("a phase that can say nothing may be silent for longer, and no longer than 
   folder.close();
 });
 
-test("a phase in which the heart beats may last, but not be silent", () => {
+test("a phase with heartbeats may take long, but must not be silent", () => {
   const { maxDurationMs } = runPhases["preparing features"];
   const { folder, path, at } = begin();
   folder.enterPhase("preparing features");
@@ -94,7 +94,7 @@ test("a phase in which the heart beats may last, but not be silent", () => {
   folder.close();
 });
 
-test("a probe that is more patient than a phase's limit stays so, and a phase of another version has no limit of its own", () => {
+test("a probe's limit above the phase's limit applies, and an unknown phase has the probe's limit", () => {
   const { folder, path } = begin();
   folder.enterPhase("compiling");
   const { maxSilenceMs } = runPhases.compiling;
@@ -117,7 +117,7 @@ test("a failure is reported with its phase, a normal end without one", () => {
   isTold(endedAs("finished"), "finished", /^It finished at step 0\.$/);
 });
 
-test("a run whose process is gone without a word has failed", () => {
+test("a run whose process ended without a message has failed", () => {
   const { folder, path } = begin();
   folder.close();
   const file = join(path, "status.json");

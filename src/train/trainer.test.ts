@@ -1,4 +1,4 @@
-/** The trainer: epochs, orders, figures, ends, and going on from where it stood to the same bits. */
+/** The trainer: epochs, row orders, figures, ends, and exact resume. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -42,7 +42,7 @@ function make(on: Device, more: Partial<TrainerOptions<Sources>> = {}) {
 }
 
 describe("a training", () => {
-  test("runs its epochs, each over all rows, and tells of each", async () => {
+  test("runs its epochs, each over all rows, and reports each", async () => {
     const { trainer } = make(device);
     const { state, steps, epochs } = await trainer.run();
     assert.deepEqual([state, steps, trainer.batches], ["finished", 18, 6]);
@@ -56,7 +56,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("reports every epoch's loss however long it runs: with a rate of 0 they are all the same", async () => {
+  test("reports every epoch's loss in a long training: with a rate of 0 they are all equal", async () => {
     const told: number[] = [];
     for (const accumulate of [1, 4]) {
       const { trainer, optimizer, model } = make(device, {
@@ -79,7 +79,7 @@ describe("a training", () => {
   });
 
   for (const compile of [true, false]) {
-    test(`tells its watcher of every step and, in their order, of every loss, ${compile ? "compiled" : "eager"}`, async () => {
+    test(`reports every step and every loss to its watcher, in order, ${compile ? "compiled" : "eager"}`, async () => {
       const told: { steps: number[]; samples: number[]; losses: number[]; plans: number } = {
         ...{ steps: [], samples: [], losses: [], plans: 0 },
       };
@@ -113,7 +113,7 @@ describe("a training", () => {
     });
   }
 
-  test("waits for what was sent before it makes a plan, so that its pace has every step's time in it", async () => {
+  test("waits for earlier steps before it compiles a plan, so that the throughput includes their time", async () => {
     const direct = openStrictDevice({ capture: "off" });
     const told: string[] = [];
     const { trainer } = make(direct, {
@@ -138,7 +138,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("is the same to the bit compiled and eager, where nothing is dropped", async () => {
+  test("is equal bit for bit compiled and eager, without dropout", async () => {
     const losses = [];
     for (const compile of [true, false]) {
       manualSeed(9);
@@ -190,7 +190,7 @@ describe("a training", () => {
       const before = await first.trainer.run();
       assert.equal(before.state, "stopped");
       const position: TrainerPosition = JSON.parse(JSON.stringify(first.trainer.position));
-      // The same model goes on, as it would with its state restored.
+      // The same model continues, as after a restore of its state.
       const second = new Trainer<Sources>({ ...first.trainer.options, from: position, signal: undefined! });
       const rest = await second.run();
       assert.deepEqual(
@@ -205,7 +205,7 @@ describe("a training", () => {
     whole.trainer.close();
   });
 
-  test("hears of a signal also where its epochs are shorter than the time between two turns", async (t) => {
+  test("reacts to a signal even if its epochs are shorter than the time between two turns", async (t) => {
     let nowMs = 0;
     t.mock.method(performance, "now", () => nowMs);
     const halt = new AbortController();
@@ -239,7 +239,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("ends early when a figure has not become better for long enough", async () => {
+  test("ends early when a figure has not improved for the patience", async () => {
     const figures = [0.5, 0.6, 0.55, 0.58, 0.9];
     const { trainer } = make(device, {
       epochs: 5,
@@ -251,7 +251,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("lets a schedule go on after each step or each epoch", async () => {
+  test("advances a schedule after each step or each epoch", async () => {
     for (const [after, expected] of [
       ["step", [0.01, 0.01 / 2 ** 6, 0.01 / 2 ** 12]],
       ["epoch", [0.01, 0.005, 0.0025]],
@@ -288,13 +288,13 @@ describe("a training", () => {
     assert.equal(device.runtime.budget.usedBy("data set"), before);
   });
 
-  test("knows a loss after its first steps, long before the history would bring one by itself", async () => {
+  test("has a loss after its first steps, before the history is full", async () => {
     const known: boolean[] = [];
     const { trainer } = make(device, {
       epochs: 1,
       onStep: (one) => {
         known.push(one.latestLoss !== undefined);
-        // By now the device has done what was sent, and the next step may know.
+        // The device has run the sent steps, so the next step may have a loss.
         device.runtime.synchronize();
       },
     });
@@ -340,7 +340,7 @@ describe("a training", () => {
   });
 });
 
-/** A model without dropout, so that only the batches tell two trainings apart. */
+/** A model without dropout, so that two trainings differ only by their batches. */
 function makePlain(more: Partial<TrainerOptions<Sources>> = {}) {
   manualSeed(9);
   const model = new nn.Sequential(new nn.Linear(2, 4), new nn.Tanh(), new nn.Linear(4, 3)).to(device);
@@ -357,7 +357,7 @@ const weightsOf = ({ trainer }: ReturnType<typeof make>): number[] =>
 
 describe("accumulated gradients", () => {
   for (const compile of [true, false]) {
-    test(`of several batches are those of one large batch, also in a smaller last step, ${compile ? "compiled" : "eager"}`, async () => {
+    test(`of several batches equal those of one large batch, also in a smaller last step, ${compile ? "compiled" : "eager"}`, async () => {
       // Of 22 rows: batches of 4, 4, 4 and of 4, 4, 2, or of 12 and of 10.
       const [parts, whole] = [
         makePlain({ batchSize: 4, accumulate: 3, compile }),
@@ -376,7 +376,7 @@ describe("accumulated gradients", () => {
     });
   }
 
-  test("are the same to the bit compiled and eager", async () => {
+  test("are equal bit for bit compiled and eager", async () => {
     const ends = [];
     for (const compile of [true, false]) {
       const one = makePlain({ accumulate: 4, compile });
@@ -441,7 +441,7 @@ describe("accumulated gradients", () => {
     }
   });
 
-  test("name the batch of a wrong label, and are rejected from the midst of a step", async () => {
+  test("name the batch of a wrong label, and reject a position in the middle of a step", async () => {
     const bad = Int32Array.from({ length: rows }, (_, row) => (row === 17 ? 3 : row % 3));
     const wrong = new TensorDataset(
       Array.from({ length: rows }, (_, row) => [row, 1]),

@@ -1,4 +1,4 @@
-/** The doctor on a machine that is well: what it reports, as text and as JSON. */
+/** The doctor on a healthy machine: its report, as text and as JSON. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -23,7 +23,7 @@ function runSmall(options: DoctorOptions, json: boolean): { readonly code: numbe
 }
 
 describe("on the CPU", () => {
-  test("every phase passes, with CUDA's rules enforced and dead memory poisoned, and the text has all findings", () => {
+  test("every phase passes, with CUDA's rules enforced and dead memory poisoned, and the text has all results", () => {
     const machine = openCpuDriver({ threads: 2 });
     const driver = strict(machine);
     const { code, text } = runSmall({ driver, environment: { HOLDFAST_POISON: "on" } }, false);
@@ -50,7 +50,7 @@ describe("on the CPU", () => {
     }
   });
 
-  test("the JSON report is one object with all findings, and says which rows did not fit", () => {
+  test("the JSON report is one object with all results, and says which rows did not fit", () => {
     const { code, text } = runSmall({ rows: 100_000, memory: bytes(150 * MiB) }, true);
     assert.equal(code, exitCodes.ok.code);
     const report: DoctorReport = JSON.parse(text);

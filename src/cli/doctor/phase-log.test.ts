@@ -1,4 +1,4 @@
-/** Phases of the doctor's test: their verdicts, and what a failure or an overrun does to those behind. */
+/** Phases of the doctor's test: their outcomes, and the effect of a failure or an overrun on later phases. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -40,7 +40,7 @@ test("a log whose phases all pass in time has passed", () => {
   assert.deepEqual(heard.slice(0, 3), ["open entered", "open passed", "upload entered"]);
 });
 
-test("a phase after its deadline fails the log, and passes its findings to the next phases", () => {
+test("a phase that exceeds its deadline fails the log, and passes its value to the next phases", () => {
   const { log, runFor } = openLog();
   for (const name of phaseNames) assert.equal(log.run(name, runFor(name === "eager" ? 2001 : 1)) > 0, true);
   assert.equal(log.hasPassed, false);

@@ -1,4 +1,4 @@
-/** How a training is told: on a terminal, in a file, to a machine, and not at all. */
+/** Progress output: on a terminal, in a file, as JSON, and quiet. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** CSV records: quotes, line ends and pieces; wherever the text is cut, the records are the same. */
+/** CSV records: quotes, line ends and chunks; the records do not depend on the chunks. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -25,7 +25,7 @@ test("records end at LF or CRLF, and the last may end without either", () => {
   ]);
 });
 
-test("a byte order mark is dropped at the beginning alone", () => {
+test("a byte order mark is dropped at the start only", () => {
   assert.deepEqual(split("\uFEFFa\n", "\uFEFFb\n"), [["a"], ["\uFEFFb"]]);
 });
 
@@ -54,7 +54,7 @@ const field = fc.string({
   maxLength: 6,
 });
 
-test("however the text is cut into pieces, the records are those of csv-parse", () => {
+test("the records equal those of csv-parse, for any split into chunks", () => {
   const table = fc
     .integer({ min: 2, max: 4 })
     .chain((width) =>

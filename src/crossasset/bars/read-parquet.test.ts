@@ -1,4 +1,4 @@
-/** Bars from Parquet: each way a file can hold times and numbers, and files that are broken. */
+/** Bars from Parquet: all encodings of times and numbers, and broken files. */
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
@@ -92,7 +92,7 @@ test("an empty file, garbage and a CSV under the wrong name are rejected", async
   );
 });
 
-test("a file that is cut anywhere is rejected", async () => {
+test("a file that is truncated anywhere is rejected", async () => {
   await inFolder(async (folder) => {
     const path = join(folder, "whole.parquet");
     await writeBars(path, generateBars({ bars: 500, seed: 1 }));

@@ -1,4 +1,4 @@
-/** The state in a checkpoint is held to the job that it is of; one that was altered is rejected, and the run keeps every byte. */
+/** The state in a checkpoint must match its job. An altered state is rejected, and the run's folder stays unchanged. */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -19,13 +19,13 @@ const settings = { ...defaultSettings, folds: 2, epochs: 2, batch: 15, generate:
 const saved = checkpoint.state as unknown as SavedState & JsonRecord;
 
 describe("a checkpoint's state", () => {
-  test("is taken where it is a job's", () => {
+  test("is accepted if a job wrote it", () => {
     const { fold, position, results } = readSavedState(saved, settings);
     assert.deepEqual([fold, position.epoch, position.batch, position.step, results.length], [1, 1, 1, 4, 1]);
     requireLayout({ ...saved, step: 8 }, { stepsPerEpoch: [2, 3], epochs: 2 });
   });
 
-  test("is rejected where any part of it is of another kind, or contradicts another", () => {
+  test("is rejected if a field has another type or contradicts another field", () => {
     const { position, epochs, results } = saved;
     const wrong: readonly (readonly [JsonRecord, RegExp])[] = [
       [{ fold: 7 }, /fold is 7, but the job has 2 folds/],
@@ -48,7 +48,7 @@ describe("a checkpoint's state", () => {
       rejects("BAD_STATE", () => readSavedState({ ...saved, ...change }, settings), message);
   });
 
-  test("is rejected where its counts are not those of the data", () => {
+  test("is rejected if its counts do not match the data", () => {
     const layout = { stepsPerEpoch: [2, 3], epochs: 2 };
     const place = { ...saved, step: 8 };
     for (const [change, message] of [

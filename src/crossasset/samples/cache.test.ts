@@ -1,4 +1,4 @@
-/** Samples from disk: the same bits as made anew, and nothing from a file that is not exactly theirs. */
+/** Samples from disk: the same bits as computed samples, and nothing from any other file. */
 
 import assert from "node:assert/strict";
 import {
@@ -44,7 +44,7 @@ function sameSamples(found: Samples, expected: Samples, what: string): void {
   sameNamedBytes(arrays(found), arrays(expected), what);
 }
 
-/** Fills a folder, puts something else in the file's place, and holds the cache to seeing it and to repairing it. */
+/** Fills a folder, replaces the file, and checks that the cache detects and repairs it. */
 function passesOver(replace: (path: string) => void, reason: RegExp): void {
   inFolder((folder) => {
     cachedSamples(bars, settings, folder);
@@ -72,7 +72,7 @@ test("the first call makes the samples, the second reads them, with the same bit
   });
 });
 
-test("a file that others may write, that is a link or another user's is ignored and written again", () => {
+test("a file that others may write, a link and another user's file are ignored and written again", () => {
   passesOver((path) => chmodSync(path, 0o664), /is writable by other users.*chmod go-w.*written again/);
   passesOver((path) => chmodSync(path, 0o646), /is writable by other users/);
   passesOver((path) => {
@@ -121,12 +121,12 @@ test("with a loose umask, only this user can write the new files", () => {
   });
 });
 
-test("another stride, another value of any column and bars that are cut have files of their own", () => {
+test("another stride, another value of any column and fewer bars have separate files", () => {
   inFolder((folder) => {
     cachedSamples(bars, settings, folder);
     assert.equal(cachedSamples(bars, { stride: 31 }, folder).fromCache, false);
     assert.equal(cachedSamples(copyBars(bars, 0, 7990), settings, folder).fromCache, false);
-    // The last bit of a bar that no sample looks at: the key takes all bytes alike.
+    // The last bit of a bar that no sample uses: the key covers all bytes.
     const bar = bars.volume.findIndex((volume) => volume > 0);
     for (const column of barColumns) {
       const changed = copyBars(bars);
@@ -137,14 +137,14 @@ test("another stride, another value of any column and bars that are cut have fil
   });
 });
 
-test("a stride left out and the usual stride are the same samples", () => {
+test("a missing stride and the default stride give the same samples", () => {
   inFolder((folder) => {
     cachedSamples(bars, {}, folder);
     assert.equal(cachedSamples(bars, { stride: 60 }, folder).fromCache, true);
   });
 });
 
-test("with the cache off nothing is read and nothing written", () => {
+test("with the cache off, nothing is read or written", () => {
   const here = readdirSync(".");
   const { samples, fromCache } = cachedSamples(bars, settings, "off");
   assert.equal(fromCache, false);
@@ -152,7 +152,7 @@ test("with the cache off nothing is read and nothing written", () => {
   assert.deepEqual(readdirSync("."), here);
 });
 
-test("a file that is cut off anywhere is ignored and written again", () => {
+test("a file that is truncated anywhere is ignored and written again", () => {
   for (const part of [0, 0.001, 0.01, 0.5, 0.99]) {
     const cut = (path: string) => {
       const whole = readFileSync(path);
@@ -183,7 +183,7 @@ test("a changed feature is found by the checksum", () => {
   passesOver((path) => flipBit(path, (length) => length >> 1, 3), /a wrong checksum/);
 });
 
-test("a file of something else is ignored and written again", () => {
+test("a file of another kind is ignored and written again", () => {
   passesOver((path) => writeFileSync(path, ""), /can't be read/);
   passesOver((path) => writeFileSync(path, "time,open,high,low,close,volume\n".repeat(100)), /can't be read/);
   const weights = [{ name: "weight", dtype: "u8", shape: [1], bytes: new Uint8Array(1) }] as const;
@@ -198,7 +198,7 @@ test("a valid file of other bars is ignored, although it has the right name", ()
   });
 });
 
-test("a file of the right key that lacks a tensor, or has it in another dtype, is ignored", () => {
+test("a file with the right key and a missing tensor, or another dtype, is ignored", () => {
   passesOver((path) => {
     const { tensors, metadata } = loadSafetensors(path);
     const kept = [...tensors.values()].filter(({ name }) => name !== "labels");
@@ -213,7 +213,7 @@ test("a file of the right key that lacks a tensor, or has it in another dtype, i
   }, /has no x in f32/);
 });
 
-test("a folder that can't be made is an error that says so", () => {
+test("a folder that can't be made is an error", () => {
   inFolder((folder) => {
     writeFileSync(join(folder, "taken"), "");
     const inFile = () => cachedSamples(bars, settings, join(folder, "taken", "samples"));
@@ -221,7 +221,7 @@ test("a folder that can't be made is an error that says so", () => {
   });
 });
 
-test("the numbers are those of this version; where they are to change, samplesVersion must too", () => {
+test("the numbers are those of this version; if they change, samplesVersion must change", () => {
   const sum = made.x.reduce((total, value) => total + Math.abs(value), 0);
   const labels = made.labels.reduce((total, label, index) => total + label * (index + 1), 0);
   assert.deepEqual(

@@ -1,4 +1,4 @@
-/** Memory snapshots: the plan's block, every tensor's life in it, and the format as PyTorch's viewer reads it. */
+/** Memory snapshots: the plan's block, the lifetime of every tensor, and the format of PyTorch's viewer. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -36,7 +36,7 @@ interface Snapshot {
 
 const read = (plan: PlanRecord): Snapshot => readPickle(memorySnapshot(plan)) as Snapshot;
 
-/** Lives that meet, nest and follow each other, at calls and between them, one above the other. */
+/** Lifetimes that overlap, nest and follow each other, at calls and between them, at different offsets. */
 const randomPlan: fc.Arbitrary<PlanRecord> = fc
   .array(
     fc.record({
@@ -92,7 +92,7 @@ function lowestPlace(tensor: Omit<PlannedTensor, "offset">, placed: readonly Pla
   return offset;
 }
 
-test("allocations and frees balance, none overlaps what is live, and the most that is live is the plan's", () => {
+test("allocations and frees balance, no allocation overlaps a live one, and the peak is the plan's", () => {
   fc.assert(
     fc.property(randomPlan, (plan) => {
       const { segments, device_traces: traces } = read(plan);
@@ -134,7 +134,7 @@ interface Checked {
   readonly segments: readonly number[];
 }
 
-/** What the checker of the format says of each; undefined, and the test skipped out loud, without Python. */
+/** The results of the format's checker. Without Python: undefined, and the test is skipped with a message. */
 function check(context: TestContext, snapshots: readonly Uint8Array[]): readonly Checked[] | undefined {
   const folder = makeFolder();
   const paths = snapshots.map((bytes, index) => {
@@ -155,7 +155,7 @@ function check(context: TestContext, snapshots: readonly Uint8Array[]): readonly
     .map((line) => JSON.parse(line) as Checked);
 }
 
-test("a strict reader of PyTorch's format takes snapshots of all kinds of plans, and finds their peaks", (context) => {
+test("a strict reader of PyTorch's format accepts snapshots of all kinds of plans, and computes their peaks", (context) => {
   const plans = [samplePlan(), ...fc.sample(randomPlan, { numRuns: 60, seed: 7 })];
   const told = check(context, plans.map(memorySnapshot));
   for (const [index, checked] of (told ?? []).entries()) {
@@ -172,7 +172,7 @@ test("a strict reader of PyTorch's format takes snapshots of all kinds of plans,
   }
 });
 
-test("the plan of a compiled training step is taken too, with the peak that step.memory() says", (context) => {
+test("the plan of a compiled training step is accepted too, with the peak of step.memory()", (context) => {
   const driver = openTestDriver({ threads: 1 });
   const device = openDevice({ driver });
   const [first, second] = [new Linear(6, 40).to(device), new Linear(40, 3).to(device)];
@@ -199,7 +199,7 @@ test("the plan of a compiled training step is taken too, with the peak that step
   driver.close();
 });
 
-test("the reader finds two tensors that overlap while both are live", (context) => {
+test("the reader detects two live tensors that overlap", (context) => {
   const plan = samplePlan();
   const [one, other, ...rest] = plan.memory.tensors;
   const clash = { ...other!, offset: one!.offset, birth: one!.birth, death: one!.death };
@@ -212,7 +212,7 @@ test("the reader finds two tensors that overlap while both are live", (context) 
   }
 });
 
-test("a block says the op, the type, whether it is saved, and the calls from which to which it lives", () => {
+test("a block has the op, the type, whether it is saved, and its first and last call", () => {
   const plan = samplePlan();
   const saved = plan.memory.tensors.find(({ isSaved }) => isSaved)!;
   const { device_traces: traces } = read(plan);

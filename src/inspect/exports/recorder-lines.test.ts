@@ -1,4 +1,4 @@
-/** The recorder's log read back: phases inside each other, also where a process was killed or the log begins in the middle. */
+/** Reading the recorder's log: nested phases, also after a kill and in a log without its start. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -17,7 +17,7 @@ function read(lines: readonly string[], most = 1000): ReturnType<typeof readReco
   return readRecorder(folder, most);
 }
 
-/** `name from+length note [what is inside]` */
+/** `name start+duration note [nested spans]` */
 function draw(spans: readonly TraceSpan[]): string {
   return spans
     .map(({ name, startMs, durationMs, args, inner = [] }) => {
@@ -27,7 +27,7 @@ function draw(spans: readonly TraceSpan[]): string {
     .join(", ");
 }
 
-test("a phase ends with its exit, what came meanwhile lies inside it, and a folded one has its own length", () => {
+test("a phase ends with its exit and contains the phases meanwhile, and a folded phase has its recorded duration", () => {
   const { phases, instants } = read([
     at(0, "phase-enter  compile (train)"),
     at(1, "phase        plan  1.5ms  step 3"),

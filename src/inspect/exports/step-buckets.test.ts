@@ -1,4 +1,4 @@
-/** Rows taken together: every row in one bucket, nothing hidden, and rates that a coarse clock can't spoil. */
+/** Buckets of rows: every row is in one bucket, outliers stay visible, and rates tolerate a coarse clock. */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -31,7 +31,7 @@ const drawnRow = fc.record({
   waitMs: fc.oneof(fc.constant(0), fc.nat(200)),
 });
 
-test("every row of the range is in one bucket, with its extremes, and there are no more buckets than asked", () => {
+test("every row of the range is in one bucket, with its extremes, and the number of buckets is within the limit", () => {
   const folder = makeFolder();
   let files = 0;
   fc.assert(
@@ -67,8 +67,8 @@ test("every row of the range is in one bucket, with its extremes, and there are 
   );
 });
 
-test("the rate is the samples over the time, also where many steps fall into one tick of the clock", () => {
-  // 1,000 steps of 8 samples in each 100 ms, told as ten steps a tick of 1 ms.
+test("the rate is samples per time, even if many steps have the same clock time", () => {
+  // 1,000 steps of 8 samples per 100 ms, recorded as ten steps per clock tick of 1 ms.
   const rows = Array.from({ length: 3000 }, (_, index) => ({
     ...{ loss: 1, samples: 8, waitMs: index % 10 === 0 ? 1 : 0 },
   }));
@@ -92,7 +92,7 @@ test("a range that begins in the middle measures its first rate from the row bef
   assert.equal(first?.samplesPerSecond, 25);
 });
 
-test("more rows than are read at a time make the same buckets", () => {
+test("more rows than one chunk give the same buckets", () => {
   const count = 70_000;
   const path = writeRows(
     Array.from({ length: count }, (_, index) => ({ loss: index, samples: 1, waitMs: 1 })),

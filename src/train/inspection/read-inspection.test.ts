@@ -1,4 +1,4 @@
-/** What a run leaves for those who look at it is read back as it was written; what is damaged is told, and the rest is read. */
+/** The records of a run are read back unchanged. Damaged records give messages, and the rest is read. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -12,7 +12,7 @@ import { sampleIncidents, writeSampleRun } from "../../../test/support/sample-ru
 import type { PlanRecord } from "../../records/index.js";
 import { InspectionReader, readInspection } from "./read-inspection.js";
 
-test("plans, memory and incidents come back as they were written", () => {
+test("plans, memory and incidents are read back unchanged", () => {
   const [plans, incidents] = [
     [samplePlan(), samplePlan({ name: "test step", layers: 2 })],
     sampleIncidents(),
@@ -25,7 +25,7 @@ test("plans, memory and incidents come back as they were written", () => {
   assert.deepEqual(reading.messages, []);
 });
 
-test("of two records about one plan the later counts, in the place of the first", () => {
+test("of two records of one plan, the later one is used at the first one's position", () => {
   const [first, second] = [samplePlan(), samplePlan({ name: "test step" })];
   const run = writeSampleRun(makeFolder(), "a", { plans: [first, second, { ...first, step: 7 }] });
   const told = readInspection(run.path).plans.map(({ name, step }) => [name, step]);
@@ -35,7 +35,7 @@ test("of two records about one plan the later counts, in the place of the first"
   ]);
 });
 
-test("a folder without these files is empty, and no message is made of it", () => {
+test("a folder without these files is empty and gives no message", () => {
   assert.deepEqual(readInspection(makeFolder()), { plans: [], memory: [], incidents: [], messages: [] });
 });
 
@@ -55,7 +55,7 @@ test("a line that is not JSON, or has a field of another kind, is ignored, and a
   ]);
 });
 
-test("any field that is missing is found", () => {
+test("any missing field is detected", () => {
   const plan = samplePlan();
   const { memory } = plan;
   const without = <Of extends object>(record: Of): fc.Arbitrary<Of> =>
@@ -78,7 +78,7 @@ test("any field that is missing is found", () => {
   );
 });
 
-test("hundreds of damaged lines are three messages and a count", () => {
+test("hundreds of damaged lines give three messages and a count", () => {
   const path = makeFolder();
   writeFileSync(join(path, "incidents.jsonl"), "x\n".repeat(900));
   const { messages } = readInspection(path);
@@ -104,7 +104,7 @@ test("after a thousand damaged lines a file is abandoned, until it is replaced",
   assert.equal(reader.read().incidents.length, 1);
 });
 
-test("a long file is read in pieces, between which other work can be done", () => {
+test("a long file is read in chunks, with other work between them", () => {
   const path = makeFolder();
   const line = JSON.stringify({ ...sampleIncidents()[0], message: "x".repeat(2000) });
   writeFileSync(join(path, "incidents.jsonl"), `${line}\n`.repeat(5000));
@@ -115,7 +115,7 @@ test("a long file is read in pieces, between which other work can be done", () =
   assert.equal(reader.read().incidents.length, 5000);
 });
 
-test("a pipe instead of a file is a message, and no read blocks", () => {
+test("a pipe instead of a file gives a message, and no read blocks", () => {
   const run = writeSampleRun(makeFolder(), "a");
   const names = ["memory.jsonl", "holdfast-stall-1-20260101T000000Z.json"];
   for (const name of names) {
@@ -156,7 +156,7 @@ test("a reader continues where it stopped, and starts again if the file was cut,
   assert.deepEqual(names(), ["one", "two", "three"]);
   truncateSync(path, lineOf("one").length);
   assert.deepEqual(names(), ["one"]);
-  // Cut and longer again, before anybody looked.
+  // Truncated, and longer again before the next read.
   writeFileSync(path, lineOf("one") + lineOf("zwei") + lineOf("drei"));
   assert.deepEqual(names(), ["one", "zwei", "drei"]);
 });
@@ -175,7 +175,7 @@ test("lines longer than a chunk are read, and so are their neighbours", () => {
   assert.deepEqual(messages, []);
 });
 
-test("of too many samples of memory those with the most in use are kept, and the last", () => {
+test("of too many memory samples, the largest and the last are kept", () => {
   const run = writeSampleRun(makeFolder(), "a", { steps: 1 });
   const [sample] = readInspection(run.path).memory;
   const count = 50_000;
@@ -197,7 +197,7 @@ test("of too many samples of memory those with the most in use are kept, and the
   );
 });
 
-test("a folder in a file's place is a message", () => {
+test("a folder instead of a file gives a message", () => {
   const run = writeSampleRun(makeFolder(), "a");
   writeSampleRun(run.path, "incidents.jsonl", { steps: 1 });
   const { messages, plans } = readInspection(run.path);

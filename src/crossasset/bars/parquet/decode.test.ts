@@ -1,4 +1,4 @@
-/** What is decoded page by page is what hyparquet's own reader decodes: over encodings, codecs, nullable columns and small pages. */
+/** Decoding page by page gives the values of hyparquet's own reader, over encodings, codecs, nullable columns and small pages. */
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
@@ -66,7 +66,7 @@ test("every encoding and codec gives the values that hyparquet's own reader give
   });
 });
 
-/** A frame of one raw block: what every decompressor of the format takes. */
+/** A frame of one raw block, which every decompressor of the format accepts. */
 function rawZstd(input: Uint8Array): Uint8Array {
   const { length } = input;
   const head = (length << 3) | 1;

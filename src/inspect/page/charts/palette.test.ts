@@ -1,4 +1,4 @@
-/** The colours can be seen on both grounds, and told apart, also by those who see fewer of them. */
+/** The colours have enough contrast on both backgrounds, and are distinct for colour-blind users too. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -45,7 +45,7 @@ function product(matrix: Matrix, [x, y, z]: Triple): Triple {
   return [row(matrix[0]), row(matrix[1]), row(matrix[2])];
 }
 
-/** OKLab, in which a distance of 0.02 can just be seen. */
+/** OKLab, in which a distance of 0.02 is just visible. */
 function perceived(colour: string, sight: Matrix): Triple {
   const [r, g, b] = product(sight, linear(colour)).map((value) => Math.min(1, Math.max(0, value)));
   const cones = product(
@@ -75,7 +75,7 @@ function contrast(one: string, other: string): number {
   return (high! + 0.05) / (low! + 0.05);
 }
 
-test("every colour stands out from both grounds by 3 to 1 or more", () => {
+test("every colour has a contrast of at least 3 to 1 on both backgrounds", () => {
   for (const colour of seriesColours)
     for (const { ground } of Object.values(inks))
       assert.ok(contrast(colour, ground) >= 3, `${colour} on ${ground}: ${contrast(colour, ground)}`);
@@ -91,7 +91,7 @@ test("any two colours are distinct, for every kind of colour blindness", () => {
       }
 });
 
-test("red and green of equal lightness would be found too alike", () => {
+test("red and green of equal lightness are detected as too similar", () => {
   const [a, b] = ["#c0504d", "#6b8e23"].map((colour) => perceived(colour, sights["deuteranopia"]!));
   assert.ok(Math.hypot(a![0] - b![0], a![1] - b![1], a![2] - b![2]) < 0.07);
 });
@@ -106,7 +106,7 @@ test("a run keeps its style when others are added", () => {
   assert.equal(assignLooks(["a", "a"]).size, 1);
 });
 
-test("text stands out from both grounds by 4.5 to 1 or more, the quiet one too", () => {
+test("text has a contrast of at least 4.5 to 1 on both backgrounds, muted text too", () => {
   for (const { ground, text, muted, alert } of Object.values(inks))
     for (const ink of [text, muted, alert]) assert.ok(contrast(ink, ground) >= 4.5, `${ink} on ${ground}`);
 });

@@ -1,4 +1,4 @@
-/** What a pass changed is told whole: nothing is lost between before, after and the marks. */
+/** The diff of a pass is complete: the marked calls give the lists before and after. */
 
 import assert from "node:assert/strict";
 import test from "node:test";

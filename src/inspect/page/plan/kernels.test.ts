@@ -1,4 +1,4 @@
-/** Kernels are summed over their calls; what was not measured has no time and no share. */
+/** Kernels are summed over their calls; a kernel without measurements has no time and no share. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -28,7 +28,7 @@ test("calls of one kernel become one row, the longest first, with its share of t
   );
 });
 
-test("without measured times the rows come by the bytes that they move", () => {
+test("without measured times the rows are sorted by bytes", () => {
   const rows = kernelRows([call("small", undefined, 1), call("large", undefined, 9)]);
   assert.deepEqual(
     rows.map(({ kernel, us, share }) => [kernel, us, share]),

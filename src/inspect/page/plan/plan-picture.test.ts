@@ -1,4 +1,4 @@
-/** The picture of a plan: its rectangles, who lies under a point, who is alive at the peak. */
+/** The picture of a plan: its rectangles, the tensor at a point, and the tensors live at the peak. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -41,7 +41,7 @@ const tensors = [
 const calls = [call("forward"), call("forward"), call("backward"), call("update")];
 const picture = pictureOf({ memory: memory(tensors, 2), calls });
 
-test("a tensor's rectangle reaches from the call that makes it over the last that reads it", () => {
+test("a tensor's rectangle extends from the call that makes it to the last call that reads it", () => {
   assert.deepEqual(picture.boxes[1], { left: 1, right: 2, bottom: 256, top: 512 });
   assert.deepEqual(picture.calls, { min: 0, max: 4 });
   assert.deepEqual(picture.bytes, { min: 0, max: 1024 });
@@ -84,23 +84,23 @@ test("the index finds the same box as a linear search", () => {
   );
 });
 
-test("those alive at the peak come largest first and add up", () => {
-  const alive = liveAtPeak(memory(tensors, 2));
+test("the tensors live at the peak are sorted by size and add up to the lower bound", () => {
+  const live = liveAtPeak(memory(tensors, 2));
   assert.deepEqual(
-    alive.map(({ label }) => label),
+    live.map(({ label }) => label),
     ["softmax", "matmul"],
   );
-  assert.equal(sumBytes(alive), 1024);
+  assert.equal(sumBytes(live), 1024);
   assert.deepEqual(liveAtPeak(memory([], -1)), []);
 });
 
-test("a peak between two calls is found where more is alive than at the call", () => {
+test("a peak between two calls is found if more bytes are live there than at the call", () => {
   const branches = [tensor(0, 3, 0, 100), tensor(1.5, 1.5, 100, 50), tensor(2, 3, 100, 20)];
   assert.equal(sumBytes(liveAtPeak(memory(branches, 2))), 150);
   assert.deepEqual(pictureOf({ memory: memory(branches, 2), calls }).boxes[1]?.right, 2);
 });
 
-test("a tensor belongs to the phase of the call that makes it; scratch to none", () => {
+test("a tensor belongs to the phase of the call that makes it; scratch memory has no phase", () => {
   assert.equal(phaseOf(tensors[2]!, calls), "backward");
   assert.equal(phaseOf({ ...tensors[0]!, type: undefined }, calls), "scratch");
   assert.equal(phaseOf(tensor(1.5, 2, 0, 1), calls), "backward");
