@@ -25,7 +25,7 @@ describe("holdfast tour", () => {
   test("shows the runtime, its errors and its diagnostics, and exits with 0", () => {
     const { status, stdout, stderr } = holdfast(["tour"]);
     assert.equal(status, 0, stderr);
-    for (const part of [
+    for (const pattern of [
       /20001 tensors, .* uploaded in \d copies/,
       /Committed after every step: 8 MiB\./,
       /DEAD_STORAGE: read-back of storage "attention output", which is dead/,
@@ -34,7 +34,7 @@ describe("holdfast tour", () => {
       /CAPTURE_REJECTED: allocation of 48 KiB by matmul inside capture "bad step"/,
       /holdfast: memory on demand/,
     ]) {
-      assert.match(stdout, part);
+      assert.match(stdout, pattern);
     }
     assert.match(stderr, /^holdfast: memory at first pressure/);
   });

@@ -20,8 +20,8 @@ test("every step is a line, its numbers are read back bit for bit, and an unknow
   assert.equal(rows[2]?.["loss"], "");
   for (const [index, row] of rows.entries()) {
     if (index === 2) continue;
-    const wanted = run.rowOf(index + 1);
-    for (const column of stepColumns) assert.equal(Number(row[column]), wanted[column]);
+    const expected = run.rowOf(index + 1);
+    for (const column of stepColumns) assert.equal(Number(row[column]), expected[column]);
   }
 });
 

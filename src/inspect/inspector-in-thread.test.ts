@@ -42,7 +42,7 @@ test("a training has the same losses while two hundred clients never complete th
   const device = openDevice();
   const train = (): number[] => {
     const weight = tensor(
-      Array.from({ length: 64 }, (_, place) => place / 64),
+      Array.from({ length: 64 }, (_, index) => index / 64),
       { device },
     );
     const step = device.compile((x: Tensor) => ({ loss: x.sub(0.5).square().mean() }));

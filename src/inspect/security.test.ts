@@ -48,7 +48,7 @@ const upwards = [
 
 test("no spelling of a parent path leads to a file or a run outside", async () => {
   const targets = ["private", "secret.json", "private/run.json", "etc/passwd"];
-  const places = [
+  const prefixes = [
     "/",
     "/assets/",
     "/api/runs/",
@@ -56,13 +56,13 @@ test("no spelling of a parent path leads to a file or a run outside", async () =
     "/api/runs/one/export/",
     "/api/runs/one/plans/",
   ];
-  for (const place of places) {
+  for (const prefix of prefixes) {
     for (const up of upwards) {
       for (const target of targets) {
         for (const path of [
-          `${place}${up}/${target}`,
-          `${place}${`${up}/`.repeat(8)}${target}`,
-          `${place}${up}${target}`,
+          `${prefix}${up}/${target}`,
+          `${prefix}${`${up}/`.repeat(8)}${target}`,
+          `${prefix}${up}${target}`,
         ]) {
           const text = await exchange(
             port,
@@ -77,7 +77,7 @@ test("no spelling of a parent path leads to a file or a run outside", async () =
 });
 
 test("a random address is never answered with a file, only with JSON", async () => {
-  const piece = fc.oneof(
+  const segment = fc.oneof(
     fc.constantFrom(
       ...upwards,
       "api",
@@ -93,8 +93,8 @@ test("a random address is never answered with a file, only with JSON", async () 
     fc.webSegment(),
   );
   await fc.assert(
-    fc.asyncProperty(fc.array(piece, { minLength: 1, maxLength: 7 }), async (pieces) => {
-      const path = `/${pieces.join("/").replaceAll(/[^\u0021-\u007e]/g, "")}`;
+    fc.asyncProperty(fc.array(segment, { minLength: 1, maxLength: 7 }), async (segments) => {
+      const path = `/${segments.join("/").replaceAll(/[^\u0021-\u007e]/g, "")}`;
       const { status, text, headers } = await ask(path);
       assert.ok([200, 303, 400, 404].includes(status), `${path}: ${status}`);
       assert.ok(!text.includes(secret), path);
@@ -121,11 +121,11 @@ test("a request with another host name is rejected, against DNS rebinding", asyn
   assert.match(await exchange(port, "GET /api/runs HTTP/1.0\r\n\r\n"), /^HTTP\/1\.1 403 /);
   const empty = "GET /api/runs HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n";
   assert.match(await exchange(port, empty), /^HTTP\/1\.1 403 /);
-  const own = `127.0.0.1:${port}`;
+  const ownHost = `127.0.0.1:${port}`;
   for (const [first, second] of [
-    ["evil.example", own],
-    [own, "evil.example"],
-    [own, own],
+    ["evil.example", ownHost],
+    [ownHost, "evil.example"],
+    [ownHost, ownHost],
   ]) {
     const twice = `GET /api/runs HTTP/1.1\r\nHost: ${first}\r\nhost: ${second}\r\nConnection: close\r\n\r\n`;
     assert.match(await exchange(port, twice), /^HTTP\/1\.1 400 [\s\S]*several Host headers/);
@@ -206,9 +206,9 @@ test("the token in the address becomes a cookie that scripts and other sites don
   assert.deepEqual([status, headers.location], [303, "/"]);
   const [cookie = ""] = headers["set-cookie"] ?? [];
   assert.match(cookie, /^holdfast-inspect-\d+=a-token-of-ours; HttpOnly; SameSite=Strict; Path=\/$/);
-  const kept = { Cookie: `other=1; ${cookie.split(";")[0]}` };
-  assert.equal((await guarded.ask("/", kept)).status, 200);
-  assert.equal((await guarded.ask("/api/runs", kept)).status, 200);
+  const withCookie = { Cookie: `other=1; ${cookie.split(";")[0]}` };
+  assert.equal((await guarded.ask("/", withCookie)).status, 200);
+  assert.equal((await guarded.ask("/api/runs", withCookie)).status, 200);
 });
 
 test("a server on all addresses accepts this machine's names and addresses; a server on one address accepts only that one", () => {

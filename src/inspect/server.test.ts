@@ -64,9 +64,9 @@ test("a run has its settings, status, results, metrics, plans and incidents", as
 test("steps come as points, of a range too, and an invalid request is rejected", async () => {
   const whole = await inspector.json<StepsAnswer>("/api/runs/older/steps");
   assert.deepEqual([whole.rows, whole.from, whole.to, whole.columns["step"]?.length], [300, 0, 300, 300]);
-  const part = await inspector.json<StepsAnswer>("/api/runs/older/steps?from=100&to=200&points=10");
-  assert.deepEqual([part.rows, part.from, part.to, part.columns["loss"]?.length], [300, 100, 200, 10]);
-  assert.equal(part.columns["step"]?.at(-1), 200);
+  const range = await inspector.json<StepsAnswer>("/api/runs/older/steps?from=100&to=200&points=10");
+  assert.deepEqual([range.rows, range.from, range.to, range.columns["loss"]?.length], [300, 100, 200, 10]);
+  assert.equal(range.columns["step"]?.at(-1), 200);
   for (const query of ["from=-1", "to=x", "points=0", "points=1e9", "from=1.5", "from="]) {
     const { status, text } = await inspector.ask(`/api/runs/older/steps?${query}`);
     assert.equal(status, 400, query);
@@ -289,12 +289,12 @@ test("a damaged line is a message, and the run's state is still sent", async () 
   const { json } = await openTestInspector({ root: folder });
   const { messages, status } = await json<RunDetail>("/api/runs/a");
   assert.equal(status?.state, "finished");
-  for (const part of [
+  for (const pattern of [
     /of metrics\.jsonl is not JSON/,
     /Line 2 of plans\.jsonl/,
     /steps\.bin is not a step log/,
   ])
-    assert.match(messages.join("\n"), part);
+    assert.match(messages.join("\n"), pattern);
 });
 
 test("an occupied port, an invalid token and an invalid address are rejected in one line", async () => {

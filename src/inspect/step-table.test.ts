@@ -31,16 +31,16 @@ test("with any number of points, the min. and max. loss of a range are included,
       (losses, one, other, points) => {
         const { table } = tableOf({ steps: losses.length, lossAt: (step) => losses[step - 1] });
         const [from, to] = [Math.min(one, other), Math.max(one, other)];
-        const asked = table.points({ from, to, points });
+        const actual = table.points({ from, to, points });
         const inside = losses.slice(from, to);
-        const known = inside.filter(Number.isFinite);
-        const { lossMin, lossMax, notFinite, step } = asked.columns;
+        const finite = inside.filter(Number.isFinite);
+        const { lossMin, lossMax, notFinite, step } = actual.columns;
         assert.equal(step.length, Math.min(points, inside.length));
-        const seen = (column: Float64Array) => [...column].filter((value) => !Number.isNaN(value));
-        assert.equal(Math.min(...seen(lossMin)), Math.min(...known));
-        assert.equal(Math.max(...seen(lossMax)), Math.max(...known));
+        const finiteOf = (column: Float64Array) => [...column].filter((value) => !Number.isNaN(value));
+        assert.equal(Math.min(...finiteOf(lossMin)), Math.min(...finite));
+        assert.equal(Math.max(...finiteOf(lossMax)), Math.max(...finite));
         const lost = notFinite.reduce((sum, count) => sum + count, 0);
-        assert.equal(lost, inside.length - known.length);
+        assert.equal(lost, inside.length - finite.length);
         if (inside.length > 0) assert.equal(step.at(-1), Math.min(to, losses.length));
       },
     ),
@@ -87,8 +87,8 @@ test("samples per second are measured by the clock, for any number of rows per p
 test("the rate of a range does not depend on the start of the range", () => {
   const { table } = tableOf({ steps: 1000, stepMs: 0.5, batch: 10 });
   const whole = table.points({ points: 1000 }).columns.samplesPerSecond;
-  const part = table.points({ from: 600, to: 700, points: 100 }).columns.samplesPerSecond;
-  assert.deepEqual([...part], [...whole.subarray(600, 700)]);
+  const range = table.points({ from: 600, to: 700, points: 100 }).columns.samplesPerSecond;
+  assert.deepEqual([...range], [...whole.subarray(600, 700)]);
 });
 
 test("new rows are read, and columns returned earlier stay unchanged", () => {
@@ -113,8 +113,8 @@ test("a log that a resume has cut is read again, even if it is longer by then", 
   losses.value = 2;
   run.appendSteps(100);
   table.refresh();
-  const { loss: seen } = table.series();
-  assert.deepEqual([seen.length, seen[49], seen[50], seen[149]], [150, 1, 2, 2]);
+  const { loss: finiteOf } = table.series();
+  assert.deepEqual([finiteOf.length, finiteOf[49], finiteOf[50], finiteOf[149]], [150, 1, 2, 2]);
   assert.deepEqual([before.loss.length, before.loss[60]], [100, 1]);
 });
 

@@ -180,15 +180,15 @@ class RateMeter {
   /** Over the rows from the first to the last, or over earlier ones too if the span is short. */
   upTo(first: number, last: number): number {
     const time = this.#time;
-    const wanted = (time[last] ?? 0) - minSpanMs;
+    const latestMs = (time[last] ?? 0) - minSpanMs;
     if (this.#later < 0) {
       this.#earlier = first - 1;
       this.#later = first - 1;
-      while (this.#earlier > 0 && (time[this.#earlier] ?? 0) > wanted) this.#moveEarlier(-1);
+      while (this.#earlier > 0 && (time[this.#earlier] ?? 0) > latestMs) this.#moveEarlier(-1);
     }
     while (this.#later < last) this.#sum += this.#samples[++this.#later] ?? 0;
     // The nearest row before the first that is far enough in the past.
-    while (this.#earlier + 1 < first && (time[this.#earlier + 1] ?? 0) <= wanted) this.#moveEarlier(1);
+    while (this.#earlier + 1 < first && (time[this.#earlier + 1] ?? 0) <= latestMs) this.#moveEarlier(1);
     const spanMs = this.#earlier < 0 ? 0 : (time[last] ?? 0) - (time[this.#earlier] ?? 0);
     if (spanMs > 0) return (this.#sum * 1000) / spanMs;
     // There is nothing before the very first row; later rows are counted from it.

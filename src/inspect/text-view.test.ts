@@ -18,7 +18,7 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
   const run = writeSampleRun(makeFolder(), "first", { incidents: sampleIncidents() });
   const text = viewAsText(run.path).print();
   proveFits(text, 80);
-  for (const part of [
+  for (const pattern of [
     /^run +first: finished, step 200 of 200$/m,
     /^settings +folds 2, epochs 3, batch 32, seed 42, lr 0\.001$/m,
     /^loss +█[▁-█]{69}$/m,
@@ -32,7 +32,7 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
     /live at the peak, call \d/,
     /steps not finite at step 30: 3 steps had a loss/,
   ])
-    assert.match(text, part);
+    assert.match(text, pattern);
 });
 
 test("the speed is the trainer's measurement, not the clock difference between two steps", () => {
@@ -84,10 +84,10 @@ test("a run with any contents of its files is described within the columns, with
       (name, text, columns) => {
         const { path } = writeSampleRun(makeFolder(), "a", { steps: 5 });
         writeFileSync(join(path, name), text);
-        const told = viewAsText(path).print({ columns });
-        proveFits(told, columns);
+        const printed = viewAsText(path).print({ columns });
+        proveFits(printed, columns);
         // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters must be removed.
-        assert.doesNotMatch(told, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
+        assert.doesNotMatch(printed, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
       },
     ),
     { numRuns: 80 },

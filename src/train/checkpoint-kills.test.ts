@@ -41,11 +41,11 @@ async function killAfter(folder: string, saves: number): Promise<number> {
   const child = spawn(process.execPath, [fixture, folder], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<NodeJS.Signals | null>((done) => child.once("exit", (_, signal) => done(signal)));
   let last = 0;
-  let told = 0;
+  let reported = 0;
   for await (const line of createInterface({ input: child.stdout })) {
     last = Number(line);
-    told += 1;
-    if (told === saves) child.kill("SIGKILL");
+    reported += 1;
+    if (reported === saves) child.kill("SIGKILL");
   }
   assert.equal(await ended, "SIGKILL");
   return last;
@@ -72,8 +72,8 @@ test("a kill in the middle of a write leaves the earlier checkpoints and an igno
     });
     assert.equal(signal, "SIGKILL");
     returned = Number(stdout.trim().split("\n").at(-1)) || returned;
-    const parts = readdirSync(folder).filter((name) => name.endsWith(".part"));
-    assert.equal(parts.length, 1, "the kill did not come in the middle of a file");
+    const temporaries = readdirSync(folder).filter((name) => name.endsWith(".part"));
+    assert.equal(temporaries.length, 1, "the kill did not come in the middle of a file");
     requireNothingLost(folder, returned);
   }
 });

@@ -31,19 +31,19 @@ function makeTraining({ width = 2, batchSize = 2, shuffle = true }: Sizes = {}) 
   const earlyStopping = new EarlyStopping({ figure: "loss", patience: 3 });
   const parts = { model, optimizer, schedule, loader, earlyStopping };
   const train = (): number => {
-    let loss = 0;
+    let total = 0;
     for (const [x] of loader) {
-      loss += cpu.step(() => {
-        const own = model.forward(x).square().mean();
-        own.backward();
+      total += cpu.step(() => {
+        const loss = model.forward(x).square().mean();
+        loss.backward();
         optimizer.step();
         optimizer.zeroGrad();
-        return own.item();
+        return loss.item();
       });
       schedule.step();
       if (loader.position.batch === 1) break;
     }
-    return loss;
+    return total;
   };
   return { parts, train };
 }
@@ -139,7 +139,7 @@ test("several models and optimizers are saved under their names", () => {
   assert.ok(
     checkpoint.tensors.has("model.critic.0.weight") && checkpoint.tensors.has("optimizer.actor.0.step"),
   );
-  for (const one of [a, b]) one.train();
+  for (const module of [a, b]) module.train();
   assert.notEqual(bytesOf(), before);
   restoreCheckpoint(checkpoint, parts);
   assert.equal(bytesOf(), before);

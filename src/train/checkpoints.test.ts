@@ -91,7 +91,7 @@ test("a file truncated anywhere is rejected with the reason, and the one before 
   const store = storeOf([1, 2]);
   const path = join(store.folder, nameOf(2));
   const whole = readFileSync(path);
-  const lengths = Array.from({ length: 20 }, (_, part) => Math.floor((whole.length * part) / 20));
+  const lengths = Array.from({ length: 20 }, (_, twentieth) => Math.floor((whole.length * twentieth) / 20));
   for (const length of [...lengths, 1, 7, 8, 9, whole.length - 1]) {
     writeFileSync(path, whole.subarray(0, length));
     rejects(
@@ -123,10 +123,10 @@ test("a change of any byte of a file is detected, and the file is rejected with 
 
 test("replaced bytes anywhere are detected, in a large file too", () => {
   const whole = Buffer.concat(encodeCheckpoint(patternedCheckpoint(3)));
-  const place = fc.integer({ min: 0, max: whole.length - 1 });
+  const offset = fc.integer({ min: 0, max: whole.length - 1 });
   const put = fc.uint8Array({ minLength: 1, maxLength: 40 });
   fc.assert(
-    fc.property(place, put, (at, bytes) => {
+    fc.property(offset, put, (at, bytes) => {
       const altered = Buffer.from(whole);
       altered.set(bytes.subarray(0, whole.length - at), at);
       fc.pre(Buffer.compare(altered, whole) !== 0);

@@ -28,8 +28,8 @@ test("every figure of the status is on the page, with its unit in its name and i
   const { folder, path } = begin();
   folder.noteProgress({ step: 321, of: 1000, epoch: 1, fold: 2, figures });
   const status = JSON.parse(readFileSync(join(path, "status.json"), "utf8"));
-  const found = Object.fromEntries([...read(path)].map(([name, { value }]) => [name, value]));
-  assert.deepEqual(found, {
+  const values = Object.fromEntries([...read(path)].map(([name, { value }]) => [name, value]));
+  assert.deepEqual(values, {
     holdfast_run_info: 1,
     holdfast_step: status.step,
     holdfast_steps_planned: status.of,
@@ -44,7 +44,7 @@ test("every figure of the status is on the page, with its unit in its name and i
     holdfast_heartbeat_timestamp_seconds: Date.parse(status.updated) / 1000,
     holdfast_progress_timestamp_seconds: Date.parse(status.progressed) / 1000,
   });
-  assert.deepEqual([found["holdfast_step"], found["holdfast_loss"]], [321, 0.987_654_321]);
+  assert.deepEqual([values["holdfast_step"], values["holdfast_loss"]], [321, 0.987_654_321]);
   folder.close();
 });
 

@@ -95,13 +95,13 @@ test("the heartbeat continues without steps, and each has its time", () => {
 test("a phase is written at once, even right after another write", () => {
   const nowMs = Date.UTC(2026, 0, 1);
   const folder = create({ now: () => nowMs });
-  const told = () => [readRun(folder.path).status?.step, readRun(folder.path).status?.phase];
+  const statusOf = () => [readRun(folder.path).status?.step, readRun(folder.path).status?.phase];
   folder.noteProgress({ step: 1 });
-  assert.deepEqual(told(), [0, undefined], "too early for a step");
+  assert.deepEqual(statusOf(), [0, undefined], "too early for a step");
   folder.enterPhase("testing");
-  assert.deepEqual(told(), [1, "testing"]);
+  assert.deepEqual(statusOf(), [1, "testing"]);
   folder.noteProgress({ step: 1 });
-  assert.deepEqual(told(), [1, undefined]);
+  assert.deepEqual(statusOf(), [1, undefined]);
   folder.close();
 });
 

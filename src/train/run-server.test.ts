@@ -40,8 +40,8 @@ async function exchange({ url }: RunServer, bytes: string | Buffer): Promise<str
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
   let text = "";
-  socket.setEncoding("latin1").on("data", (part: string) => {
-    text += part;
+  socket.setEncoding("latin1").on("data", (chunk: string) => {
+    text += chunk;
   });
   // The test expects an answer and a closed connection; the client may see a reset.
   socket.on("error", () => undefined);
@@ -126,10 +126,10 @@ test("an occupied port and a foreign address are bad settings, reported in one l
   const holder = createServer().listen(0, "127.0.0.1");
   await once(holder, "listening");
   const { port } = holder.address() as AddressInfo;
-  const told = (message: RegExp) => ({ code: "BAD_SETTING", message });
+  const rejected = (message: RegExp) => ({ code: "BAD_SETTING", message });
   await assert.rejects(
     RunServer.listen({ port }),
-    told(
+    rejected(
       new RegExp(
         `^Metrics can't be served on 127\\.0\\.0\\.1, port ${port}: EADDRINUSE\\. [^\\n]*--metrics-port`,
       ),
@@ -137,7 +137,7 @@ test("an occupied port and a foreign address are bad settings, reported in one l
   );
   await assert.rejects(
     RunServer.listen({ port: 0, host: "203.0.113.7" }),
-    told(/^[^\n]*EADDRNOTAVAIL[^\n]*--metrics-host/),
+    rejected(/^[^\n]*EADDRNOTAVAIL[^\n]*--metrics-host/),
   );
   holder.close();
 });
@@ -213,8 +213,8 @@ test("closing ends open connections, and is harmless when repeated", async () =>
   const { server } = await serve();
   const { url } = server;
   const open = exchange(server, "");
-  const asked = request(`${url}/metrics`).end();
-  await once(asked, "response");
+  const pending = request(`${url}/metrics`).end();
+  await once(pending, "response");
   server.close();
   server.close();
   assert.equal(await open, "");

@@ -30,7 +30,7 @@ function trainSteps(device: Device, step: StepBody, from: number, to: number, co
       [rows],
       "i32",
     );
-    for (const one of [x, y]) one.keep();
+    for (const tensor of [x, y]) tensor.keep();
     run(x, y);
   }
 }
@@ -102,7 +102,7 @@ test("a checkpoint with other shapes, another dtype or missing tensors is reject
   const whole = capture(makeSmall());
   const without = (name: string): Checkpoint => ({
     ...whole,
-    tensors: new Map([...whole.tensors].filter(([own]) => own !== name)),
+    tensors: new Map([...whole.tensors].filter(([tensorName]) => tensorName !== name)),
   });
   for (const [checkpoint, reason] of [
     [capture(makeSmall(4)), /model\.weight is f32 \[4, 2\] in the checkpoint and f32 \[3, 2\] in this run/],

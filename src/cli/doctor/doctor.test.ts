@@ -16,8 +16,8 @@ const small: DoctorOptions = { device: "cpu", rows: 300, batch: 2, steps: 3, env
 
 function runSmall(options: DoctorOptions, json: boolean): { readonly code: number; readonly text: string } {
   let text = "";
-  const write = (part: string): void => {
-    text += part;
+  const write = (chunk: string): void => {
+    text += chunk;
   };
   return { code: runDoctor({ ...small, ...options }, { version: "1.2.3", columns: 112, json, write }), text };
 }

@@ -8,24 +8,24 @@ import { check, PhaseLog, phaseNames } from "./phase-log.js";
 
 function openLog() {
   const clock = new FakeClock();
-  const heard: string[] = [];
+  const events: string[] = [];
   const log = new PhaseLog({
     clock,
     deadlineOf: () => 2000,
     listener: {
-      entered: (name) => heard.push(`${name} entered`),
-      left: ({ name, outcome }) => heard.push(`${name} ${outcome}`),
+      entered: (name) => events.push(`${name} entered`),
+      left: ({ name, outcome }) => events.push(`${name} ${outcome}`),
     },
   });
   const runFor = (elapsedMs: number) => () => {
     clock.advance(elapsedMs);
     return { value: elapsedMs, detail: "done", figures: { elapsedMs } };
   };
-  return { log, heard, runFor };
+  return { log, heard: events, runFor };
 }
 
 test("a log whose phases all pass in time has passed", () => {
-  const { log, heard, runFor } = openLog();
+  const { log, heard: events, runFor } = openLog();
   for (const name of phaseNames) assert.equal(log.run(name, runFor(2000)), 2000);
   assert.equal(log.hasPassed, true);
   assert.deepEqual(log.results[0], {
@@ -37,7 +37,7 @@ test("a log whose phases all pass in time has passed", () => {
     figures: { elapsedMs: 2000 },
     failure: "",
   });
-  assert.deepEqual(heard.slice(0, 3), ["open entered", "open passed", "upload entered"]);
+  assert.deepEqual(events.slice(0, 3), ["open entered", "open passed", "upload entered"]);
 });
 
 test("a phase that exceeds its deadline fails the log, and passes its value to the next phases", () => {
@@ -52,7 +52,7 @@ test("a phase that exceeds its deadline fails the log, and passes its value to t
 });
 
 test("a phase that throws fails with its reason, and the next phases are skipped", () => {
-  const { log, heard, runFor } = openLog();
+  const { log, heard: events, runFor } = openLog();
   log.run("open", runFor(1));
   const reasons = [
     [() => check(false, () => "It is damaged."), /^It is damaged\.$/],
@@ -67,7 +67,7 @@ test("a phase that throws fails with its reason, and the next phases are skipped
   log.skipRest();
   assert.equal(log.hasPassed, false);
   assert.equal(log.results.length, phaseNames.length);
-  assert.deepEqual(heard.slice(-2), ["replay skipped", "close skipped"]);
+  assert.deepEqual(events.slice(-2), ["replay skipped", "close skipped"]);
 });
 
 function fail(error: Error): never {

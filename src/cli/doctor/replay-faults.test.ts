@@ -49,24 +49,24 @@ test("a replay that changes the lowest bits of one weight is detected", () => {
 test("a graph that writes to memory with a new owner is detected", () => {
   const { allocate, pin, unpin } = Arena.prototype;
   const { capture } = Runtime.prototype;
-  let own: Storage | undefined;
+  let stepMemory: Storage | undefined;
   const disowning: Partial<Arena> = {
     allocate(this: Arena, size, label) {
       const storage = allocate.call(this, size, label);
-      if (label === "the doctor's step") own = storage;
+      if (label === "the doctor's step") stepMemory = storage;
       return storage;
     },
     pin(this: Arena, storage, by) {
-      if (storage !== own) pin.call(this, storage, by);
+      if (storage !== stepMemory) pin.call(this, storage, by);
     },
     unpin(this: Arena, storage) {
-      if (storage !== own) unpin.call(this, storage);
+      if (storage !== stepMemory) unpin.call(this, storage);
     },
   };
   const lettingGo: Partial<Runtime> = {
     capture(this: Runtime, name, body) {
       const graph = capture.call(this, name, body);
-      if (own) this.arena.free(own);
+      if (stepMemory) this.arena.free(stepMemory);
       return graph;
     },
   };

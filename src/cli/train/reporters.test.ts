@@ -7,15 +7,15 @@ import { FakeClock } from "../../units/index.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
 import { summaryText } from "./summary.js";
 
-const place = { fold: 0, folds: 2, epoch: 1, epochs: 3 };
+const position = { fold: 0, folds: 2, epoch: 1, epochs: 3 };
 
 const stepOf = (batch: number): JobEvent => ({
-  ...{ kind: "step", ...place, batch, batches: 100, step: 100 + batch, steps: 600 },
+  ...{ kind: "step", ...position, batch, batches: 100, step: 100 + batch, steps: 600 },
   ...{ loss: 0.98765, samples: 6400, samplesPerSecond: 12_345.6, usedBytes: 3 * 2 ** 20, secondsLeft: 75 },
 });
 
 const epoch: JobEvent = {
-  ...{ kind: "epoch", ...place, step: 200, secondsLeft: 60 },
+  ...{ kind: "epoch", ...position, step: 200, secondsLeft: 60 },
   record: {
     ...{ epoch: 1, steps: 100, loss: 0.9, lr: 1e-3, samplesPerSecond: 12_000, seconds: 2, skipped: 1 },
     figures: {},
@@ -25,7 +25,7 @@ const epoch: JobEvent = {
 function tell(name: ReporterName, events: readonly JobEvent[], columns = 200, betweenMs = 50): string {
   let text = "";
   const clock = new FakeClock();
-  const reporter = makeReporter(name, { write: (part) => (text += part), clock, columns });
+  const reporter = makeReporter(name, { write: (chunk) => (text += chunk), clock, columns });
   for (const event of events) {
     reporter.listen(event);
     clock.advance(betweenMs);

@@ -97,9 +97,9 @@ test("a file that is truncated anywhere is rejected", async () => {
     const path = join(folder, "whole.parquet");
     await writeBars(path, generateBars({ bars: 500, seed: 1 }));
     const whole = await readFile(path);
-    for (const part of [0.05, 0.5, 0.9, 0.999]) {
+    for (const share of [0.05, 0.5, 0.9, 0.999]) {
       const cut = join(folder, "cut.parquet");
-      await writeFile(cut, whole.subarray(0, Math.floor(whole.length * part)));
+      await writeFile(cut, whole.subarray(0, Math.floor(whole.length * share)));
       await rejectsLater("BAD_FILE", readBars(cut), /cut\.parquet: it can't be read as Parquet/);
     }
   });

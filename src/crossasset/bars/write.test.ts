@@ -15,14 +15,14 @@ import { writeBars } from "./write.js";
 const named = (bars: Bars): Record<string, Float64Array> => ({ ...bars });
 
 test("bars go to CSV, from there to Parquet and back with the same bits, over several row groups", async () => {
-  const made = generateBars({ bars: 70_000, seed: 3 });
+  const generated = generateBars({ bars: 70_000, seed: 3 });
   await inFolder(async (folder) => {
     const [csv, parquet] = [join(folder, "made.csv"), join(folder, "made.parquet")];
-    await writeBars(csv, made);
+    await writeBars(csv, generated);
     const fromCsv = await readBars(csv);
-    sameNamedBytes(named(fromCsv), named(made), "CSV");
+    sameNamedBytes(named(fromCsv), named(generated), "CSV");
     await writeBars(parquet, fromCsv);
-    sameNamedBytes(named(await readBars(parquet)), named(made), "Parquet");
+    sameNamedBytes(named(await readBars(parquet)), named(generated), "Parquet");
   });
 });
 

@@ -50,20 +50,20 @@ describe("a checkpoint's state", () => {
 
   test("is rejected if its counts do not match the data", () => {
     const layout = { stepsPerEpoch: [2, 3], epochs: 2 };
-    const place = { ...saved, step: 8 };
+    const state = { ...saved, step: 8 };
     for (const [change, message] of [
       [{ fold: 2 }, /the job has 2 folds/],
       [{ position: { ...saved.position, batch: 4 } }, /an epoch of fold 1 has 3 batches/],
       [{ position: { ...saved.position, step: 5 } }, /its epoch and batch belong to step 4/],
       [{ step: 9 }, /its step is 9, but its fold, epoch and batch belong to step 8/],
     ] as const)
-      rejects("BAD_STATE", () => requireLayout({ ...place, ...change }, layout), message);
+      rejects("BAD_STATE", () => requireLayout({ ...state, ...change }, layout), message);
   });
 
   test("that does not fit is skipped if older checkpoints are allowed", () => {
     const path = unpackRun("0.1.0", "stopped");
-    const own = new CheckpointStore(join(path, "checkpoints"));
-    own.save({ ...checkpoint, step: 9, state: { ...saved, fold: 7 } });
+    const copied = new CheckpointStore(join(path, "checkpoints"));
+    copied.save({ ...checkpoint, step: 9, state: { ...saved, fold: 7 } });
     rejects("BAD_STATE", () => openJobRun({ path, settings, device: "x" }), /--older-checkpoint/);
     const { resumed } = openJobRun({ path, settings, device: "x", allowOlder: true });
     assert.equal(resumed?.step, 8);

@@ -22,12 +22,12 @@ function rowOf({ x }: Samples, sample: number, scale = 0, count = featureCount):
 }
 
 function assertMatches(samples: Samples, sample: number, scale: number, expected: ReferenceScale): void {
-  const found = rowOf(samples, sample, scale);
+  const actual = rowOf(samples, sample, scale);
   for (const [feature, value] of expected.features.entries()) {
-    const isNear = Math.abs(found[feature]! - value) <= tolerance * Math.max(1, Math.abs(value));
+    const isNear = Math.abs(actual[feature]! - value) <= tolerance * Math.max(1, Math.abs(value));
     assert.ok(
       isNear,
-      `sample ${sample}, scale ${scale}, feature ${feature}: ${found[feature]}, not ${value}`,
+      `sample ${sample}, scale ${scale}, feature ${feature}: ${actual[feature]}, not ${value}`,
     );
   }
   assert.equal(samples.labels[sample * scales.length + scale], classes[expected.label]);
@@ -36,26 +36,26 @@ function assertMatches(samples: Samples, sample: number, scale: number, expected
 /** Compares every sample with the reference, and returns which cases the bars contain. */
 function compareAll(bars: Bars, stride: number): Record<"still" | "flat" | "untraded", number> {
   const samples = makeSamples(bars, { stride });
-  const met = { still: 0, flat: 0, untraded: 0 };
+  const cases = { still: 0, flat: 0, untraded: 0 };
   for (const [sample, bar] of samples.bar.entries()) {
     for (const [index, scale] of scales.entries()) {
       const expected = referenceScale(bars, bar, scale);
       assertMatches(samples, sample, index, expected);
-      if (expected.sigma === 1e-8) met.still++;
+      if (expected.sigma === 1e-8) cases.still++;
       for (let group = 0; group < 32; group++) {
-        if (expected.features[group * 6 + 1] === 0) met.flat++;
-        if (expected.volumes[group] === 0) met.untraded++;
+        if (expected.features[group * 6 + 1] === 0) cases.flat++;
+        if (expected.volumes[group] === 0) cases.untraded++;
       }
     }
   }
-  return met;
+  return cases;
 }
 
 test("samples equal those of a plain reference on the same bars, with gaps, halts and untraded minutes", () => {
-  const met = compareAll(randomBars(minBars + 1600), 31);
-  assert.ok(met.still > 0, "no sample saw a market that stood still");
-  assert.ok(met.flat > 0, "no group was flat");
-  assert.ok(met.untraded > 0, "no group was untraded");
+  const cases = compareAll(randomBars(minBars + 1600), 31);
+  assert.ok(cases.still > 0, "no sample saw a market that stood still");
+  assert.ok(cases.flat > 0, "no group was flat");
+  assert.ok(cases.untraded > 0, "no group was untraded");
 });
 
 test("samples equal the reference for any seed, stride and number of bars", () => {

@@ -7,17 +7,17 @@ import { rejects } from "../../../test/support/rejects.js";
 import { type Fold, walkForward } from "./folds.js";
 import { historyBars, longestHorizon } from "./scales.js";
 
-interface Places {
+interface SampleBars {
   readonly count: number;
   readonly bar: Int32Array;
 }
 
-function everyBars(stride: number, count: number): Places {
+function everyBars(stride: number, count: number): SampleBars {
   return { count, bar: Int32Array.from({ length: count }, (_, index) => historyBars - 1 + index * stride) };
 }
 
 /** The training samples whose longest label uses bars after the first test sample's bar. */
-function overlaps({ bar }: Places, { train, test }: Fold): number {
+function overlaps({ bar }: SampleBars, { train, test }: Fold): number {
   const firstTested = bar[test.start]!;
   return bar.subarray(train.start, train.end).filter((at) => at + longestHorizon > firstTested).length;
 }
@@ -57,12 +57,12 @@ test("without a gap training labels do reach into the test block", () => {
 test("every sample is in one block, and the sizes of the blocks differ by at most one", () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 12 }), fc.integer({ min: 13, max: 1000 }), (folds, count) => {
-      const made = walkForward(everyBars(300, count), folds);
-      const ends = [0, ...made.map(({ train }) => train.end), count];
+      const actual = walkForward(everyBars(300, count), folds);
+      const ends = [0, ...actual.map(({ train }) => train.end), count];
       const sizes = ends.slice(1).map((end, index) => end - ends[index]!);
       assert.equal(sizes.length, folds + 1);
       assert.ok(Math.max(...sizes) - Math.min(...sizes) <= 1, sizes.join());
-      for (const [index, fold] of made.entries()) assert.equal(fold.test.end, ends[index + 2]);
+      for (const [index, fold] of actual.entries()) assert.equal(fold.test.end, ends[index + 2]);
     }),
   );
 });

@@ -99,7 +99,9 @@ test("a normaliser from a checkpoint's record gives the same bits, and shares no
   const stored = structuredClone(record);
   const loaded = normaliserFrom(stored);
   for (const array of [record.mean, stored.mean, record.deviation, stored.deviation]) array.fill(7);
-  const [a, b] = [normaliser, loaded].map((one) => applyNormaliser(one, x, new Float32Array(x.length)));
+  const [a, b] = [normaliser, loaded].map((candidate) =>
+    applyNormaliser(candidate, x, new Float32Array(x.length)),
+  );
   sameBytes(b!, a!, "the loaded one's output");
 });
 

@@ -59,7 +59,7 @@ const randomPlan: fc.Arbitrary<PlanRecord> = fc
         death: birth + length,
         isSaved,
       };
-      tensors.push({ ...tensor, offset: lowestPlace(tensor, tensors) });
+      tensors.push({ ...tensor, offset: lowestOffset(tensor, tensors) });
     }
     const plan = samplePlan({ layers: 4 });
     const liveAt = lives.flatMap(({ birth }) => sumOf(tensors.filter((other) => isLive(other, birth))));
@@ -82,12 +82,12 @@ function sumOf(tensors: readonly { readonly bytes: number }[]): number {
   return tensors.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-function lowestPlace(tensor: Omit<PlannedTensor, "offset">, placed: readonly PlannedTensor[]): number {
+function lowestOffset(tensor: Omit<PlannedTensor, "offset">, placed: readonly PlannedTensor[]): number {
   let offset = 0;
-  const beside = placed
+  const concurrent = placed
     .filter((other) => other.bytes > 0 && other.birth <= tensor.death && tensor.birth <= other.death)
     .sort((one, other) => one.offset - other.offset);
-  for (const other of beside)
+  for (const other of concurrent)
     if (other.offset < offset + tensor.bytes) offset = Math.max(offset, other.offset + other.bytes);
   return offset;
 }
@@ -157,17 +157,17 @@ function check(context: TestContext, snapshots: readonly Uint8Array[]): readonly
 
 test("a strict reader of PyTorch's format accepts snapshots of all kinds of plans, and computes their peaks", (context) => {
   const plans = [samplePlan(), ...fc.sample(randomPlan, { numRuns: 60, seed: 7 })];
-  const told = check(context, plans.map(memorySnapshot));
-  for (const [index, checked] of (told ?? []).entries()) {
+  const results = check(context, plans.map(memorySnapshot));
+  for (const [index, checked] of (results ?? []).entries()) {
     const { peak, lowerBound, tensors, persistent } = plans[index]!.memory;
-    const kept = sumOf(persistent);
+    const persistentBytes = sumOf(persistent);
     assert.deepEqual(
       checked.segments,
-      [kept, peak].filter((bytes) => bytes > 0),
+      [persistentBytes, peak].filter((bytes) => bytes > 0),
     );
     if (peak > 0) assert.equal(checked.stepMost, lowerBound);
-    assert.equal(checked.most, kept + lowerBound);
-    assert.equal(checked.kept, kept);
+    assert.equal(checked.most, persistentBytes + lowerBound);
+    assert.equal(checked.kept, persistentBytes);
     assert.equal(checked.frees, tensors.filter(({ bytes }) => bytes > 0).length);
   }
 });
@@ -188,11 +188,11 @@ test("the plan of a compiled training step is accepted too, with the peak of ste
   step(input);
   const [report] = step.report();
   const { peak, lowerBound, persistent } = step.memory(input);
-  const told = check(context, [memorySnapshot({ ...report!, at: "2026-01-05T12:00:00.000Z", step: 0 })]);
-  if (told) {
-    assert.deepEqual(told[0]?.segments, [sumOf(persistent), peak]);
-    assert.equal(told[0]?.stepMost, lowerBound);
-    assert.equal(told[0]?.kept, sumOf(persistent));
+  const results = check(context, [memorySnapshot({ ...report!, at: "2026-01-05T12:00:00.000Z", step: 0 })]);
+  if (results) {
+    assert.deepEqual(results[0]?.segments, [sumOf(persistent), peak]);
+    assert.equal(results[0]?.stepMost, lowerBound);
+    assert.equal(results[0]?.kept, sumOf(persistent));
   }
   step.close();
   device.close();
@@ -205,8 +205,8 @@ test("the reader detects two live tensors that overlap", (context) => {
   const clash = { ...other!, offset: one!.offset, birth: one!.birth, death: one!.death };
   const bytes = memorySnapshot({ ...plan, memory: { ...plan.memory, tensors: [one!, clash, ...rest] } });
   try {
-    const told = check(context, [bytes]);
-    assert.equal(told, undefined);
+    const results = check(context, [bytes]);
+    assert.equal(results, undefined);
   } catch (error) {
     assert.match(String(error), /overlaps what is live/);
   }

@@ -47,14 +47,14 @@ test("every row of the range is in one bucket, with its extremes, and the number
         let next = from + 1;
         for (const { rows: count, firstStep, lastStep, loss, notFinite, samples, hostMs, lr } of buckets) {
           assert.deepEqual([firstStep, lastStep], [next, next + count - 1]);
-          const own = rows.slice(firstStep - 1, lastStep);
-          const losses = own.map((row) => row.loss).filter(Number.isFinite);
+          const bucketRows = rows.slice(firstStep - 1, lastStep);
+          const losses = bucketRows.map((row) => row.loss).filter(Number.isFinite);
           assert.equal(notFinite, count - losses.length);
           assert.equal(loss?.min, losses.length > 0 ? Math.min(...losses) : undefined);
           assert.equal(loss?.max, losses.length > 0 ? Math.max(...losses) : undefined);
           assert.equal(
             samples,
-            own.reduce((sum, row) => sum + row.samples, 0),
+            bucketRows.reduce((sum, row) => sum + row.samples, 0),
           );
           assert.equal(hostMs, 0.5 * count);
           assert.equal(lr, 1 / lastStep);

@@ -102,7 +102,7 @@ test("has at most two files of its limit, and always has the latest lines", () =
       .sort(),
     ["long.log", "long.old.log"],
   );
-  for (const one of [path, oldPathOf(path)]) assert.ok(statSync(one).size < 600, one);
+  for (const file of [path, oldPathOf(path)]) assert.ok(statSync(file).size < 600, file);
 });
 
 test("that can't be written is a file error, not a crash", () => {

@@ -28,8 +28,8 @@ test("plans, memory and incidents are read back unchanged", () => {
 test("of two records of one plan, the later one is used at the first one's position", () => {
   const [first, second] = [samplePlan(), samplePlan({ name: "test step" })];
   const run = writeSampleRun(makeFolder(), "a", { plans: [first, second, { ...first, step: 7 }] });
-  const told = readInspection(run.path).plans.map(({ name, step }) => [name, step]);
-  assert.deepEqual(told, [
+  const plans = readInspection(run.path).plans.map(({ name, step }) => [name, step]);
+  assert.deepEqual(plans, [
     [first.name, 7],
     [second.name, 0],
   ]);
@@ -62,10 +62,10 @@ test("any missing field is detected", () => {
     fc.constantFrom(...Object.keys(record)).map((name) => ({ ...record, [name]: null }));
   const damaged: fc.Arbitrary<PlanRecord> = fc.oneof(
     without(plan),
-    without(memory).map((part) => ({ ...plan, memory: part })),
-    without(memory.tensors[0]!).map((part) => ({ ...plan, memory: { ...memory, tensors: [part] } })),
-    without(plan.calls[0]!).map((part) => ({ ...plan, calls: [part] })),
-    without(plan.stages[0]!).map((part) => ({ ...plan, stages: [part] })),
+    without(memory).map((changed) => ({ ...plan, memory: changed })),
+    without(memory.tensors[0]!).map((changed) => ({ ...plan, memory: { ...memory, tensors: [changed] } })),
+    without(plan.calls[0]!).map((changed) => ({ ...plan, calls: [changed] })),
+    without(plan.stages[0]!).map((changed) => ({ ...plan, stages: [changed] })),
   );
   const path = makeFolder();
   fc.assert(
@@ -109,9 +109,9 @@ test("a long file is read in chunks, with other work between them", () => {
   const line = JSON.stringify({ ...sampleIncidents()[0], message: "x".repeat(2000) });
   writeFileSync(join(path, "incidents.jsonl"), `${line}\n`.repeat(5000));
   const reader = new InspectionReader(path);
-  let pieces = 1;
-  while (reader.advance()) pieces++;
-  assert.equal(pieces, 3);
+  let chunks = 1;
+  while (reader.advance()) chunks++;
+  assert.equal(chunks, 3);
   assert.equal(reader.read().incidents.length, 5000);
 });
 
@@ -136,8 +136,8 @@ test("a last line that is being written is not read before its end", () => {
   const path = join(run.path, "plans.jsonl");
   const line = `${JSON.stringify(samplePlan())}\n`;
   const reader = new InspectionReader(run.path);
-  for (const part of [line.slice(0, 100), line.slice(100, -1)]) {
-    appendFileSync(path, part);
+  for (const chunk of [line.slice(0, 100), line.slice(100, -1)]) {
+    appendFileSync(path, chunk);
     assert.deepEqual([reader.read().plans.length, reader.read().messages.length], [0, 0]);
   }
   appendFileSync(path, "\n");
@@ -165,12 +165,12 @@ test("lines longer than a chunk are read, and so are their neighbours", () => {
   const path = makeFolder();
   const plan = samplePlan({ layers: 1 });
   const long = { ...plan, name: "long", text: "x".repeat(20 * 2 ** 20) };
-  const lines = [{ ...plan, name: "before" }, long, { ...plan, name: "behind" }];
+  const lines = [{ ...plan, name: "before" }, long, { ...plan, name: "after" }];
   writeFileSync(join(path, "plans.jsonl"), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
   const { plans, messages } = readInspection(path);
   assert.deepEqual(
     plans.map(({ name }) => name),
-    ["before", "long", "behind"],
+    ["before", "long", "after"],
   );
   assert.deepEqual(messages, []);
 });

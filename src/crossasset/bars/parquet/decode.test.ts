@@ -51,16 +51,16 @@ test("every encoding and codec gives the values that hyparquet's own reader give
         },
       });
       await writeFile(path, new Uint8Array(content));
-      const found = decodeParquet(path);
+      const actual = decodeParquet(path);
       const file = (await readFile(path)).buffer as ArrayBuffer;
       const expected = await parquetReadObjects({ file, compressors });
       for (const column of barColumns) {
         assert.deepEqual(
-          [...found[column]],
+          [...actual[column]],
           expected.map((row) => Number(row[column])),
           `${column}, ${name}`,
         );
-        assert.deepEqual(found[column], bars[column], `${column}, ${name}`);
+        assert.deepEqual(actual[column], bars[column], `${column}, ${name}`);
       }
     }
   });

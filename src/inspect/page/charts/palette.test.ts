@@ -66,12 +66,12 @@ function perceived(colour: string, sight: Matrix): Triple {
   );
 }
 
-function contrast(one: string, other: string): number {
+function contrast(first: string, second: string): number {
   const luminance = (colour: string): number => {
     const [r, g, b] = linear(colour);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
-  const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  const [low, high] = [luminance(first), luminance(second)].sort((a, b) => a - b);
   return (high! + 0.05) / (low! + 0.05);
 }
 
@@ -83,11 +83,11 @@ test("every colour has a contrast of at least 3 to 1 on both backgrounds", () =>
 
 test("any two colours are distinct, for every kind of colour blindness", () => {
   for (const [sight, matrix] of Object.entries(sights))
-    for (const [place, one] of seriesColours.entries())
-      for (const other of seriesColours.slice(place + 1)) {
-        const [a, b] = [perceived(one, matrix), perceived(other, matrix)];
+    for (const [index, first] of seriesColours.entries())
+      for (const second of seriesColours.slice(index + 1)) {
+        const [a, b] = [perceived(first, matrix), perceived(second, matrix)];
         const apart = Math.hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
-        assert.ok(apart >= 0.07, `${one} and ${other}, ${sight}: ${apart}`);
+        assert.ok(apart >= 0.07, `${first} and ${second}, ${sight}: ${apart}`);
       }
 });
 

@@ -6,16 +6,16 @@ import * as fc from "fast-check";
 import { changesOf } from "./call-changes.js";
 
 const calls = (ops: string) => [...ops].map((op) => ({ op, kernel: `k_${op}` }));
-const told = (before: string, after: string): string =>
+const diffText = (before: string, after: string): string =>
   changesOf(calls(before), calls(after))
     .map(({ op, mark }) => ({ kept: "", removed: "-", added: "+" })[mark] + op)
     .join(" ");
 
 test("calls that a pass keeps are kept, fused calls are removed, and the fused call is added", () => {
-  assert.equal(told("abcd", "aXd"), "a -b -c +X d");
-  assert.equal(told("abc", "abc"), "a b c");
-  assert.equal(told("", "ab"), "+a +b");
-  assert.equal(told("ab", ""), "-a -b");
+  assert.equal(diffText("abcd", "aXd"), "a -b -c +X d");
+  assert.equal(diffText("abc", "abc"), "a b c");
+  assert.equal(diffText("", "ab"), "+a +b");
+  assert.equal(diffText("ab", ""), "-a -b");
 });
 
 test("a call that is the same op by another kernel is removed and added", () => {

@@ -60,7 +60,7 @@ export function StepChart(props: StepChartProps) {
   const { x, series } = useMemo(() => {
     const runs = [...shown].filter(([, table]) => table.columns.step.length > 0);
     const { steps, align } = mergeSteps(runs.map(([, table]) => table.columns.step));
-    const lines = runs.flatMap(([name, table], index) => {
+    const aligned = runs.flatMap(([name, table], index) => {
       const look = looks.get(name);
       const lines = look ? linesOf(table, look, name, runs.length === 1) : [];
       return lines.map(({ values, band, ...line }) => ({
@@ -69,7 +69,7 @@ export function StepChart(props: StepChartProps) {
         ...(band && { band: { low: align(index, band.low), high: align(index, band.high) } }),
       }));
     });
-    return { x: steps, series: lines };
+    return { x: steps, series: aligned };
   }, [shown, looks, linesOf]);
 
   const isEmpty = !series.some(({ values }) => hasValue(values));

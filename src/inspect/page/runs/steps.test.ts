@@ -21,7 +21,7 @@ import type { StepTable } from "../wire.js";
 /** Ten steps of 100 ms, each with 30 ms of host time; the second fold starts with step 6. */
 function table(points = 10, rows = points): StepTable {
   const each = rows / points;
-  const list = (make: (place: number) => number): number[] =>
+  const list = (make: (index: number) => number): number[] =>
     Array.from({ length: points }, (_, i) => make(i));
   return {
     rows,
@@ -61,9 +61,9 @@ test("a narrow range has few rows", () => {
 });
 
 test("a table covers ranges inside it, and the run's ends", () => {
-  const part: StepTable = { ...table(), rows: 100, from: 0, to: 10 };
-  assert.ok(covers(part, { min: -5, max: 8 }));
-  assert.ok(!covers(part, { min: 1, max: 60 }));
+  const partial: StepTable = { ...table(), rows: 100, from: 0, to: 10 };
+  assert.ok(covers(partial, { min: -5, max: 8 }));
+  assert.ok(!covers(partial, { min: 1, max: 60 }));
   assert.ok(!covers(empty, { min: 1, max: 2 }));
   assert.equal(stepRange(empty), undefined);
 });
@@ -87,8 +87,8 @@ test("a step is never shorter than the host's time for it", () => {
 });
 
 test("an epoch's figure is at each of its steps, and nowhere else", () => {
-  const placed = byEpoch(table(4), [{ fold: 1, epoch: 0, value: 7 }]);
-  assert.deepEqual(placed, [null, null, 7, 7]);
+  const values = byEpoch(table(4), [{ fold: 1, epoch: 0, value: 7 }]);
+  assert.deepEqual(values, [null, null, 7, 7]);
 });
 
 test("a fold starts where its index changes", () => {
