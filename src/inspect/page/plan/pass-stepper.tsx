@@ -52,11 +52,11 @@ export function PassStepper({ stages }: { readonly stages: readonly StageReport[
         </p>
         <p class="counts">
           {before ? (
-            <>
+            <span>
               {formatCount(before.calls.length)} calls before → {formatCount(stage.calls.length)} after:{" "}
               <span class="removed">{formatCount(count("removed"))} removed</span>,{" "}
               <span class="added">{formatCount(count("added"))} added</span>
-            </>
+            </span>
           ) : (
             <>{formatCount(stage.calls.length)} calls in the trace</>
           )}
