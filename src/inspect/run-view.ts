@@ -1,4 +1,4 @@
-/** One run as the inspector shows it. Each request reads what is new in its folder. */
+/** One run as the inspector shows it. Each request reads the new data of its folder. */
 
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";

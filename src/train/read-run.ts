@@ -1,4 +1,4 @@
-/** Reads a run's folder, even while it is written or after a crash. Messages name what is missing or damaged. */
+/** Reads a run's folder, even while it is written or after a crash. Messages name missing and damaged files. */
 
 import { join } from "node:path";
 import { asFileError, errorCode } from "../data/index.js";
@@ -24,7 +24,7 @@ export interface RunReading {
 }
 
 export interface ReadRunOptions {
-  /** Whether the metrics are read; default: true. */
+  /** True if the metrics are read; default: true. */
   readonly metrics?: boolean;
 }
 

@@ -202,7 +202,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * The compiled update step if there is one: for `explain()` and `memory()`.
+   * The compiled update step, for `explain()` and `memory()`; undefined if steps run eagerly.
    *
    * @example
    * ```ts

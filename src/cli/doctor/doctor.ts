@@ -96,7 +96,7 @@ export function examine(options: DoctorOptions, listener: DoctorListener): Docto
   return report;
 }
 
-/** A hang must end the run, so the doctor always runs with the watchdog, whatever the environment says. */
+/** A hang must end the run, so the doctor always runs with the watchdog, even if the environment disables it. */
 export function withWatchdog(settings: Settings): Settings {
   const stallAfter = settings.stallAfter === "off" ? defaultStallMs : settings.stallAfter;
   return { ...settings, stallAfter, onStall: "end" };

@@ -53,8 +53,8 @@ function ignores(replace: (path: string) => void, reason: RegExp): void {
     const again = cachedSamples(bars, settings, folder);
     assert.equal(again.fromCache, false);
     assert.match(again.skipReason ?? "", reason);
-    sameSamples(again.samples, computed, "made anew");
-    assert.equal(cachedSamples(bars, settings, folder).fromCache, true, "the file was not written anew");
+    sameSamples(again.samples, computed, "computed again");
+    assert.equal(cachedSamples(bars, settings, folder).fromCache, true, "the file was not written again");
     assert.deepEqual(readdirSync(folder), [name]);
   });
 }
@@ -97,7 +97,7 @@ test("a folder that others may write to is not used, and nothing is written ther
   inFolder((folder) => {
     chmodSync(folder, 0o777);
     const { samples, fromCache, skipReason } = cachedSamples(bars, settings, folder);
-    sameSamples(samples, computed, "made anew");
+    sameSamples(samples, computed, "computed again");
     assert.equal(fromCache, false);
     assert.match(
       skipReason ?? "",
@@ -148,7 +148,7 @@ test("with the cache off, nothing is read or written", () => {
   const here = readdirSync(".");
   const { samples, fromCache } = cachedSamples(bars, settings, "off");
   assert.equal(fromCache, false);
-  sameSamples(samples, computed, "made anew");
+  sameSamples(samples, computed, "computed again");
   assert.deepEqual(readdirSync("."), here);
 });
 

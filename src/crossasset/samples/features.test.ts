@@ -53,7 +53,7 @@ function compareAll(bars: Bars, stride: number): Record<"still" | "flat" | "untr
 
 test("samples equal those of a plain reference on the same bars, with gaps, halts and untraded minutes", () => {
   const cases = compareAll(randomBars(minBars + 1600), 31);
-  assert.ok(cases.still > 0, "no sample saw a market that stood still");
+  assert.ok(cases.still > 0, "no sample has a market without moves");
   assert.ok(cases.flat > 0, "no group was flat");
   assert.ok(cases.untraded > 0, "no group was untraded");
 });
@@ -97,7 +97,7 @@ test("samples follow every 60 bars by default, and the last one has just enough 
   assert.equal(makeSamples(randomBars(minBars + 119)).count, 2);
 });
 
-/** One-minute returns of +0.01 and −0.01 in turn, the sample right after a fall; σ is 0.01. */
+/** Alternating one-minute returns of +0.01 and −0.01; the sample is right after a fall, and σ is 0.01. */
 function seesaw(future: number): Bars {
   const closes = Array.from({ length: minBars }, (_, bar) => (bar % 2 === 0 ? 100 : 100 * Math.exp(0.01)));
   closes[historyBars] = 100 * Math.exp(future);
@@ -123,7 +123,7 @@ test("the label of a scale comes from the close as many bars ahead as the scale 
   }
 });
 
-test("features of a seesaw by hand: returns of one σ, nothing within a bar, ln σ at the end", () => {
+test("features of alternating returns, computed by hand: returns of one σ, no move within a bar, ln σ at the end", () => {
   const samples = makeSamples(seesaw(0));
   // Bar 7,688 has 100: the newest return is a fall, and the return 32 bars earlier is a rise.
   for (const [feature, value] of [1, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0].entries()) {

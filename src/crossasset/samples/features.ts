@@ -86,7 +86,7 @@ export function makeSamples(
   return { count, bar, time, x, labels };
 }
 
-/** The number of samples of so many bars, each with its history and its horizon. Throws if there is none. */
+/** The number of samples in a number of bars, each with its history and its horizon. Throws if there is none. */
 function requireSamples(bars: number, stride: number, horizon: number): number {
   const count = countSamples(bars, stride, horizon);
   if (count > 0) return count;

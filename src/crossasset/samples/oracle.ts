@@ -1,6 +1,6 @@
 /**
  * An upper bound for learning on the generated market: the accuracy of an oracle that knows the hidden regimes and the volatility at
- * each bar, but not future switches and noise. A model sees only the bars, so its accuracy should lie between the majority class
+ * each bar, but not future switches and noise. A model sees only the bars, so its accuracy should be between the majority class
  * and the oracle.
  */
 

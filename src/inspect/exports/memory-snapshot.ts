@@ -91,7 +91,7 @@ function stepEvents(plan: PlanRecord, tensors: readonly PlannedTensor[], startUs
     })
     .sort((a, b) => a.at - b.at || Number(a.isFree) - Number(b.isFree));
   return events.flatMap(({ at, isFree, block }) => {
-    // Halves lie between two calls of the main stream.
+    // A half is a point between two calls of the main stream.
     const timeUs = startUs + clock(isFree ? Math.floor(at) + 1 : Math.ceil(at));
     // Like PyTorch, two entries per free: requested and completed.
     return isFree

@@ -49,7 +49,7 @@ test("a living process keeps its lock, and a dead one's is taken over", () => {
 
 test("a process that only has the number of the owner is not the owner", (t) => {
   const { pid, host, startTicks } = identifyProcess();
-  if (startTicks === undefined) return t.skip("this system does not tell when a process was started");
+  if (startTicks === undefined) return t.skip("this system does not report start times of processes");
   const { folder } = lockedBy(JSON.stringify({ pid, host, startTicks: startTicks - 1 }));
   RunLock.take(folder, justNow).release();
 });

@@ -153,7 +153,7 @@ class ParquetFile {
     const bytes = readSpan(this.#file, start, length);
     if (bytes.length < length)
       throw new RangeError(`the file shrank to ${start + bytes.length} bytes while it was read`);
-    // A copy, because hyparquet needs an ArrayBuffer of its own.
+    // A copy, because hyparquet needs a separate ArrayBuffer.
     return new Uint8Array(bytes);
   }
 }

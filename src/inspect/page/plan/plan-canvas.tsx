@@ -76,7 +76,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   }, [picture, view, width, ink, pinned, hovered]);
 
   const isZoomed = !isSameRange(view.calls, picture.calls) || !isSameRange(view.bytes, picture.bytes);
-  // Added by hand, because Preact's listener is passive and the page would scroll.
+  // Not a prop, because Preact's listener is passive and the page would scroll.
   const wheel = useRef<(event: WheelEvent) => void>(() => {});
   wheel.current = (event) => {
     // At the zoom limit, the wheel scrolls the page.

@@ -12,7 +12,7 @@ export function stepRange(table: StepTable | undefined): Range | undefined {
 }
 
 /**
- * The rows of a range of steps, plus one point on either side, so that lines reach the chart's edges. All points of a table stand for
+ * The rows of a range of steps, plus one point on either side, so that lines reach the chart's edges. All points of a table have
  * the same number of rows.
  */
 export function rowsOfSteps(table: StepTable, { min, max }: Range): { from: number; to: number } {
@@ -140,8 +140,8 @@ export function lastFinite(values: Column | undefined): number | undefined {
 }
 
 /**
- * Seconds until the end, at the pace of the last twentieth of the steps, tests and checkpoints included; undefined before there is a
- * pace.
+ * Seconds until the end, at the pace of the last twentieth of the steps, tests and checkpoints included; undefined before the rate
+ * is known.
  */
 export function secondsLeft(table: StepTable, of: number | undefined): number | undefined {
   const { step, time } = table.columns;
