@@ -1,7 +1,7 @@
 /**
  * Access control. A web page in a user's browser could send requests here: under another host name for this address, or from another
- * site. So a request must name this server in its Host header, come from the server's page, carry the token if there is one, and be
- * read-only.
+ * site. So a request must be read-only, name this server in its Host header, and come from the server's page. It must carry the
+ * token if the server has one.
  */
 
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";

@@ -33,8 +33,8 @@ export interface CachedSamples {
 
 /**
  * The samples of these bars, from the cache, or computed and stored there. A missing folder is made; a folder that can't be written
- * is an error. "off" disables the cache. A checksum does not stop an attacker, so a folder or a file is used only if it belongs to
- * this user and no other user may write to it.
+ * is an error. "off" disables the cache. A folder or a file is used only if it belongs to this user and no other user may write to
+ * it, because a checksum does not stop an attacker.
  *
  * ```js
  * const { samples, fromCache } = cachedSamples(bars, { stride: 60 }, "cache/samples");
