@@ -334,9 +334,9 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const samplesPerSecond = this.#throughput.endEpoch(endedMs);
     this.#takeLosses();
     model.eval();
-    this.#rejectBadIndices();
+    this.#steps.rejectBadIndices(epoch, this.#progress.losses);
     const { lr } = optimizer;
-    const [loss, skipped] = [this.#meanLoss(), this.#skipped];
+    const [loss, skipped] = [this.#steps.meanLoss(this.#progress.losses), this.#skipped];
     const { losses, skippedInEpoch } = this.#progress.position(skipped);
     if (schedule?.after === "epoch") schedule.of.step();
     this.#progress.endEpoch(skipped);
@@ -364,14 +364,6 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.#steps.refresh();
   }
 
-  /** Throws for bad indices of the epoch. If a loss is NaN, the error names the batch. */
-  #rejectBadIndices(): void {
-    if (!this.compiled) return;
-    const step = this.#progress.losses.findIndex((loss) => Number.isNaN(loss));
-    if (step >= 0) this.#steps.rejectBadLabels(this.#progress.epoch, this.#steps.groupOf(step));
-    this.#steps.rejectBadIndices();
-  }
-
   /** Moves new losses to the epoch and to the watcher. */
   #takeLosses(): void {
     const { watcher } = this.options;
@@ -385,17 +377,6 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const { watcher } = this.options;
     for (const compiled of [this.#steps.accumulate, this.#steps.update])
       if (compiled) watcher?.planned(compiled);
-  }
-
-  #meanLoss(): number {
-    let sum = 0;
-    let rows = 0;
-    for (const [step, loss] of this.#progress.losses.entries()) {
-      const { samples } = this.#steps.groupOf(step);
-      sum += loss * samples;
-      rows += samples;
-    }
-    return sum / rows;
   }
 }
 

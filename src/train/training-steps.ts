@@ -138,11 +138,44 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     this.update?.flush();
   }
 
+  /** The mean loss over all rows of an epoch, from the losses of its steps. */
+  meanLoss(losses: readonly number[]): number {
+    let sum = 0;
+    let rows = 0;
+    for (const [step, loss] of losses.entries()) {
+      const { samples } = this.groupOf(step);
+      sum += loss * samples;
+      rows += samples;
+    }
+    return sum / rows;
+  }
+
+  /** Throws for bad indices of an epoch that compiled steps had to ignore. If a loss is NaN, the error names the batch. */
+  rejectBadIndices(epoch: number, losses: readonly number[]): void {
+    if (!this.update) return;
+    const step = losses.findIndex((loss) => Number.isNaN(loss));
+    if (step >= 0) this.#rejectBadLabels(epoch, this.groupOf(step));
+    for (const [name, compiled] of [
+      ["accumulate", this.accumulate],
+      ["train", this.update],
+    ] as const) {
+      const first = compiled?.badIndices.first;
+      if (first) throw badIndexError(name, first);
+    }
+  }
+
+  close(): void {
+    this.accumulate?.close();
+    this.update?.close();
+    this.#weight?.close();
+    this.#rows.close();
+  }
+
   /**
    * A bad index or label makes a compiled step's loss NaN. Its batches are computed again, eagerly, and the eager error names the
    * index. A NaN with another cause is ignored here.
    */
-  rejectBadLabels(epoch: number, { first, end }: BatchGroup): void {
+  #rejectBadLabels(epoch: number, { first, end }: BatchGroup): void {
     const { device, loss: lossOf } = this.#options;
     for (let batch = first; batch < end; batch++) {
       const rows = this.#rows.rowsOf(epoch, batch);
@@ -156,24 +189,6 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
         });
       }
     }
-  }
-
-  /** Throws for bad indices that a compiled step had to ignore. */
-  rejectBadIndices(): void {
-    for (const [name, step] of [
-      ["accumulate", this.accumulate],
-      ["train", this.update],
-    ] as const) {
-      const first = step?.badIndices.first;
-      if (first) throw badIndexError(name, first);
-    }
-  }
-
-  close(): void {
-    this.accumulate?.close();
-    this.update?.close();
-    this.#weight?.close();
-    this.#rows.close();
   }
 
   #runEagerly(rows: Tensor, isLast: boolean): number {
