@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import * as fc from "fast-check";
-import { epochsOf, foldsOf, meanByScale, sumConfusion } from "./answers.js";
+import { epochsOf, foldsOf, meanByScale, sumConfusion } from "./predictions.js";
 import type { JsonRecord } from "../wire.js";
 
 const confusion = [
@@ -66,7 +66,7 @@ test("a scale's accuracy is the mean over the folds", () => {
   );
 });
 
-test("confusion matrices are added up; none, or of two sizes, make none", () => {
+test("confusion matrices are added; without matrices, or with two sizes, there is no sum", () => {
   assert.deepEqual(sumConfusion([{ confusion }, { confusion }]), [
     [6, 2],
     [4, 8],
@@ -75,7 +75,7 @@ test("confusion matrices are added up; none, or of two sizes, make none", () => 
   assert.equal(sumConfusion([{ confusion }, { confusion: [[1]] }]), undefined);
 });
 
-test("no record that JSON can hold is an error", () => {
+test("no JSON record is an error", () => {
   fc.assert(
     fc.property(
       fc.array(fc.dictionary(fc.constantFrom("epoch", "fold", "test", "folds", "x"), fc.jsonValue())),

@@ -1,8 +1,8 @@
 /** Summarises a series of bars, for a check before training. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { countSamples, defaultStride } from "../samples/features.js";
-import type { Bars } from "./bars.js";
+import type { Bars } from "../bars/bars.js";
+import { countSamples, defaultStride } from "./features.js";
 
 /** The summary of a bar file, from `checkBars`. */
 export interface BarsSummary {

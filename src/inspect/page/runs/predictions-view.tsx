@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { epochsOf, type FoldAnswers, foldsOf, meanByScale, sumConfusion } from "./answers.js";
+import { epochsOf, type FoldPredictions, foldsOf, meanByScale, sumConfusion } from "./predictions.js";
 import { type Bar, ShareBars } from "../charts/bars.js";
 import { Chart } from "../charts/chart.js";
 import type { ChartSeries } from "../charts/chart-options.js";
@@ -12,16 +12,16 @@ import { formatCount, formatPercent } from "../tables/format.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
 import type { RunDetail } from "../wire.js";
 
-export interface AnswerFiguresProps {
+export interface PredictionFiguresProps {
   readonly detail: RunDetail;
   readonly others: ReadonlyMap<string, RunDetail>;
   readonly looks: ReadonlyMap<string, SeriesLook>;
 }
 
-export function AnswerFigures({ detail, others, looks }: AnswerFiguresProps) {
+export function PredictionFigures({ detail, others, looks }: PredictionFiguresProps) {
   const [chosen, setChosen] = useState<number | undefined>(undefined);
   const folds = useMemo(() => foldsOf(detail.metrics, detail.results), [detail.metrics, detail.results]);
-  const picked = chosen === undefined ? folds : folds.filter(({ fold }) => fold === chosen);
+  const selectedFolds = chosen === undefined ? folds : folds.filter(({ fold }) => fold === chosen);
   const picker =
     folds.length > 1 ? (
       <label>
@@ -44,14 +44,14 @@ export function AnswerFigures({ detail, others, looks }: AnswerFiguresProps) {
       <div class="stack">
         <AccuracyByFold detail={detail} others={others} looks={looks} />
         <AccuracyByEpoch detail={detail} />
-        <Confusion detail={detail} folds={picked} picker={picker} />
+        <Confusion detail={detail} folds={selectedFolds} picker={picker} />
       </div>
       <div class="stack">
         <AccuracyByScale
           detail={detail}
           others={others}
           looks={looks}
-          folds={picked}
+          folds={selectedFolds}
           picker={picker}
           fold={chosen}
         />
@@ -60,7 +60,7 @@ export function AnswerFigures({ detail, others, looks }: AnswerFiguresProps) {
   );
 }
 
-function AccuracyByFold({ detail, others, looks }: AnswerFiguresProps) {
+function AccuracyByFold({ detail, others, looks }: PredictionFiguresProps) {
   const runs = [detail, ...others.values()];
   const bars = runs.flatMap(({ name, metrics, results }): Bar[] =>
     foldsOf(metrics, results).map(({ fold, accuracy, majority }) => ({
@@ -122,10 +122,10 @@ function accuracyLines({ metrics, results }: RunDetail): { x: number[]; series: 
   const folds = [...new Set(points.map(({ fold }) => fold))].sort((a, b) => a - b);
   const series = folds.flatMap((fold, index): ChartSeries[] => {
     const byEpoch = new Map(
-      points.filter((one) => one.fold === fold).map(({ epoch, accuracy }) => [epoch + 1, accuracy]),
+      points.filter((point) => point.fold === fold).map(({ epoch, accuracy }) => [epoch + 1, accuracy]),
     );
     const look = lookOf(index);
-    const majority = tests.find((one) => one.fold === fold)?.majority;
+    const majority = tests.find((test) => test.fold === fold)?.majority;
     const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => byEpoch.get(epoch) ?? null) };
     if (majority === undefined) return [line];
     return [
@@ -141,8 +141,8 @@ function accuracyLines({ metrics, results }: RunDetail): { x: number[]; series: 
   return { x, series };
 }
 
-interface ByScaleProps extends AnswerFiguresProps {
-  readonly folds: readonly FoldAnswers[];
+interface ByScaleProps extends PredictionFiguresProps {
+  readonly folds: readonly FoldPredictions[];
   readonly fold: number | undefined;
   readonly picker: ComponentChildren;
 }
@@ -152,7 +152,7 @@ function AccuracyByScale({ detail, others, looks, folds, fold, picker }: ByScale
     { name: detail.name, folds },
     ...[...others.values()].map(({ name, metrics, results }) => ({
       name,
-      folds: foldsOf(metrics, results).filter((one) => fold === undefined || one.fold === fold),
+      folds: foldsOf(metrics, results).filter((test) => fold === undefined || test.fold === fold),
     })),
   ];
   const rows = runs.flatMap((run) => meanByScale(run.folds).map((scale) => ({ ...scale, run: run.name })));
@@ -192,7 +192,7 @@ function AccuracyByScale({ detail, others, looks, folds, fold, picker }: ByScale
 
 interface ConfusionProps {
   readonly detail: RunDetail;
-  readonly folds: readonly FoldAnswers[];
+  readonly folds: readonly FoldPredictions[];
   readonly picker: ComponentChildren;
 }
 
@@ -223,7 +223,7 @@ function Confusion({ detail, folds, picker }: ConfusionProps) {
         <table class="confusion">
           <thead>
             <tr>
-              <th scope="col">right ↓ answered →</th>
+              <th scope="col">label ↓ prediction →</th>
               {names.map((name) => (
                 <th scope="col" key={name}>
                   {name}
@@ -233,18 +233,18 @@ function Confusion({ detail, folds, picker }: ConfusionProps) {
           </thead>
           <tbody>
             {(matrix ?? []).map((row, label) => {
-              const whole = row.reduce((sum, count) => sum + count, 0);
+              const rowTotal = row.reduce((sum, count) => sum + count, 0);
               return (
                 <tr key={names[label]}>
                   <th scope="row">{names[label]}</th>
-                  {row.map((count, answer) => {
-                    const share = whole > 0 ? count / whole : 0;
-                    const colour = lookOf(label === answer ? 0 : 1).colour;
+                  {row.map((count, predicted) => {
+                    const share = rowTotal > 0 ? count / rowTotal : 0;
+                    const colour = lookOf(label === predicted ? 0 : 1).colour;
                     const strength = Math.round(share * 60);
                     return (
                       <td
-                        key={names[answer]}
-                        class={label === answer ? "right" : ""}
+                        key={names[predicted]}
+                        class={label === predicted ? "correct" : ""}
                         style={{ background: `color-mix(in srgb, ${colour} ${strength}%, transparent)` }}
                       >
                         {formatPercent(share)}

@@ -1,12 +1,12 @@
 /**
  * An upper bound for learning on the generated market: the accuracy of an oracle that knows the hidden regimes and the volatility at
- * each bar, but not future switches and noise. A model sees only the bars, so its accuracy should lie between the majority class
+ * each bar, but not future switches and noise. A model sees only the bars, so its accuracy should be between the majority class
  * and the oracle.
  */
 
-import { countSamples, defaultStride, type SampleSettings } from "../samples/features.js";
-import { classes, groupCount, historyBars, kappa, scales } from "../samples/scales.js";
-import { burstKind, type Market, type RegimeKind, trendKind } from "./generate.js";
+import { burstKind, type Market, type RegimeKind, trendKind } from "../bars/generate.js";
+import { countSamples, defaultStride, type SampleSettings } from "./features.js";
+import { classes, groupCount, historyBars, kappa, scales } from "./scales.js";
 
 export interface ScaleAccuracy {
   /** In minutes. */
@@ -37,26 +37,26 @@ export function oracleAccuracy(
   const counts = scales.map((scale) => {
     const forecasts = { burst: forecastRegime(burstKind, scale), trend: forecastRegime(trendKind, scale) };
     const labels = [0, 0, 0];
-    let right = 0;
+    let correct = 0;
     for (let sample = 0; sample < samples; sample++) {
       const bar = historyBars - 1 + sample * stride;
       const limit = kappa * deviationAt(logClose, bar, scale);
       const now = logClose[bar] ?? 0;
       const label = classify((logClose[bar + scale] ?? 0) - now, limit);
       labels[label] = (labels[label] ?? 0) + 1;
-      if (label === mostLikely(market, bar, scale, forecasts, limit)) right++;
+      if (label === mostLikely(market, bar, scale, forecasts, limit)) correct++;
     }
-    return { scale, right, labels };
+    return { scale, correct, labels };
   });
   const total = samples * scales.length;
   const sumOf = (label: number): number => counts.reduce((sum, { labels }) => sum + (labels[label] ?? 0), 0);
   return {
     samples,
-    oracle: counts.reduce((sum, { right }) => sum + right, 0) / total,
+    oracle: counts.reduce((sum, { correct }) => sum + correct, 0) / total,
     majority: Math.max(sumOf(0), sumOf(1), sumOf(2)) / total,
-    scales: counts.map(({ scale, right, labels }) => ({
+    scales: counts.map(({ scale, correct, labels }) => ({
       scale,
-      oracle: right / samples,
+      oracle: correct / samples,
       majority: Math.max(...labels) / samples,
     })),
   };
@@ -93,16 +93,16 @@ interface Forecast {
  * E[s at h | s now] = s·λʰ, and E[s²] goes to 2/3 from 1 or from 0 in the same way.
  */
 function forecastRegime({ meanMinutes, drift }: RegimeKind, minutes: number): Forecast {
-  const fall = 1 - 1.5 / meanMinutes;
+  const decay = 1 - 1.5 / meanMinutes;
   let mean = 0;
   const squares = { quiet: 0, moving: 0 };
   for (let minute = 1; minute <= minutes; minute++) {
-    const left = fall ** minute;
-    mean += left;
+    const correlation = decay ** minute;
+    mean += correlation;
     // Σ over later minutes of E[s_minute · s_later] / E[s_minute²], which is λ^(later − minute), counted both ways.
-    const together = 1 + (2 * fall * (1 - fall ** (minutes - minute))) / (1 - fall);
-    squares.quiet += (2 / 3) * (1 - left) * together;
-    squares.moving += (2 / 3 + left / 3) * together;
+    const crossTerms = 1 + (2 * decay * (1 - decay ** (minutes - minute))) / (1 - decay);
+    squares.quiet += (2 / 3) * (1 - correlation) * crossTerms;
+    squares.moving += (2 / 3 + correlation / 3) * crossTerms;
   }
   const variance = {
     quiet: drift * drift * squares.quiet,

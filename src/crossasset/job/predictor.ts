@@ -5,8 +5,8 @@ import { type PredictedBatch, Predictor } from "../../train/index.js";
 import type { CrossAsset } from "../model.js";
 import { featureCount, sampleWidth, scales } from "../samples/index.js";
 
-/** Places samples on the device, for repeated runs. The features must be normalised. */
-export function placeQuestions(
+/** Places samples on the device, for repeated predictions. The features must be normalised. */
+export function makePredictor(
   device: Device,
   model: CrossAsset,
   features: Float32Array<ArrayBuffer>,
@@ -19,14 +19,14 @@ export function placeQuestions(
   });
 }
 
-/** Runs once: passes on the logits [rows, scales, classes] of each batch and the index of its first sample. */
-export function* askModel(
-  ...asked: Parameters<typeof placeQuestions>
+/** Predicts once. Yields the logits [rows, scales, classes] of each batch, and the index of its first sample. */
+export function* predictOnce(
+  ...options: Parameters<typeof makePredictor>
 ): Generator<PredictedBatch, void, undefined> {
-  const questions = placeQuestions(...asked);
+  const predictor = makePredictor(...options);
   try {
-    yield* questions.batches();
+    yield* predictor.batches();
   } finally {
-    questions.close();
+    predictor.close();
   }
 }

@@ -1,14 +1,14 @@
 /** `holdfast predict` and `holdfast eval`: run a trained model on bars. */
 
 import { type Command, Option } from "commander";
-import { type Answer, classNames, openTrainedModel, readBars } from "../crossasset/index.js";
+import { classNames, openTrainedModel, type Prediction, readBars } from "../crossasset/index.js";
 import { device as openDevice } from "../tensor/index.js";
 import { requireRun } from "../train/index.js";
 import { endOnStall } from "./end-on-stall.js";
 import { wholeNumber } from "./options.js";
 import { evaluationText } from "./train/summary.js";
 
-interface AskOptions {
+interface CommandOptions {
   readonly bars: string;
   readonly device: "auto" | "cpu" | "cuda";
   readonly stride: number;
@@ -22,15 +22,15 @@ export function addPredictAndEval(program: Command): void {
     predict
       .command("crossasset")
       .description("print long, short or flat and the probabilities, one line per time and scale"),
-  ).action(async (run: string, options: AskOptions) => {
-    await ask(run, options, (model, bars) => {
+  ).action(async (run: string, options: CommandOptions) => {
+    await withTrainedModel(run, options, (model, bars) => {
       const { stride, json = false } = options;
-      // The header waits for the first answer: an error must not follow half an output.
+      // The header is printed with the first prediction, so that an error prints no incomplete table.
       let isFirst = true;
-      const take = (answer: Answer): void => {
+      const take = (prediction: Prediction): void => {
         if (isFirst && !json) print(["time", "minutes", "answer", ...classNames].join());
         isFirst = false;
-        print(json ? jsonLine(answer) : csvLine(answer));
+        print(json ? jsonLine(prediction) : csvLine(prediction));
       };
       model.predict(bars, take, { stride });
     });
@@ -40,8 +40,8 @@ export function addPredictAndEval(program: Command): void {
     evaluate
       .command("crossasset")
       .description("print loss and accuracy on bars, for all scales and for each"),
-  ).action(async (run: string, options: AskOptions) => {
-    await ask(run, options, (model, bars) => {
+  ).action(async (run: string, options: CommandOptions) => {
+    await withTrainedModel(run, options, (model, bars) => {
       const figures = model.evaluate(bars, { stride: options.stride });
       print(options.json ? JSON.stringify(figures, undefined, 2) : evaluationText(figures));
     });
@@ -63,16 +63,17 @@ function withOptions(command: Command): Command {
     .option("--json", "print JSON instead of text");
 }
 
-async function ask(
+/** Opens the run's model and reads the bars; closes the device afterwards. */
+async function withTrainedModel(
   run: string,
-  { bars, device: name }: AskOptions,
+  { bars, device: name }: CommandOptions,
   use: (model: ReturnType<typeof openTrainedModel>, bars: Awaited<ReturnType<typeof readBars>>) => void,
 ): Promise<void> {
   requireRun(run);
-  const read = await readBars(bars);
+  const loadedBars = await readBars(bars);
   const device = await openDevice(name, endOnStall());
   try {
-    use(openTrainedModel(device, run), read);
+    use(openTrainedModel(device, run), loadedBars);
   } finally {
     device.close();
   }
@@ -80,7 +81,7 @@ async function ask(
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 
-function csvLine({ time, minutes, answer, probabilities }: Answer): string {
+function csvLine({ time, minutes, answer, probabilities }: Prediction): string {
   return [
     new Date(time).toISOString(),
     minutes,
@@ -89,6 +90,6 @@ function csvLine({ time, minutes, answer, probabilities }: Answer): string {
   ].join();
 }
 
-function jsonLine({ time, ...rest }: Answer): string {
+function jsonLine({ time, ...rest }: Prediction): string {
   return JSON.stringify({ time: new Date(time).toISOString(), ...rest });
 }

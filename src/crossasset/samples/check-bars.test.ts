@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rejects } from "../../../test/support/rejects.js";
-import type { Bars } from "./bars.js";
-import { checkBars } from "./check.js";
-import { generateBars } from "./generate.js";
+import type { Bars } from "../bars/bars.js";
+import { generateBars } from "../bars/generate.js";
+import { checkBars } from "./check-bars.js";
 
 const minute = 60_000;
 
@@ -40,7 +40,7 @@ test("bars without a gap have none, and bars less than a minute apart have none 
   assert.deepEqual(checkBars(barsAt(1, 1.5, 2, 3)).gaps, none);
 });
 
-test("samples are counted where 7,689 bars of history and 233 of future suffice, every stride bars", () => {
+test("a sample counts if it has 7,689 bars of history and 233 later bars, every stride bars", () => {
   const samples = (bars: number, stride?: number): number =>
     checkBars(generateBars({ bars, seed: 1 }), stride).samples.count;
   assert.equal(samples(7921), 0);
@@ -50,11 +50,11 @@ test("samples are counted where 7,689 bars of history and 233 of future suffice,
   assert.equal(samples(7922 + 60, 10), 7);
 });
 
-test("no bars at all are rejected", () => {
+test("an empty series is rejected", () => {
   rejects("BAD_ARGUMENT", () => checkBars(barsAt()), /0 bars to check/);
 });
 
-test("a stride that is not a whole number from 1 on is rejected", () => {
+test("a stride that is not a whole number from 1 is rejected", () => {
   for (const stride of [0, -60, 1.5, Number.NaN]) {
     rejects("BAD_ARGUMENT", () => checkBars(barsAt(1), stride), /The stride is /);
   }

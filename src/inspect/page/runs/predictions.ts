@@ -5,7 +5,7 @@
 
 import type { JsonRecord } from "../wire.js";
 
-export interface Answers {
+export interface Predictions {
   readonly accuracy: number;
   /** The accuracy of always predicting the most frequent class. */
   readonly majority: number | undefined;
@@ -25,10 +25,10 @@ export interface EpochPoint {
   readonly seconds: number | undefined;
 }
 
-export interface FoldAnswers extends Answers {
+export interface FoldPredictions extends Predictions {
   readonly fold: number;
   /** For each time scale, in minutes. */
-  readonly scales: readonly (Answers & { readonly minutes: number })[];
+  readonly scales: readonly (Predictions & { readonly minutes: number })[];
 }
 
 /** All epochs in the metrics, in order. */
@@ -55,30 +55,30 @@ export function epochsOf(metrics: readonly JsonRecord[]): EpochPoint[] {
 export function foldsOf(
   metrics: readonly JsonRecord[],
   results: JsonRecord | null | undefined,
-): FoldAnswers[] {
-  const found = new Map<number, FoldAnswers>();
+): FoldPredictions[] {
+  const folds = new Map<number, FoldPredictions>();
   for (const record of metrics) {
-    const test = answersOf(record["test"]);
+    const test = predictionsOf(record["test"]);
     const fold = numberOf(record["fold"]) ?? 0;
-    if (test) found.set(fold, { ...test, fold, scales: [] });
+    if (test) folds.set(fold, { ...test, fold, scales: [] });
   }
   for (const [index, entry] of listOf(results?.["folds"]).entries()) {
     const record = recordOf(entry) ?? {};
-    const test = answersOf(record["test"]);
+    const test = predictionsOf(record["test"]);
     const fold = numberOf(record["fold"]) ?? index;
     const scales = listOf(record["perScale"]).flatMap((scale) => {
       const minutes = numberOf(recordOf(scale)?.["minutes"]);
-      const answers = answersOf(scale);
-      return answers && minutes !== undefined ? [{ ...answers, minutes }] : [];
+      const predictions = predictionsOf(scale);
+      return predictions && minutes !== undefined ? [{ ...predictions, minutes }] : [];
     });
-    if (test) found.set(fold, { ...test, fold, scales });
+    if (test) folds.set(fold, { ...test, fold, scales });
   }
-  return [...found.values()].sort((a, b) => a.fold - b.fold);
+  return [...folds.values()].sort((a, b) => a.fold - b.fold);
 }
 
 /** The mean accuracy of each scale over the folds that have it. */
 export function meanByScale(
-  folds: readonly FoldAnswers[],
+  folds: readonly FoldPredictions[],
 ): { minutes: number; accuracy: number; majority: number | undefined }[] {
   const scales = new Map<number, { accuracy: number[]; majority: number[] }>();
   for (const { minutes, accuracy, majority } of folds.flatMap((fold) => fold.scales)) {
@@ -97,12 +97,12 @@ export function meanByScale(
 }
 
 /** The sum of confusion matrices; undefined if there is none or their sizes differ. */
-export function sumConfusion(folds: readonly Pick<Answers, "confusion">[]): number[][] | undefined {
+export function sumConfusion(folds: readonly Pick<Predictions, "confusion">[]): number[][] | undefined {
   const matrices = folds.flatMap(({ confusion }) => (confusion ? [confusion] : []));
   const [first] = matrices;
   if (!first || matrices.some((matrix) => matrix.length !== first.length)) return undefined;
   return first.map((row, label) =>
-    row.map((_, answer) => matrices.reduce((sum, matrix) => sum + (matrix[label]?.[answer] ?? 0), 0)),
+    row.map((_, predicted) => matrices.reduce((sum, matrix) => sum + (matrix[label]?.[predicted] ?? 0), 0)),
   );
 }
 
@@ -110,7 +110,7 @@ function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-function answersOf(value: unknown): Answers | undefined {
+function predictionsOf(value: unknown): Predictions | undefined {
   const record = recordOf(value);
   const accuracy = numberOf(record?.["accuracy"]);
   if (!record || accuracy === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** Sends answers: headers, bodies, streams, and errors as one line of JSON. */
+/** Sends HTTP responses: headers, bodies, streams, and errors as one line of JSON. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
@@ -16,7 +16,7 @@ export interface Body {
 
 export const jsonType = "application/json; charset=utf-8";
 
-/** On every answer: no use by other sites, no MIME sniffing. */
+/** On every response: no use by other sites, no MIME sniffing. */
 export const safeHeaders = {
   "Cache-Control": "no-store",
   "Cross-Origin-Opener-Policy": "same-origin",

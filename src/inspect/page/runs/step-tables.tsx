@@ -2,8 +2,8 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSameRange, type Range } from "../charts/scales.js";
-import { covers, rowsOfSteps, stepRange } from "../runs/steps.js";
-import { ask, retryMs, runPath, ServerRejection } from "../server.js";
+import { covers, rowsOfSteps, stepRange } from "./steps.js";
+import { fetchJson, retryMs, runPath, ServerRejection } from "../server.js";
 import type { StepTable } from "../wire.js";
 
 const points = 2000;
@@ -26,11 +26,11 @@ export interface StepTables {
 
 export function useStepTables(names: readonly string[], rows: number): StepTables {
   const [whole, setWhole] = useState<ReadonlyMap<string, StepTable>>(new Map());
-  const [part, setPart] = useState<ReadonlyMap<string, StepTable>>(new Map());
+  const [details, setDetails] = useState<ReadonlyMap<string, StepTable>>(new Map());
   const [rejections, setRejections] = useState<ReadonlyMap<string, string>>(new Map());
   const [range, setRange] = useState<Range | undefined>(undefined);
   const key = names.join("\n");
-  const lastAsked = useRef({ key: "", time: 0 });
+  const lastRequest = useRef({ key: "", time: 0 });
   const runsSignal = useRef<AbortSignal | undefined>(undefined);
 
   // A new run starts with all of its steps.
@@ -41,8 +41,8 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
     if (range) setRange(undefined);
   }
 
-  const known = useRef(whole);
-  known.current = whole;
+  const latestWhole = useRef(whole);
+  latestWhole.current = whole;
 
   // Before new requests: those for other runs are obsolete.
   useEffect(() => {
@@ -52,23 +52,23 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
   }, [key]);
 
   useEffect(() => {
-    const wanted = key === "" ? [] : key.split("\n");
-    const isOther = lastAsked.current.key !== key;
-    const waitMs = isOther ? 0 : Math.max(0, lastAsked.current.time + refreshMs - performance.now());
+    const runNames = key === "" ? [] : key.split("\n");
+    const isOther = lastRequest.current.key !== key;
+    const waitMs = isOther ? 0 : Math.max(0, lastRequest.current.time + refreshMs - performance.now());
     const timer = setTimeout(() => {
       // Only the first of the compared runs is updated live.
-      const asked = isOther
-        ? wanted
-        : wanted.slice(0, 1).filter((name) => known.current.get(name)?.rows !== rows);
-      lastAsked.current = { key, time: performance.now() };
-      for (const name of asked) void load(name, runsSignal.current);
+      const requested = isOther
+        ? runNames
+        : runNames.slice(0, 1).filter((name) => latestWhole.current.get(name)?.rows !== rows);
+      lastRequest.current = { key, time: performance.now() };
+      for (const name of requested) void load(name, runsSignal.current);
     }, waitMs);
     return () => clearTimeout(timer);
   }, [key, rows]);
 
   async function load(name: string, signal: AbortSignal | undefined): Promise<void> {
     try {
-      const table = await ask<StepTable>(runPath(name, `/steps?points=${points}`), signal);
+      const table = await fetchJson<StepTable>(runPath(name, `/steps?points=${points}`), signal);
       setWhole((last) => new Map(last).set(name, table));
       setRejections((last) => without(last, name));
     } catch (error) {
@@ -86,8 +86,8 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
         if (table.columns.step.length >= table.rows) continue;
         const { from, to } = rowsOfSteps(table, range);
         const path = runPath(name, `/steps?from=${from}&to=${to}&points=${points}`);
-        ask<StepTable>(path, controller.signal).then(
-          (stretch) => setPart((last) => new Map(last).set(name, stretch)),
+        fetchJson<StepTable>(path, controller.signal).then(
+          (detail) => setDetails((last) => new Map(last).set(name, detail)),
           // The overview stays, with less detail.
           () => {},
         );
@@ -102,12 +102,12 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
   const kept = useMemo(() => new Map(names.flatMap((name) => entryOf(whole, name))), [whole, key]);
   const shown = useMemo(() => {
     const choose = (name: string, table: StepTable): StepTable => {
-      const stretch = part.get(name);
-      return range && stretch && covers(stretch, range) ? stretch : table;
+      const detail = details.get(name);
+      return range && detail && covers(detail, range) ? detail : table;
     };
     return new Map([...kept].map(([name, table]) => [name, choose(name, table)]));
-  }, [kept, part, range]);
-  const steps = useMemo(() => joinRanges([...kept.values()].map(stepRange)), [kept]);
+  }, [kept, details, range]);
+  const steps = useMemo(() => enclosingRange([...kept.values()].map(stepRange)), [kept]);
   return {
     shown,
     whole: kept,
@@ -130,11 +130,11 @@ function without<Value>(map: ReadonlyMap<string, Value>, name: string): Readonly
   return rest;
 }
 
-function joinRanges(ranges: readonly (Range | undefined)[]): Range | undefined {
-  const known = ranges.filter((range) => range !== undefined);
-  if (known.length === 0) return undefined;
+function enclosingRange(ranges: readonly (Range | undefined)[]): Range | undefined {
+  const defined = ranges.filter((range) => range !== undefined);
+  if (defined.length === 0) return undefined;
   return {
-    min: Math.min(...known.map(({ min }) => min)),
-    max: Math.max(...known.map(({ max }) => max)),
+    min: Math.min(...defined.map(({ min }) => min)),
+    max: Math.max(...defined.map(({ max }) => max)),
   };
 }

@@ -2,15 +2,15 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef } from "preact/hooks";
-import { mergeSteps } from "../runs/steps.js";
+import { mergeSteps } from "./steps.js";
 import { toCsv } from "../tables/csv.js";
 import { formatCount } from "../tables/format.js";
-import type { StepTables } from "../tables/step-tables.js";
+import type { StepTables } from "./step-tables.js";
 import type { Column, StepTable } from "../wire.js";
-import { Chart, type ChartHandle } from "./chart.js";
-import type { ChartMark, ChartSeries } from "./chart-options.js";
-import { download, Figure, fileName, pictureAction } from "./figure.js";
-import type { SeriesLook } from "./palette.js";
+import { Chart, type ChartHandle } from "../charts/chart.js";
+import type { ChartMark, ChartSeries } from "../charts/chart-options.js";
+import { download, Figure, fileName, pictureAction } from "../charts/figure.js";
+import type { SeriesLook } from "../charts/palette.js";
 
 export interface StepChartProps {
   readonly title: string;
@@ -31,14 +31,14 @@ export interface StepChartProps {
   readonly marks?: readonly ChartMark[];
   readonly isLog?: boolean;
   readonly startsAtZero?: boolean;
-  readonly cutsTowers?: boolean;
+  readonly clipsOutliers?: boolean;
   readonly controls?: ComponentChildren;
   readonly isWide?: boolean;
   /** Connects points across gaps, even for one run. */
   readonly spansGaps?: boolean;
   readonly height?: number;
   /** The message if the run has steps but not these figures. */
-  readonly lacking?: string;
+  readonly noData?: string;
   readonly onDraw?: () => void;
 }
 
@@ -47,11 +47,11 @@ export function StepChart(props: StepChartProps) {
   const {
     isLog = false,
     startsAtZero = false,
-    cutsTowers = false,
+    clipsOutliers = false,
     isWide = false,
     spansGaps = false,
     height,
-    lacking,
+    noData,
     onDraw,
   } = props;
   const { shown, range, steps: whole, setRange, rejections } = tables;
@@ -60,28 +60,28 @@ export function StepChart(props: StepChartProps) {
   const { x, series } = useMemo(() => {
     const runs = [...shown].filter(([, table]) => table.columns.step.length > 0);
     const { steps, align } = mergeSteps(runs.map(([, table]) => table.columns.step));
-    const lines = runs.flatMap(([name, table], index) => {
+    const aligned = runs.flatMap(([name, table], index) => {
       const look = looks.get(name);
-      const own = look ? linesOf(table, look, name, runs.length === 1) : [];
-      return own.map(({ values, band, ...line }) => ({
+      const lines = look ? linesOf(table, look, name, runs.length === 1) : [];
+      return lines.map(({ values, band, ...line }) => ({
         ...line,
         values: align(index, values),
         ...(band && { band: { low: align(index, band.low), high: align(index, band.high) } }),
       }));
     });
-    return { x: steps, series: lines };
+    return { x: steps, series: aligned };
   }, [shown, looks, linesOf]);
 
   const isEmpty = !series.some(({ values }) => hasValue(values));
-  const empty = isEmpty ? whyEmpty(tables, run, lacking) : undefined;
+  const empty = isEmpty ? whyEmpty(tables, run, noData) : undefined;
   const saveCsv = (): void => {
     const named = series.filter(({ isFaint }) => !isFaint);
     const columns = named.flatMap(({ label, values, band }): [string, Column][] => [
       [label, values],
       ...(band
         ? ([
-            [`${label} least`, band.low],
-            [`${label} most`, band.high],
+            [`${label} min`, band.low],
+            [`${label} max`, band.high],
           ] as [string, Column][])
         : []),
     ]);
@@ -113,7 +113,7 @@ export function StepChart(props: StepChartProps) {
         format={format}
         isLog={isLog}
         startsAtZero={startsAtZero}
-        cutsTowers={cutsTowers}
+        clipsOutliers={clipsOutliers}
         whole={whole}
         range={range}
         onRange={setRange}
@@ -151,11 +151,11 @@ function hasValue(values: Column): boolean {
   return values.some((value) => typeof value === "number" && Number.isFinite(value));
 }
 
-function whyEmpty({ whole, rejections }: StepTables, run: string, lacking: string | undefined): string {
+function whyEmpty({ whole, rejections }: StepTables, run: string, noData: string | undefined): string {
   const rejection = rejections.get(run);
   if (rejection !== undefined) return `The steps can't be shown: ${rejection}`;
   const table = whole.get(run);
   if (table === undefined) return "Loading steps…";
   if (table.rows === 0) return "No steps yet.";
-  return lacking ?? "The steps of this run do not have this figure.";
+  return noData ?? "The steps of this run do not have this figure.";
 }

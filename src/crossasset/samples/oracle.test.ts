@@ -1,12 +1,12 @@
-/** The made market has something to learn on every scale, and nothing once its returns are shuffled. */
+/** The generated market has something to learn on every scale, and nothing after its returns are shuffled. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { permutation } from "../../kernels/index.js";
-import { makeSamples } from "../samples/features.js";
-import { scales } from "../samples/scales.js";
-import { generateMarket, type Market } from "./generate.js";
+import { generateMarket, type Market } from "../bars/generate.js";
+import { makeSamples } from "./features.js";
 import { oracleAccuracy } from "./oracle.js";
+import { scales } from "./scales.js";
 
 for (const seed of [1, 42]) {
   const market = generateMarket({ bars: 200_000, seed });
@@ -28,7 +28,7 @@ for (const seed of [1, 42]) {
   });
 }
 
-test("the oracle is asked for the very labels that samples have", () => {
+test("the oracle predicts the labels of the samples", () => {
   const market = generateMarket({ bars: 20_000, seed: 1 });
   const { count, labels } = makeSamples(market.bars, { stride: 7 });
   const accuracy = oracleAccuracy(market, { stride: 7 });
@@ -40,7 +40,7 @@ test("the oracle is asked for the very labels that samples have", () => {
   });
 });
 
-test("too few bars for a sample have no accuracy", () => {
+test("with too few bars for a sample there is no accuracy", () => {
   const { samples, oracle } = oracleAccuracy(generateMarket({ bars: 100, seed: 1 }));
   assert.deepEqual([samples, oracle], [0, Number.NaN]);
 });
