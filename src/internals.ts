@@ -42,4 +42,5 @@ export {
   type TransferCount,
   type UploadItem,
 } from "./runtime/index.js";
+export { runtimeOf } from "./tensor/index.js";
 export { type Address, type Bytes, bytes, type Span } from "./units/index.js";

@@ -4,10 +4,9 @@ import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { drawWords, normal, permutation, uniform } from "../kernels/index.js";
 import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
-import type { Device } from "./device.js";
+import { type Device, defaultDevice } from "./device.js";
 import { chooseDtype, isBigInts, type NestedArray, readNested, type TypedNumbers } from "./format/nested.js";
 import { dtypeOfArray } from "./host-values.js";
-import { defaultDevice } from "./open-devices.js";
 import { nextDraw } from "./seed.js";
 import type { Tensor } from "./tensor.js";
 

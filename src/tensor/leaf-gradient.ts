@@ -4,7 +4,7 @@ import { type GuardedField, noteWrite, stateChanged, tracing } from "../autograd
 import { submit } from "../kernels/index.js";
 import { add, copyCalls, type DeviceArray, runInto } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
-import type { GradientHolder } from "./tensor.js";
+import type { GradientHolder } from "./tensor-handle.js";
 
 export class LeafGradient implements GradientHolder {
   readonly #runtime: Runtime;

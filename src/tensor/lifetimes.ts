@@ -4,7 +4,7 @@ import { HoldfastError } from "../errors/index.js";
 import { allocateArray, type DeviceArray, formatShape, isFloat } from "../ops/index.js";
 import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 import { LeafGradient } from "./leaf-gradient.js";
-import type { GradientHolder, Tensor } from "./tensor.js";
+import type { GradientHolder, TensorHandle } from "./tensor-handle.js";
 
 /** Advice for keep() inside a compiled step. */
 const keepOutside =
@@ -21,19 +21,23 @@ export class Lifetimes {
     this.#runtime = runtime;
   }
 
-  /** The same memory, kept beyond the step. A compiled step's result is copied: its memory belongs to the step. */
-  keep(tensor: Tensor): Tensor {
-    const { storage } = tensor.array;
-    this.#runtime.reject("call keep()", tensor.name, keepOutside);
-    const { source, cutBy } = tensor.value;
-    const hadGraph = source !== undefined || cutBy === "compiled step";
-    if (storage && this.#results.has(ownerOf(storage)))
-      return this.keep(tensor.detach().clone()).cutOff(hadGraph ? "keep" : "keep without a graph");
-    if (storage?.kind === "step") {
-      this.#runtime.arena.pin(storage, `keep() of ${tensor.name}`);
-      this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
-    }
-    return tensor.cutOff(hadGraph ? "keep" : "keep without a graph");
+  /** Rejects keep() inside a trace. */
+  requireKeepable({ name }: TensorHandle): void {
+    this.#runtime.reject("call keep()", name, keepOutside);
+  }
+
+  /** True for results of compiled steps. Their memory belongs to the step, so keep() copies them. */
+  isStepResult({ value }: TensorHandle): boolean {
+    const { storage } = value.array;
+    return storage !== undefined && this.#results.has(ownerOf(storage));
+  }
+
+  /** Keeps a tensor's memory beyond its step. */
+  keep({ name, value }: TensorHandle): void {
+    const { storage } = value.array;
+    if (storage?.kind !== "step") return;
+    this.#runtime.arena.pin(storage, `keep() of ${name}`);
+    this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
   }
 
   renewResult(storage: Storage, step: string): Storage {
@@ -43,8 +47,8 @@ export class Lifetimes {
   }
 
   /** Undoes `keep`, but no other pin; a tensor that was not kept ends here. */
-  release(tensor: Tensor): void {
-    const { storage } = tensor.array;
+  release(tensor: TensorHandle): void {
+    const { storage } = tensor.value.array;
     if (storage?.kind !== "step") return;
     const { arena } = this.#runtime;
     const kept = this.#kept.get(storage) ?? 0;
@@ -62,8 +66,8 @@ export class Lifetimes {
   }
 
   /** The gradient storage of a leaf, with the leaf's lifetime. */
-  makeGradient(tensor: Tensor, openStep: number): GradientHolder {
-    const { shape, dtype, storage } = tensor.array;
+  makeGradient(tensor: TensorHandle, openStep: number): GradientHolder {
+    const { shape, dtype, storage } = tensor.value.array;
     if (!isFloat(dtype)) {
       throw new HoldfastError(
         "NO_GRADIENT",
@@ -90,8 +94,8 @@ export class Lifetimes {
   }
 
   /** Rejects a dead tensor, by its name, its op and the step in which it died. */
-  requireLive(tensor: Tensor, use: string): void {
-    const { storage, shape, dtype } = tensor.array;
+  requireLive(tensor: TensorHandle, use: string): void {
+    const { storage, shape, dtype } = tensor.value.array;
     if (!storage || this.#isLive(storage)) return;
     const compiled = this.#results.get(ownerOf(storage));
     if (compiled !== undefined) {

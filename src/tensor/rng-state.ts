@@ -1,8 +1,7 @@
 /** Where random numbers stand, as plain data: the draws on the host, and the counter of a device. */
 
 import { HoldfastError } from "../errors/index.js";
-import type { Device } from "./device.js";
-import { defaultDevice } from "./open-devices.js";
+import { type Device, defaultDevice } from "./device.js";
 import { type DrawPosition, drawPosition, restoreDrawPosition } from "./seed.js";
 
 /** The state of the random numbers; plain data, for JSON. */

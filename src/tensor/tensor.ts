@@ -1,36 +1,20 @@
 /**
- * Tensor: what users touch. The class holds what a tensor is; its ops come in families, one record of methods a file,
- * and each method is one call of an op-table entry.
+ * Tensor: an array on a device, with its gradient. This file has its properties. Its methods are in methods/, one family per
+ * file; each calls one entry of the op table.
  */
 
-import { type Cut, type Leaf, Value } from "../autograd/index.js";
+import { type Cut, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, type ElementArray, viewElements } from "../ir/index.js";
-import { submit } from "../kernels/index.js";
-import {
-  allocateArray,
-  copyCalls,
-  type DeviceArray,
-  isContiguous,
-  type Shape,
-  sizeOf,
-} from "../ops/index.js";
+import type { Dtype } from "../ir/index.js";
+import { type DeviceArray, isContiguous, type Shape, sizeOf } from "../ops/index.js";
 import type { Device } from "./device.js";
 import { describeTensor } from "./format/print.js";
-import { type Families, families } from "./methods/index.js";
+import type { GradientHolder } from "./tensor-handle.js";
 
 /** Where a tensor is: its device, and its place in the graph. */
 export interface TensorPlace {
   readonly device: Device;
   readonly value: Value;
-}
-
-/** A leaf that hands out what has arrived. */
-export interface GradientHolder extends Leaf {
-  readonly gradient: DeviceArray | undefined;
-  clear(): void;
-  /** Ends the gradient with the tensor that it belongs to. */
-  release(): void;
 }
 
 /**
@@ -49,7 +33,6 @@ export interface GradientHolder extends Leaf {
  * cpu.close();
  * ```
  */
-// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: every method of the interface is assigned to the prototype below
 export class Tensor {
   #place: TensorPlace | undefined;
   #name: string | undefined;
@@ -314,7 +297,13 @@ export class Tensor {
     const place = this.#place;
     if (!place) return `tensor("${this.#name ?? "parameter"}", on no device yet)`;
     const { shape, dtype, requiresGrad } = this;
-    return describeTensor({ shape, dtype, values: this.dataSync(), device: place.device.name, requiresGrad });
+    return describeTensor({
+      shape,
+      dtype,
+      values: this.device.readElements(this),
+      device: place.device.name,
+      requiresGrad,
+    });
   }
 
   [Symbol.for("nodejs.util.inspect.custom")](): string {
@@ -338,28 +327,4 @@ export class Tensor {
       `"${this.#name ?? "A parameter"}" is on no device yet. Move its module there first: model.to(cpu).`,
     );
   }
-}
-
-// The families' methods are on the prototype; this interface declares them.
-export interface Tensor extends Families {}
-
-for (const family of families) {
-  for (const [name, method] of Object.entries(family)) {
-    Object.defineProperty(Tensor.prototype, name, { value: method, writable: true, configurable: true });
-  }
-}
-
-/** An array's elements on the host: contiguous, and half floats widened. */
-export function readArray(device: Device, array: DeviceArray): ElementArray<"f32" | "f64" | "i32" | "u8"> {
-  const { runtime } = device;
-  const dtype = array.dtype === "bf16" || array.dtype === "f16" ? "f32" : array.dtype;
-  const isPlain = dtype === array.dtype && isContiguous(array);
-  if (!array.storage) return viewElements(dtype, new Uint8Array(0)) as ElementArray<"f32">;
-  if (isPlain) return viewElements(dtype, runtime.read(array.storage)) as ElementArray<"f32">;
-  const copy = allocateArray(runtime, array.shape, dtype, "read-back");
-  submit(runtime, copyCalls(array, copy));
-  if (!copy.storage) return viewElements(dtype, new Uint8Array(0)) as ElementArray<"f32">;
-  const bytes = runtime.read(copy.storage);
-  runtime.arena.free(copy.storage);
-  return viewElements(dtype, bytes) as ElementArray<"f32">;
 }

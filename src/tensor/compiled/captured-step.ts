@@ -10,12 +10,8 @@ import type { Device } from "../device.js";
  * Captures a function that makes tensors and gradients. It may not look at values; what it is to leave behind it writes
  * to persistent memory. `memoryBytes` is what it needs at once: the arena's high-water after the same step, run eagerly.
  */
-export function captureStep(
-  { runtime, tape }: Device,
-  name: string,
-  memoryBytes: number,
-  body: () => void,
-): Replayable {
+export function captureStep(device: Device, name: string, memoryBytes: number, body: () => void): Replayable {
+  const { runtime, tape } = device;
   const { arena } = runtime;
   const memory = arena.allocate(memoryBytes, name);
   const run = (): void =>

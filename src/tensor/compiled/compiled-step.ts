@@ -13,7 +13,8 @@ import {
 } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { StepPlanReport } from "../../records/index.js";
-import type { Device } from "../device.js";
+import { defineMethods } from "../define-methods.js";
+import { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
 import type { RunningPlan } from "./running-plan.js";
 import type { ScalarRing } from "./scalar-ring.js";
@@ -107,9 +108,9 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    * const cpu = await device("cpu");
    * const step = cpu.compile((x) => x.matmul(x.t()).softmax(-1).matmul(x));
    * const x = zeros([512, 64]);
-   * const { live } = cpu.runtime.arena.figures;
+   * const { live } = cpu.diagnostics().arena;
    * const { peak } = step.memory(x);
-   * console.log(peak > 512 * 512 * 4, cpu.runtime.arena.figures.live === live); // → true true
+   * console.log(peak > 512 * 512 * 4, cpu.diagnostics().arena.live === live); // → true true
    * cpu.close();
    * ```
    */
@@ -135,7 +136,51 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   close(): void;
 }
 
-export function compileStep<I extends readonly Tensor[], R extends StepResult>(
+declare module "../device.js" {
+  interface Device {
+    /**
+     * Makes a step's function one launch: its first call traces it, plans its memory, verifies the plan and captures it, and
+     * later calls replay it. The same code as in `step`, and the same numbers.
+     *
+     * Calls with other shapes get plans of their own, and so does another state of modules and parameters: train or eval mode,
+     * `requiresGrad`, fields that the function read. Rates of optimizers and random numbers are read from memory each time.
+     * Anything else that the function reads is frozen; a step that changes by it is rejected with STEP_CHANGED.
+     *
+     * @example
+     * ```ts
+     * import { device, optim, tensor } from "holdfast";
+     * const cpu = await device("cpu");
+     * const w = tensor([8], { requiresGrad: true });
+     * const sgd = new optim.SGD([w], { lr: 0.25 });
+     * const step = cpu.compile((x) => {
+     *   const loss = w.mul(x).square().sum();
+     *   loss.backward();
+     *   sgd.step();
+     *   sgd.zeroGrad();
+     *   return { loss };
+     * });
+     * const x = tensor([1]);
+     * const losses = [1, 2, 3].map(() => step(x).loss.item());
+     * console.log(losses, w.tolist()); // → [ 64, 16, 4 ] [ 1 ]
+     * cpu.close();
+     * ```
+     */
+    compile<I extends readonly Tensor[], R extends StepResult>(
+      body: (...inputs: I) => R,
+      options?: CompileOptions,
+    ): CompiledStep<I, R>;
+  }
+}
+
+const compileMethod: Pick<Device, "compile"> & ThisType<Device> = {
+  compile(body, options = {}) {
+    return compileStep(this, body, options);
+  },
+};
+
+defineMethods(Device, compileMethod);
+
+function compileStep<I extends readonly Tensor[], R extends StepResult>(
   device: Device,
   body: (...inputs: I) => R,
   { name = "step", passes = {}, maxPlans = 8, audit = true }: CompileOptions,

@@ -48,7 +48,7 @@ export class StepInputs {
     this.#names = inputs.map((input) => input.name);
     this.#requireGrad = inputs.map(({ requiresGrad }) => requiresGrad);
     const arrays = inputs.map(({ array }) => array);
-    this.slots = placeSlots(device, `${name} inputs`, arrays, onRegion);
+    this.slots = placeSlots(device.runtime, `${name} inputs`, arrays, onRegion);
   }
 
   /** True if the plan fits these inputs. Runs at every call, so it builds no text. */
@@ -111,7 +111,7 @@ export class StepInputs {
     const { runtime } = this.#device;
     const value = new Value(slot);
     const place = (): DeviceArray => {
-      const [own] = placeSlots(this.#device, `${this.#name} input gradient ${index}`, [slot], this.#onRegion);
+      const [own] = placeSlots(runtime, `${this.#name} input gradient ${index}`, [slot], this.#onRegion);
       this.#gradients[index] = own;
       return own ?? slot;
     };

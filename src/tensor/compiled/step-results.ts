@@ -42,7 +42,9 @@ export class StepResults {
     this.#owner = owner;
     this.#shape = shapeOf(owner.name, result);
     const arrays = this.#shape.tensors.map(({ array }) => array);
-    this.#slots = placeSlots(device, `${owner.name} results`, arrays, onRegion).map((slot) => ({ ...slot }));
+    this.#slots = placeSlots(device.runtime, `${owner.name} results`, arrays, onRegion).map((slot) => ({
+      ...slot,
+    }));
     this.#store(this.#shape);
   }
 

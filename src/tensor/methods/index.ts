@@ -1,5 +1,7 @@
-/** methods: the methods of tensors, one family per file. The class includes them all. */
+/** methods: the methods of tensors, one family per file. Importing this file adds them to the class. */
 
+import { defineMethods } from "../define-methods.js";
+import { Tensor } from "../tensor.js";
 import { activationMethods } from "./activations.js";
 import { arithmeticMethods } from "./arithmetic.js";
 import { comparisonMethods } from "./comparisons.js";
@@ -35,7 +37,11 @@ export type Families = typeof activationMethods &
   typeof reductionMethods &
   typeof shapeMethods;
 
-export const families = [
+declare module "../tensor.js" {
+  interface Tensor extends Families {}
+}
+
+const families: readonly object[] = [
   activationMethods,
   arithmeticMethods,
   comparisonMethods,
@@ -53,3 +59,5 @@ export const families = [
   reductionMethods,
   shapeMethods,
 ];
+
+for (const family of families) defineMethods(Tensor, family);
