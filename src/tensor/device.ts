@@ -31,7 +31,7 @@ export interface DeviceOptions extends Omit<RuntimeOptions, "device"> {
 const openDevices = new Set<Device>();
 
 /**
- * An open device: where tensors live, and whose steps end them. `device("cpu")` opens one.
+ * An open device: it has the memory of tensors and runs their ops. `device("cpu")` opens one.
  *
  * @example
  * ```ts
@@ -114,8 +114,8 @@ export class Device {
   }
 
   /**
-   * Runs one step. Every tensor made inside dies at its end, all at once, unless it is kept; so does what was recorded
-   * for backward. The function must be synchronous: await before or after the step.
+   * Runs one step. At its end, every tensor created inside dies, except those that `keep()` was called on. Ops recorded for
+   * backward end too. The function must be synchronous: await before or after the step.
    *
    * @example
    * ```ts
@@ -130,12 +130,12 @@ export class Device {
   step<T>(body: (step: number) => T): T {
     return this.runtime.step((step) => {
       this.#step = step;
-      const mark = this.tape.position();
+      const start = this.tape.position();
       try {
         return body(step);
       } finally {
         this.#step = 0;
-        this.tape.release(mark);
+        this.tape.release(start);
       }
     });
   }
@@ -146,14 +146,14 @@ export class Device {
    * @internal
    */
   inTracedStep<T>(body: () => T): T {
-    const mark = this.tape.position();
+    const start = this.tape.position();
     const outer = this.#step;
     this.#step = this.runtime.nextStep;
     try {
       return body();
     } finally {
       this.#step = outer;
-      this.tape.release(mark);
+      this.tape.release(start);
     }
   }
 
@@ -225,7 +225,7 @@ export class Device {
   }
 
   /**
-   * A new handle to the memory of a compiled step's result; tensors over the old one are dead.
+   * A new handle to the memory of a compiled step's result; tensors with the old handle are dead.
    *
    * @internal
    */
@@ -253,7 +253,7 @@ export class Device {
   }
 
   /**
-   * Rejects a dead tensor, by its name, its op and the step in which it died.
+   * Rejects a dead tensor. The error has its name, its op and the step in which it died.
    *
    * @internal
    */
@@ -271,7 +271,7 @@ export class Device {
     if (this.#isOpen) return;
     throw new HoldfastError(
       "CLOSED",
-      `Device "${this.name}" is closed, and its tensors with it. Open a new one.`,
+      `Device "${this.name}" is closed, and its tensors are dead. Open a new device.`,
     );
   }
 
@@ -308,8 +308,8 @@ export function defaultDevice(): Device {
 }
 
 /**
- * Opens a device: "cpu", "cuda" for an NVIDIA GPU, or "auto" for the first GPU that can be used and else the CPU. "cuda"
- * without one is an error that says what is missing.
+ * Opens a device: "cpu", "cuda" for an NVIDIA GPU, or "auto" for the first usable GPU, else the CPU. If "cuda" finds no usable
+ * GPU, the error says what is missing.
  *
  * @example
  * ```ts
@@ -324,7 +324,7 @@ export async function device(name: DeviceName | "auto", options: DeviceOptions =
   if (name !== "auto") {
     throw new HoldfastError(
       "UNSUPPORTED",
-      `There is no device "${name}". There are "cuda", "cpu", and "auto" for the first of them that works.`,
+      `There is no device "${name}". Use "cuda", "cpu", or "auto" for the first of the two that works.`,
     );
   }
   try {

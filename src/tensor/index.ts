@@ -64,5 +64,5 @@ export {
   restoreDrawPosition,
 } from "./seed.js";
 export { elementsAs, misfitOf, numberOf, type StoredElements, writeElements } from "./stored-elements.js";
-export { Tensor, type TensorPlace } from "./tensor.js";
+export { type DeviceValue, Tensor } from "./tensor.js";
 export type { GradientHolder } from "./tensor-handle.js";

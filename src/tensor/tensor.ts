@@ -11,8 +11,8 @@ import type { Device } from "./device.js";
 import { describeTensor } from "./format/print.js";
 import type { GradientHolder } from "./tensor-handle.js";
 
-/** Where a tensor is: its device, and its place in the graph. */
-export interface TensorPlace {
+/** A value of the graph and the device that holds it. */
+export interface DeviceValue {
   readonly device: Device;
   readonly value: Value;
 }
@@ -20,8 +20,8 @@ export interface TensorPlace {
 /**
  * An n-dimensional array on a device.
  *
- * Made inside a step it dies at the step's end, unless kept; made outside it lives until it is released or its device
- * is closed.
+ * A tensor created inside a step dies at the end of the step; `keep()` prevents that. A tensor created outside a step lives
+ * until it is released or its device is closed.
  *
  * @example
  * ```ts
@@ -34,17 +34,17 @@ export interface TensorPlace {
  * ```
  */
 export class Tensor {
-  #place: TensorPlace | undefined;
+  #deviceValue: DeviceValue | undefined;
   #name: string | undefined;
   #holder: GradientHolder | undefined;
 
-  constructor(place: TensorPlace | undefined, name?: string) {
-    this.#place = place;
+  constructor(deviceValue: DeviceValue | undefined, name?: string) {
+    this.#deviceValue = deviceValue;
     this.#name = name;
   }
 
   /**
-   * The device that it lives on; ops run there.
+   * The device that has its memory and runs its ops.
    *
    * @example
    * ```ts
@@ -56,16 +56,16 @@ export class Tensor {
    * ```
    */
   get device(): Device {
-    return this.requirePlace().device;
+    return this.requireDeviceValue().device;
   }
 
   /**
-   * The tensor's place in the graph; for the layers above.
+   * Its value in the graph; for the layers above.
    *
    * @internal
    */
   get value(): Value {
-    return this.requirePlace().value;
+    return this.requireDeviceValue().value;
   }
 
   /**
@@ -139,7 +139,7 @@ export class Tensor {
   }
 
   /**
-   * Does it lie row by row in memory, without gaps?
+   * True if its elements are in row-major order in memory, without gaps.
    *
    * @example
    * ```ts
@@ -194,7 +194,7 @@ export class Tensor {
 
   /** Enables or disables the gradient; only for leaves. */
   set requiresGrad(wanted: boolean) {
-    const { value, device } = this.requirePlace();
+    const { value, device } = this.requireDeviceValue();
     if (value.source) {
       if (wanted) return;
       throw new HoldfastError(
@@ -247,7 +247,7 @@ export class Tensor {
   }
 
   /**
-   * Where the gradient arrives; for the layers above.
+   * Its gradient and the memory of it; for the layers above.
    *
    * @internal
    */
@@ -256,7 +256,7 @@ export class Tensor {
   }
 
   /**
-   * The same memory, cut off from the graph.
+   * The same memory, detached from the graph.
    *
    * @example
    * ```ts
@@ -273,7 +273,7 @@ export class Tensor {
   }
 
   /**
-   * The same memory without a graph, and what has cut it off; for the layers above.
+   * The same memory without a graph, and the cause; for the layers above.
    *
    * @internal
    */
@@ -294,14 +294,13 @@ export class Tensor {
    * ```
    */
   toString(): string {
-    const place = this.#place;
-    if (!place) return `tensor("${this.#name ?? "parameter"}", on no device yet)`;
+    if (!this.#deviceValue) return `tensor("${this.#name ?? "parameter"}", on no device yet)`;
     const { shape, dtype, requiresGrad } = this;
     return describeTensor({
       shape,
       dtype,
       values: this.device.readElements(this),
-      device: place.device.name,
+      device: this.device.name,
       requiresGrad,
     });
   }
@@ -310,18 +309,18 @@ export class Tensor {
     return this.toString();
   }
 
-  /** Puts a tensor that had none in its place; for parameters. */
-  protected settle(place: TensorPlace): void {
-    this.#place = place;
+  /** Gives a tensor its memory; for parameters, which have none at first. */
+  protected bind(deviceValue: DeviceValue): void {
+    this.#deviceValue = deviceValue;
   }
 
-  /** Where a gradient that was placed elsewhere arrives; for parameters. */
-  protected settleGradient(holder: GradientHolder): void {
+  /** Sets the gradient; for tensors whose gradient has memory of its own. */
+  protected setGradientHolder(holder: GradientHolder): void {
     this.#holder = holder;
   }
 
-  protected requirePlace(): TensorPlace {
-    if (this.#place) return this.#place;
+  protected requireDeviceValue(): DeviceValue {
+    if (this.#deviceValue) return this.#deviceValue;
     throw new HoldfastError(
       "NO_DEVICE",
       `"${this.#name ?? "A parameter"}" is on no device yet. Move its module there first: model.to(cpu).`,

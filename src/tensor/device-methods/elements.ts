@@ -98,7 +98,7 @@ const elementMethods: ElementMethods & ThisType<Device> = {
     if (values.length !== sizeOf(shape)) {
       throw new HoldfastError(
         "BAD_SHAPE",
-        `"${tensor.name}" has shape ${formatShape(shape)} and was given ${values.length} elements to hold.`,
+        `"${tensor.name}" has shape ${formatShape(shape)}, but write() got ${values.length} elements for it.`,
       );
     }
     if (!storage) return;

@@ -127,7 +127,7 @@ function initialGradient(device: Device, root: Tensor, gradient: Tensor | undefi
     throw new HoldfastError(
       "BAD_SHAPE",
       `backward() of ${dtype} ${formatShape(shape)} was given a gradient of ${gradient.dtype} ${formatShape(gradient.shape)}; ` +
-        "it has to have the tensor's own shape and dtype.",
+        "pass a gradient with the shape and dtype of the tensor.",
     );
   }
   const one = device.seeds.oneOf(dtype);
@@ -151,12 +151,12 @@ function notAnOperand(op: string, operand: unknown): HoldfastError {
 
 /** Why a tensor has no graph, and what to do. */
 const nothingRequiresOne =
-  "nothing that it was made of requires a gradient. Set requiresGrad on the inputs, and compute it outside noGrad().";
+  "none of its inputs requires a gradient. Set requiresGrad on the inputs, and compute it outside noGrad().";
 const whyNoGraph: Readonly<Record<Cut | "none", string>> = {
   none: nothingRequiresOne,
   "keep without a graph": nothingRequiresOne,
-  detach: "it is cut off from any graph. Call backward() on the tensor that detach() was called on.",
-  keep: "keep() has cut it off from its graph, which ends with its step. Call backward() inside the step, before keep().",
+  detach: "it is detached from its graph. Call backward() on the tensor that detach() was called on.",
+  keep: "keep() has detached it from its graph, which ends with its step. Call backward() inside the step, before keep().",
   "compiled step":
     "it is a result of a compiled step, and its graph ended with the step. Call backward() inside the compiled function.",
 };

@@ -8,16 +8,17 @@ import { comparisonMethods } from "./comparisons.js";
 import { copyMethods } from "./copies.js";
 import { extremeMethods } from "./extremes.js";
 import { functionMethods } from "./functions.js";
+import { gradientMethods } from "./gradients.js";
 import { inPlaceActivationMethods } from "./in-place/activations.js";
 import { inPlaceArithmeticMethods } from "./in-place/arithmetic.js";
 import { inPlaceFunctionMethods } from "./in-place/functions.js";
 import { indexingMethods } from "./indexing.js";
-import { lifeMethods } from "./life.js";
+import { lifetimeMethods } from "./lifetime.js";
 import { movementMethods } from "./movement.js";
-import { partMethods } from "./parts.js";
 import { readingMethods } from "./reading.js";
 import { reductionMethods } from "./reduction.js";
 import { shapeMethods } from "./shape.js";
+import { slicingMethods } from "./slicing.js";
 
 /** The methods of all families. */
 export type Families = typeof activationMethods &
@@ -30,9 +31,10 @@ export type Families = typeof activationMethods &
   typeof inPlaceArithmeticMethods &
   typeof inPlaceFunctionMethods &
   typeof indexingMethods &
-  typeof lifeMethods &
+  typeof gradientMethods &
+  typeof lifetimeMethods &
   typeof movementMethods &
-  typeof partMethods &
+  typeof slicingMethods &
   typeof readingMethods &
   typeof reductionMethods &
   typeof shapeMethods;
@@ -52,9 +54,10 @@ const families: readonly object[] = [
   inPlaceArithmeticMethods,
   inPlaceFunctionMethods,
   indexingMethods,
-  lifeMethods,
+  gradientMethods,
+  lifetimeMethods,
   movementMethods,
-  partMethods,
+  slicingMethods,
   readingMethods,
   reductionMethods,
   shapeMethods,
