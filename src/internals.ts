@@ -31,6 +31,7 @@ export {
 export { type ErrorCode, HoldfastError } from "./errors/index.js";
 export {
   type Arena,
+  type Budget,
   openRuntime,
   type Placement,
   type RecordedEvent,

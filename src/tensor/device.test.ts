@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice, withDevice } from "../../test/support/devices.js";
 import { rejects } from "../../test/support/rejects.js";
+import { readRepositoryFile } from "../../test/support/repository.js";
 import { openTestDriver, testDeviceKind } from "../../test/support/test-device.js";
 import { HoldfastError } from "../errors/index.js";
 import { Device, device, full, ones, type Tensor, tensor, zeros } from "./index.js";
@@ -30,6 +31,25 @@ test("a tensor used after its step is rejected with its name, its op and the ste
       new RegExp(`"mul", f32 \\[2\\], made by mul in step ${step}, died at the end of step ${step}`),
     );
   }
+});
+
+test("the published types of a device have neither its runtime nor its tape", () => {
+  const types = readRepositoryFile("dist/src/tensor/device.d.ts");
+  assert.match(types, /diagnostics\(\): Diagnostics/);
+  assert.doesNotMatch(types, /\b(runtime|tape|lifetimes|seeds): /);
+});
+
+test("diagnostics() has the memory in use by label, and synchronize() rejects a closed device", () => {
+  const { budget, arena } = cpu.diagnostics();
+  const used = Object.values(budget.usedByLabel).reduce((sum, bytes) => sum + bytes, 0);
+  assert.equal(used, budget.used);
+  assert.equal(arena.live, cpu.runtime.arena.figures.live);
+  cpu.synchronize();
+  const closed = withDevice({ memory: "64MiB" }, (other) => {
+    other.close();
+    return other;
+  });
+  rejects("CLOSED", () => closed.synchronize());
 });
 
 test("a kept tensor outlives its step, without its graph, until it is released", () => {

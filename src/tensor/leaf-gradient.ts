@@ -12,8 +12,8 @@ export class LeafGradient implements GradientHolder {
   readonly #free: (array: DeviceArray) => void;
   #array: DeviceArray | undefined;
   /**
-   * True if a gradient has arrived since it was cleared. A plan is for one value: the first gradient overwrites, later
-   * ones add.
+   * True if a gradient has arrived since it was cleared. A plan is valid for one value of it: the first gradient overwrites,
+   * later gradients add.
    */
   #arrived = false;
   static readonly #arrival: GuardedField<LeafGradient> = {

@@ -193,16 +193,16 @@ export class Tensor {
   }
 
   /** Enables or disables the gradient; only for leaves. */
-  set requiresGrad(wanted: boolean) {
+  set requiresGrad(isRequired: boolean) {
     const { value, device } = this.requireDeviceValue();
     if (value.source) {
-      if (wanted) return;
+      if (isRequired) return;
       throw new HoldfastError(
         "NO_GRADIENT",
-        `"${this.name}" was made by an op, so its gradient cannot be disabled. Use detach().`,
+        `"${this.name}" is the result of an op, so its gradient cannot be disabled. Use detach().`,
       );
     }
-    if (!wanted) {
+    if (!isRequired) {
       value.leaf = undefined;
       return;
     }
@@ -227,7 +227,7 @@ export class Tensor {
   }
 
   /**
-   * The gradient accumulated by backward(); null before the first one, and after zeroGrad().
+   * The gradient accumulated by backward(); null before the first backward(), and after zeroGrad().
    *
    * @example
    * ```ts

@@ -206,7 +206,7 @@ async function trainCrossAsset(options: CommandOptions): Promise<number> {
       path: out,
       settings: { ...requested, ...(checksum !== undefined && { checksum }) },
       device: device.runtime.device.name,
-      ...{ allowOlder: options.olderCheckpoint === true, runtime: device.runtime },
+      ...{ allowOlder: options.olderCheckpoint === true, recordedDevice: device },
     });
     stop.markRun(out);
     server?.show(out);

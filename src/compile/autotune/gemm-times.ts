@@ -54,7 +54,10 @@ export function timeCandidates(
 ): ReadonlyMap<number, number> {
   const desc = describeGemm(problem);
   const scratchBytes = new Map(
-    gemmCandidates(runtime, desc).map((choice) => [choice, gemmScratchBytes(runtime, { ...desc, choice })]),
+    gemmCandidates(runtime, desc).map((algorithm) => [
+      algorithm,
+      gemmScratchBytes(runtime, { ...desc, choice: algorithm }),
+    ]),
   );
   const memory = TrialMemory.allocate(runtime, problem, Math.max(...scratchBytes.values()));
   if (!memory) return new Map();
@@ -63,13 +66,13 @@ export function timeCandidates(
   let launches = 0;
   try {
     // Native kernels are compiled before the clock starts: that takes longer than all trials.
-    const requests = [...scratchBytes].flatMap(([choice, size]) => {
-      const request = attempt(() => memory.requestOf(choice, size));
-      return request ? [{ choice, request }] : [];
+    const requests = [...scratchBytes].flatMap(([algorithm, size]) => {
+      const request = attempt(() => memory.requestOf(algorithm, size));
+      return request ? [{ algorithm, request }] : [];
     });
     const startMs = clock.nowMs();
     const elapsedMs = (): number => clock.nowMs() - startMs;
-    for (const { choice, request } of requests) {
+    for (const { algorithm, request } of requests) {
       if (bursts.size > 0 && elapsedMs() > limitMs / 2) break;
       const burst = attempt(() => {
         // Warm-up: the library loads an algorithm at its first run.
@@ -79,20 +82,20 @@ export function timeCandidates(
           for (let count = 0; count < launches; count++) runtime.launch(request);
         });
       });
-      if (burst) bursts.set(choice, burst);
+      if (burst) bursts.set(algorithm, burst);
     }
     // Interleaved, so that a rising clock rate favours no candidate.
     for (let round = 0; round < rounds && (round === 0 || elapsedMs() < limitMs); round++) {
-      for (const [choice, burst] of bursts) {
+      for (const [algorithm, burst] of bursts) {
         const elapsed = timeMs(runtime, clock, () => burst.replay());
-        bestMs.set(choice, Math.min(elapsed, bestMs.get(choice) ?? Infinity));
+        bestMs.set(algorithm, Math.min(elapsed, bestMs.get(algorithm) ?? Infinity));
       }
     }
   } finally {
     for (const burst of bursts.values()) burst.close();
     memory.free();
   }
-  return new Map([...bestMs].map(([choice, ms]) => [choice, (ms * 1000) / launches]));
+  return new Map([...bestMs].map(([algorithm, ms]) => [algorithm, (ms * 1000) / launches]));
 }
 
 function launchesFor(launchMs: number): number {
@@ -152,10 +155,10 @@ class TrialMemory {
   }
 
   /** The first launch of the GEMM with an algorithm. Later launches, if any, are the same for all algorithms. */
-  requestOf(choice: number, scratchBytes: number): LaunchRequest {
+  requestOf(algorithm: number, scratchBytes: number): LaunchRequest {
     const { scratch: _, ...rest } = this.#problem;
     const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;
-    const problem = { ...rest, choice, ...(scratch && { scratch }) };
+    const problem = { ...rest, choice: algorithm, ...(scratch && { scratch }) };
     const call = { op: "gemm", work: { kind: "gemm", problem } } as const;
     const [first] = emitCommands(this.#runtime, [call], (slice) => this.#viewOf(slice));
     if (first?.command.kind !== "launch") throw new Error("A GEMM emitted another command than a launch.");

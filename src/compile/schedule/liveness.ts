@@ -1,6 +1,6 @@
 /**
  * Live ranges of step buffers, in the time of the main stream. A call on a side stream may run at any time between its waits and the
- * calls that wait for it, whatever its index in the schedule.
+ * calls that wait for it, regardless of its position in the schedule.
  */
 
 import { alignment } from "../../runtime/index.js";

@@ -90,7 +90,7 @@ function rejoin(runtime: Runtime, started: Iterable<Stream>): void {
     try {
       runtime.orderStreams(stream, runtime.stream);
     } catch {
-      // The first error is the one to report.
+      // Only the first error is reported.
     }
   }
 }

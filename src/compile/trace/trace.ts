@@ -204,7 +204,7 @@ class Tracer extends OpTrace {
     switch (command.kind) {
       case "launch": {
         const { op, kernel, blocks, arguments: values, stream } = command.request;
-        if (stream) this.reject("a launch on a stream of its own", op);
+        if (stream) this.reject("a launch on another stream", op);
         const slices = values.map((value) => (typeof value === "number" ? value : buffers.sliceOf(value)));
         this.#add(op, { kind: "launch", kernel, blocks, arguments: slices });
         return;
@@ -316,14 +316,14 @@ function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
 
 /** The error for a step whose work differs from its trace: the op now, the op in the trace, and the user's line. */
 function stepChanged(
-  found: string | undefined,
+  actual: string | undefined,
   traced: string | undefined,
   line: string | undefined,
 ): HoldfastError {
-  const now = found === undefined ? "it ends" : `it calls ${found}`;
+  const now = actual === undefined ? "it ends" : `it calls ${actual}`;
   const before =
-    traced === undefined ? "had ended" : traced === found ? `had another ${traced}` : `had ${traced}`;
-  const numbers = { ...(found && { found }), ...(traced && { traced }), ...(line && { line }) };
+    traced === undefined ? "had ended" : traced === actual ? `had another ${traced}` : `had ${traced}`;
+  const numbers = { ...(actual && { found: actual }), ...(traced && { traced }), ...(line && { line }) };
   return changed(`${now}${line ? ` at ${line}` : ""}, where the first trace ${before}`, numbers);
 }
 

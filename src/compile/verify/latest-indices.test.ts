@@ -14,7 +14,7 @@ const range = fc
 
 const visit = fc.record({
   range,
-  asked: range,
+  queried: range,
   stream: fc.nat({ max: streams - 1 }),
   position: fc.nat({ max: 99 }),
 });
@@ -22,19 +22,19 @@ const visit = fc.record({
 test("it returns the latest position on each stream for any bytes, after any updates in any order", () => {
   fc.assert(
     fc.property(fc.array(visit, { maxLength: 40 }), (visits) => {
-      const ranges = visits.flatMap((one) => [one.range, one.asked]);
+      const ranges = visits.flatMap(({ range: noted, queried }) => [noted, queried]);
       const positions = new LatestIndices(
         boundsOf(ranges.flatMap(({ start, end }) => [start, end])),
         streams,
       );
       const model = Array.from({ length: 80 }, () => new Array<number>(streams).fill(none));
-      for (const { range: noted, asked, stream, position } of visits) {
+      for (const { range: noted, queried, stream, position } of visits) {
         positions.note(noted.start, noted.end, stream, position);
         for (const byte of model.slice(noted.start, noted.end))
           byte[stream] = Math.max(byte[stream]!, position);
-        const seen = model.slice(asked.start, asked.end);
-        const expected = [0, 1, 2].map((one) => Math.max(...seen.map((byte) => byte[one]!)));
-        assert.deepEqual([...positions.latest(asked.start, asked.end)], expected);
+        const seen = model.slice(queried.start, queried.end);
+        const expected = [0, 1, 2].map((index) => Math.max(...seen.map((byte) => byte[index]!)));
+        assert.deepEqual([...positions.latest(queried.start, queried.end)], expected);
       }
     }),
     { numRuns: 500 },

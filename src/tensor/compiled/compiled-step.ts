@@ -43,9 +43,9 @@ export interface ReportOptions {
   readonly times?: boolean;
 }
 
-/** A compiled step: call it like the function that it was made from. */
+/** A compiled step: call it like the original function. */
 export interface CompiledStep<I extends readonly Tensor[], R extends StepResult> {
-  /** Runs the step. Its results are valid until its next call; `keep()` copies one. */
+  /** Runs the step. Its results are valid until its next call; `keep()` copies a result. */
   (...inputs: I): R;
   /** Number of plans. */
   readonly plans: number;
@@ -291,7 +291,7 @@ function compileStep<I extends readonly Tensor[], R extends StepResult>(
     for (const ring of rings.values()) ring.flush();
   };
   const historyOf = (): Record<string, readonly number[]> =>
-    Object.fromEntries([...rings].map(([result, { latest: known }]) => [result, known]));
+    Object.fromEntries([...rings].map(([result, { latest }]) => [result, latest]));
 
   const compiled = Object.defineProperties(call, {
     plans: { get: () => plans.length },

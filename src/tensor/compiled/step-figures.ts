@@ -135,7 +135,7 @@ export class StepCounters {
 function describeBadIndex(name: string, { index, op, line, call, size, range }: BadIndex): string {
   const validIndices = size === 0 ? "no index is valid" : `indices are 0 to ${size - 1}`;
   return (
-    `call ${call} of compiled ${name}: ${op}${line ? ` at ${line}` : ""} was given the index ${index}, but ${range} (${validIndices}). ` +
+    `call ${call} of compiled ${name}: ${op}${line ? ` at ${line}` : ""} got the index ${index}, but ${range} (${validIndices}). ` +
     "The call was skipped. Correct the data."
   );
 }

@@ -126,12 +126,12 @@ function initialGradient(device: Device, root: Tensor, gradient: Tensor | undefi
     if (isSameShape(gradient.shape, shape) && gradient.dtype === dtype) return gradient.array;
     throw new HoldfastError(
       "BAD_SHAPE",
-      `backward() of ${dtype} ${formatShape(shape)} was given a gradient of ${gradient.dtype} ${formatShape(gradient.shape)}; ` +
+      `backward() of ${dtype} ${formatShape(shape)} got a gradient of ${gradient.dtype} ${formatShape(gradient.shape)}; ` +
         "pass a gradient with the shape and dtype of the tensor.",
     );
   }
-  const one = device.seeds.oneOf(dtype);
-  if (one && sizeOf(shape) === 1) return { ...one, shape, strides: shape.map(() => 0) };
+  const scalarOne = device.seeds.oneOf(dtype);
+  if (scalarOne && sizeOf(shape) === 1) return { ...scalarOne, shape, strides: shape.map(() => 0) };
   throw new HoldfastError(
     "BAD_SHAPE",
     `backward() of shape ${formatShape(shape)}: without a gradient it starts from a single number. ` +

@@ -106,7 +106,7 @@ function needsExponents(finite: readonly number[], dtype: FloatDtype): boolean {
   );
 }
 
-/** 12.5 in the fewest digits. Shorter numbers are padded with blanks, because zeros would claim digits that are not known. */
+/** 12.5 in the fewest digits. Shorter numbers are padded with blanks, because zeros would claim digits that were not computed. */
 function positionalColumn(finite: readonly number[], dtype: FloatDtype): Column {
   const write = (value: number): readonly [string, string] => {
     const { whole, fraction } = writeOut(cutDecimal(value, dtype, positionalDigits));
@@ -127,7 +127,7 @@ function scientificColumn(finite: readonly number[], dtype: FloatDtype): Column 
   const exponentDigits = Math.max(2, longest(decimals.map(({ exponent }) => String(Math.abs(exponent)))));
   const write = (value: number): readonly [string, string] => {
     const shortest = shortestDecimal(value, dtype);
-    // If both have the same number of digits, only the shortest form is certain to read back as this value.
+    // If both have the same number of digits, only the shortest digits are certain to read back as this value.
     const isFull = shortest.digits.length === digitCount;
     const { digits, exponent } = isFull ? shortest : roundedDecimal(value, digitCount);
     return [signOf(value) + digits[0], digits.slice(1) + exponentWord(exponent, exponentDigits)];

@@ -6,7 +6,7 @@ import { type Axes, type ReductionOptions, reductionAttributes } from "./reducti
 
 export const extremeMethods = {
   /**
-   * The largest element over axes, or of all; NaN if there is one. Equal elements share the gradient.
+   * The largest element over axes, or over all elements; NaN if one of them is NaN. Equal elements share the gradient.
    *
    * @example
    * ```ts
@@ -21,7 +21,7 @@ export const extremeMethods = {
     return this.device.apply(amax, [this], reductionAttributes(axes, options));
   },
   /**
-   * The smallest element over axes, or of all; NaN if there is one. Equal elements share the gradient.
+   * The smallest element over axes, or over all elements; NaN if one of them is NaN. Equal elements share the gradient.
    *
    * @example
    * ```ts

@@ -20,7 +20,7 @@ export const lifetimeMethods = {
     return this.device.keep(this);
   },
   /**
-   * Frees the memory of a kept tensor, or of one created outside every step.
+   * Frees the memory of a kept tensor, or of a tensor created outside every step.
    *
    * @example
    * ```ts
