@@ -15,8 +15,8 @@ export function userLine(): string | undefined {
     const [, file = "", number = ""] = frame.exec(line) ?? [];
     return file ? [{ path: file.startsWith("file:") ? fileURLToPath(file) : file, number }] : [];
   });
-  // The folder of the library in the stack: of the compiled code, or of its sources if source maps are enabled.
-  const library = frames[0]?.path.replace(/compile\/trace\/user-line\.[jt]s$/, "");
+  // The folder of the library in the stack: of the bundle, of the compiled modules, or of the sources if source maps are enabled.
+  const library = frames[0]?.path.replace(/(compile\/trace\/)?[^/]+$/, "");
   const user = frames.find(({ path }) => library !== undefined && !path.startsWith(library));
   return user && `${user.path}:${user.number}`;
 }
