@@ -100,7 +100,7 @@ describe("a run that 0.1.0 was stopped in", onCpu, () => {
     const settings = { ...crossasset.defaultSettings, folds: 2, epochs: 2, batch: 15 };
     const asked = { ...settings, generate: 12_000, precision: "f32" };
     const job = crossasset.openJobRun({
-      ...{ path: run, settings: asked, device: device.runtime.device.name, runtime: device.runtime },
+      ...{ path: run, settings: asked, device: device.runtime.device.name, recordedDevice: device },
     });
     assert.deepEqual([job.resumed?.step, job.resumed?.fold], [8, 1]);
     const results = await crossasset.runJob({

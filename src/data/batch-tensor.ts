@@ -2,7 +2,7 @@
 
 import type { Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { Tensor, type TensorPlace } from "../tensor/index.js";
+import { type DeviceValue, Tensor } from "../tensor/index.js";
 
 export interface BatchNumber {
   readonly epoch: number;
@@ -19,7 +19,7 @@ export interface BatchBuffers extends BatchNumber {
 export class BatchTensor extends Tensor {
   readonly #batch: BatchBuffers;
 
-  constructor(place: TensorPlace, batch: BatchBuffers) {
+  constructor(place: DeviceValue, batch: BatchBuffers) {
     super(place, `column ${batch.column} of batch ${batch.batch} in epoch ${batch.epoch}`);
     this.#batch = batch;
   }

@@ -136,7 +136,7 @@ export class TensorDataset<Sources extends readonly ColumnSource[] = readonly Co
    * const data = new TensorDataset([[1, 2], [3, 4]]);
    * data.placeOn(cpu);
    * data.release(cpu);
-   * console.log(cpu.runtime.budget.usedBy("data set")); // → 0
+   * console.log(cpu.diagnostics().budget.usedByLabel["data set"]); // → 0
    * cpu.close();
    * ```
    */

@@ -253,9 +253,9 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
    * const cpu = await device("cpu");
    * const data = new TensorDataset([[1], [2]]);
    * const batches = new DataLoader(data, { batchSize: 1 });
-   * const before = cpu.runtime.budget.usedBy("data set");
+   * const before = cpu.diagnostics().budget.usedByLabel["data set"];
    * batches.close();
-   * console.log(cpu.runtime.budget.usedBy("data set") < before); // → true
+   * console.log(cpu.diagnostics().budget.usedByLabel["data set"] < before); // → true
    * cpu.close();
    * ```
    */

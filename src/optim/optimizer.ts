@@ -238,9 +238,9 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    * import { device, optim, zeros } from "holdfast";
    * const cpu = await device("cpu");
    * const w = zeros([1000], { requiresGrad: true });
-   * const before = cpu.runtime.budget.used;
+   * const before = cpu.diagnostics().budget.used;
    * new optim.Adam([w]).release();
-   * console.log(cpu.runtime.budget.used - before); // → 0
+   * console.log(cpu.diagnostics().budget.used - before); // → 0
    * cpu.close();
    * ```
    */

@@ -109,8 +109,8 @@ test("a checkpoint with other shapes, another dtype or missing tensors is reject
     [capture(makeSmall(3, "bf16")), /model\.weight is bf16/],
     [without("optimizer.1.secondMoment"), /optimizer\.1\.secondMoment is not in the checkpoint/],
     [without("random.state"), /random\.state is not in the checkpoint/],
-    [{ ...whole, state: { random: { seed: "many", draws: 3 } } }, /where the random numbers stood/],
-    [{ ...whole, state: {} }, /where the random numbers stood/],
+    [{ ...whole, state: { random: { seed: "many", draws: 3 } } }, /no valid position of the random numbers/],
+    [{ ...whole, state: {} }, /no valid position of the random numbers/],
   ] as const) {
     rejects("BAD_STATE", () => restoreState(checkpoint, target.model, target.optimizer), reason);
     sameNamedBytes(bytesOf(target), before, "the model that rejected");

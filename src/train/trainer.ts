@@ -276,9 +276,9 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    *   optimizer: new optim.SGD(model.parameters(), { lr: 0.1 }),
    *   loss: (x) => model.forward(x).square().mean(),
    * });
-   * const before = cpu.runtime.budget.usedBy("data set");
+   * const before = cpu.diagnostics().budget.usedByLabel["data set"];
    * trainer.close();
-   * console.log(cpu.runtime.budget.usedBy("data set") < before); // → true
+   * console.log(cpu.diagnostics().budget.usedByLabel["data set"] < before); // → true
    * cpu.close();
    * ```
    */

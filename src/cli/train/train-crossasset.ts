@@ -108,7 +108,7 @@ export async function trainCrossAsset(options: TrainOptions): Promise<number> {
       path: out,
       settings: { ...requested, ...(checksum !== undefined && { checksum }) },
       device: device.runtime.device.name,
-      ...{ allowOlder: options.olderCheckpoint === true, runtime: device.runtime },
+      ...{ allowOlder: options.olderCheckpoint === true, recordedDevice: device },
     });
     stop.markRun(out);
     server?.show(out);

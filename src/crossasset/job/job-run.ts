@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { HoldfastError } from "../../errors/index.js";
 import type { JsonRecord, RunProgress } from "../../records/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { ReportOptions } from "../../tensor/index.js";
+import type { Device, ReportOptions } from "../../tensor/index.js";
 import {
   CheckpointStore,
   type PlanReporter,
@@ -32,8 +32,8 @@ export interface JobRunOptions {
   readonly device: string;
   /** Resume from the latest valid checkpoint if later ones are damaged. */
   readonly allowOlder?: boolean;
-  /** The device's runtime. Its events are recorded in the folder, for the inspector. */
-  readonly runtime?: Runtime;
+  /** Records the events of this device in the folder, for the inspector. */
+  readonly recordedDevice?: Device;
 }
 
 /**
@@ -72,10 +72,10 @@ export class JobRun {
   #recorder: RunRecorder | undefined;
 
   /** Starts a run, or opens an existing one. An existing run stays unchanged until the job's first event. */
-  constructor({ path, settings, device, allowOlder = false, runtime }: JobRunOptions) {
+  constructor({ path, settings, device, allowOlder = false, recordedDevice }: JobRunOptions) {
     this.#isNew = stateOfRun(path) === "none";
     this.#settings = settings;
-    this.#runtime = runtime;
+    this.#runtime = recordedDevice?.runtime;
     this.#store = new CheckpointStore(join(path, runFiles.checkpoints));
     let resumed: ResumedJob | undefined;
     this.#folder = this.#isNew
@@ -84,7 +84,7 @@ export class JobRun {
           check: (run) => {
             requireEqualSettings(path, run, settings);
             resumed = findCheckpoint(this.#store, settings, allowOlder);
-            if (runtime) RunRecorder.check(path);
+            if (recordedDevice) RunRecorder.check(path);
           },
         });
     this.resumed = resumed;

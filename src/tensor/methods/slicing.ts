@@ -1,14 +1,14 @@
-/** Parts of a tensor as methods: ranges, single indices, pieces. All are views. */
+/** Slices of a tensor as methods: ranges, single indices, chunks. All are views. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { axisOf, formatShape, type Range, select, slice } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 
-export const partMethods = {
+export const slicingMethods = {
   /**
-   * A part, one range an axis: `[start, end, step]` with Python's rules (negative places count from the end, what lies
-   * outside is cut off, steps are 1 or more), `null` for a whole axis, or a number, which takes one index and drops the
-   * axis. A view: writing to it in place writes to the tensor.
+   * A slice with one range per axis. A range is `[start, end, step]` with Python's rules: negative indices count from the end,
+   * bounds are clamped, and steps are 1 or more. `null` takes a whole axis, and a number takes one index and drops the axis.
+   * A view: writing to it in place writes to the tensor.
    *
    * @example
    * ```ts
@@ -21,13 +21,13 @@ export const partMethods = {
    * ```
    */
   slice(this: Tensor, ...ranges: readonly (Range | number)[]): Tensor {
-    const taken = ranges.map((range) => (typeof range === "number" ? null : range));
-    const isWhole = ranges.length <= this.ndim && taken.every((range) => range === null);
-    const part: Tensor = isWhole ? this : this.device.apply(slice, [this], { ranges: taken });
-    // From the last axis on, so that the places of those before don't move.
+    const axisRanges = ranges.map((range) => (typeof range === "number" ? null : range));
+    const isWhole = ranges.length <= this.ndim && axisRanges.every((range) => range === null);
+    const sliced: Tensor = isWhole ? this : this.device.apply(slice, [this], { ranges: axisRanges });
+    // Starts with the last axis, so that the numbers of earlier axes do not change.
     return ranges.reduceRight<Tensor>(
-      (seen, range, axis) => (typeof range === "number" ? seen.select(axis, range) : seen),
-      part,
+      (view, range, axis) => (typeof range === "number" ? view.select(axis, range) : view),
+      sliced,
     );
   },
   /**
@@ -42,19 +42,19 @@ export const partMethods = {
    * ```
    */
   narrow(this: Tensor, axis: number, start: number, length: number): Tensor {
-    const place = axisOf("narrow", axis, this.ndim);
-    const size = this.shape[place] ?? 0;
+    const index = axisOf("narrow", axis, this.ndim);
+    const size = this.shape[index] ?? 0;
     const from = start < 0 ? start + size : start;
     if (![from, length].every(Number.isInteger) || from < 0 || length < 0 || from + length > size) {
       throw new HoldfastError(
         "BAD_INDEX",
-        `narrow: ${length} indices from ${start} on, of axis ${place} of ${formatShape(this.shape)}, which has ${size}.`,
+        `narrow: ${length} indices from ${start} on, of axis ${index} of ${formatShape(this.shape)}, which has ${size}.`,
       );
     }
-    return takeRange(this, place, from, from + length);
+    return takeRange(this, index, from, from + length);
   },
   /**
-   * One index of an axis, which is gone from the result; a view.
+   * One index of an axis. The result does not have that axis; a view.
    *
    * @example
    * ```ts
@@ -69,37 +69,37 @@ export const partMethods = {
     return this.device.apply(select, [this], { axis, index });
   },
   /**
-   * Parts of the given sizes along an axis, or of one size and a smaller last one; views.
+   * Splits an axis into chunks of these sizes. One number is the size of every chunk; the last one may be smaller. Views.
    *
    * @example
    * ```ts
    * import { arange, device } from "holdfast";
    * const cpu = await device("cpu");
    * const x = arange(5);
-   * console.log(x.split(2).map((part) => part.tolist())); // → [ [ 0, 1 ], [ 2, 3 ], [ 4 ] ]
-   * console.log(x.split([1, 4]).map((part) => part.shape)); // → [ [ 1 ], [ 4 ] ]
+   * console.log(x.split(2).map((chunk) => chunk.tolist())); // → [ [ 0, 1 ], [ 2, 3 ], [ 4 ] ]
+   * console.log(x.split([1, 4]).map((chunk) => chunk.shape)); // → [ [ 1 ], [ 4 ] ]
    * cpu.close();
    * ```
    */
   split(this: Tensor, sizes: number | readonly number[], axis = 0): Tensor[] {
-    const place = axisOf("split", axis, this.ndim);
-    const length = this.shape[place] ?? 0;
-    const parts = typeof sizes === "number" ? equalParts(length, sizes) : sizes;
-    const total = parts.reduce((sum, size) => sum + size, 0);
-    if (total !== length || !parts.every((size) => Number.isInteger(size) && size >= 0)) {
+    const index = axisOf("split", axis, this.ndim);
+    const length = this.shape[index] ?? 0;
+    const chunkSizes = typeof sizes === "number" ? equalSizes(length, sizes) : sizes;
+    const total = chunkSizes.reduce((sum, size) => sum + size, 0);
+    if (total !== length || !chunkSizes.every((size) => Number.isInteger(size) && size >= 0)) {
       throw new HoldfastError(
         "BAD_SHAPE",
-        `split: sizes ${formatShape(parts)} of axis ${place} of ${formatShape(this.shape)}; they have to add up to ${length}.`,
+        `split: sizes ${formatShape(chunkSizes)} of axis ${index} of ${formatShape(this.shape)}; they must add up to ${length}.`,
       );
     }
     let start = 0;
-    return parts.map((size) => {
+    return chunkSizes.map((size) => {
       start += size;
-      return takeRange(this, place, start - size, start);
+      return takeRange(this, index, start - size, start);
     });
   },
   /**
-   * At most so many parts along an axis, all of one size but the last; views.
+   * Splits an axis into at most `chunks` chunks of one size; the last one may be smaller. Views.
    *
    * @example
    * ```ts
@@ -112,7 +112,7 @@ export const partMethods = {
    */
   chunk(this: Tensor, chunks: number, axis = 0): Tensor[] {
     if (!Number.isInteger(chunks) || chunks < 1) {
-      throw new HoldfastError("BAD_ARGUMENT", `chunk: ${chunks} parts; pass a whole number, 1 or more.`);
+      throw new HoldfastError("BAD_ARGUMENT", `chunk: ${chunks} chunks; pass a whole number, 1 or more.`);
     }
     const length = this.shape[axisOf("chunk", axis, this.ndim)] ?? 0;
     if (length === 0) return this.split(new Array<number>(chunks).fill(0), axis);
@@ -125,10 +125,10 @@ function takeRange(tensor: Tensor, axis: number, start: number, end: number): Te
   return tensor.device.apply(slice, [tensor], { ranges });
 }
 
-function equalParts(length: number, size: number): number[] {
+function equalSizes(length: number, size: number): number[] {
   if (!Number.isInteger(size) || size < 1) {
-    throw new HoldfastError("BAD_SHAPE", `split: parts of ${size}; pass a whole number, 1 or more.`);
+    throw new HoldfastError("BAD_SHAPE", `split: chunks of ${size}; pass a whole number, 1 or more.`);
   }
   const count = Math.max(1, Math.ceil(length / size));
-  return Array.from({ length: count }, (_, part) => Math.min(size, length - part * size));
+  return Array.from({ length: count }, (_, chunk) => Math.min(size, length - chunk * size));
 }
