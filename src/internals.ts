@@ -31,6 +31,7 @@ export {
 export { type ErrorCode, HoldfastError } from "./errors/index.js";
 export {
   type Arena,
+  type Budget,
   openRuntime,
   type Placement,
   type RecordedEvent,
@@ -42,4 +43,5 @@ export {
   type TransferCount,
   type UploadItem,
 } from "./runtime/index.js";
+export { runtimeOf } from "./tensor/index.js";
 export { type Address, type Bytes, bytes, type Span } from "./units/index.js";

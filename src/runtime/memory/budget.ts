@@ -88,6 +88,11 @@ export class Budget {
     this.#add(charge.label, -charge.size);
   }
 
+  /** Bytes in use under each label. */
+  get usedByLabel(): Readonly<Record<BudgetLabel, number>> {
+    return this.#options.sharedStatus.readBudget();
+  }
+
   /** The largest holders, largest first. Charges of one holder under one label are summed. */
   holders(count = 10): Charge[] {
     const merged = new Map<string, Charge>();

@@ -21,6 +21,8 @@ export interface Diagnostics {
     readonly reason: string;
     readonly used: number;
     readonly left: number;
+    readonly usedByLabel: Readonly<Record<BudgetLabel, number>>;
+    /** The largest holders, at most 8. */
     readonly holders: readonly { label: BudgetLabel; holder: string; size: number }[];
   };
   readonly arena: Readonly<Record<ArenaFigure, number>> & {
@@ -56,6 +58,7 @@ export function diagnose(inputs: {
       reason: budget.reason,
       used: budget.used,
       left: budget.left,
+      usedByLabel: budget.usedByLabel,
       holders: budget.holders(8),
     },
     arena: {
