@@ -115,9 +115,14 @@ test("weight gradients of one input are one batched GEMM", () => {
   const calls = batch([
     writing(...gradients),
     ...gradients.map((gradient) =>
-      multiply(whole(input), whole(gradient), { m: 16, n: 32, k: 64 }, {
-        a: { slice: whole(input), rowStride: 16, isTransposed: true },
-      }),
+      multiply(
+        whole(input),
+        whole(gradient),
+        { m: 16, n: 32, k: 64 },
+        {
+          a: { slice: whole(input), rowStride: 16, isTransposed: true },
+        },
+      ),
     ),
   ]);
   assert.deepEqual(batchesOf(calls), [2]);
