@@ -87,31 +87,6 @@ export interface GemmDesc extends Omit<GemmProblem<GemmInputDtype>, "a" | "b" | 
   readonly bias?: Location;
 }
 
-/** Below this K, separate cuBLASLt launches are as fast as a grouped GEMM (measured by `bench/gpu/compiled.ts`). */
-const minGroupedK = 1024;
-
-/** True for weight gradients: K is the number of samples, and both operands are MN-major. */
-export function isWeightGradient({ k, a, b }: GemmDesc): boolean {
-  return k >= minGroupedK && a.isTransposed === true && !b.isTransposed;
-}
-
-/** Eight tiles of 128 × 128: a batch of larger results fills the GPU with cuBLASLt's large tiles (measured by `bench/gpu/compiled.ts`). */
-const maxUnalignedElements = 8 * 128 * 128;
-
-/** Rows of 16-bit elements whose length is no multiple of this do not begin on 16 bytes. */
-const alignedElements = 8;
-
-/**
- * True for a batch of small GEMMs with rows of unaligned length, such as separate layers for groups of 193 features. cuBLASLt has only
- * slow kernels for these, even if the row strides are aligned.
- */
-export function isUnalignedBatch({ m, n, k, batch = 1, a, b }: GemmDesc): boolean {
-  const lengths = [a.isTransposed ? m : k, b.isTransposed ? k : n];
-  return (
-    batch > 1 && m * n <= maxUnalignedElements && lengths.some((length) => length % alignedElements !== 0)
-  );
-}
-
 /** How a GEMM accesses C's storage: it writes all of it, writes a part of it, or reads it as well. */
 export type AccessToC = "out" | "partial-out" | "inout";
 

@@ -3,7 +3,7 @@
 import type { KernelSource } from "../../driver/index.js";
 import type { LaunchCommand } from "../../runtime/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
-import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
+import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
 import { blocksForColumns, columnOfThread, threads, zero } from "./cuda-columns.js";
 import type { WalkDtype } from "./element.js";

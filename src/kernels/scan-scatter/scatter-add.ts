@@ -2,8 +2,8 @@
 
 import type { LaunchCommand } from "../../runtime/index.js";
 import type { Backend } from "../backend-interface.js";
-import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
 import type { KernelCall } from "../kernel-call.js";
+import { argumentsInOrder } from "../launch-arguments.js";
 import { columnsOf } from "./element.js";
 import type { ScatterAdd } from "./problem.js";
 import { scatterKernel, scatterParameters, vectorsPerStrip } from "./scatter-kernels.js";

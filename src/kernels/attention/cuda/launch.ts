@@ -1,7 +1,7 @@
 /** Lowers attention to launches on CUDA: in the dtypeKey for short sequences where a pair fits a block, in tiles where not. */
 
 import type { LaunchCommand } from "../../../runtime/index.js";
-import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
+import { argumentsInOrder } from "../../launch-arguments.js";
 import { cachedSource } from "../../source-cache.js";
 import {
   type AttentionBackwardProblem,

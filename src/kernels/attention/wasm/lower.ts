@@ -2,8 +2,8 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { LaunchCommand } from "../../../runtime/index.js";
-import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
 import { elementOf, type GemmDtype } from "../../gemm/cpu/element.js";
+import { argumentsInOrder } from "../../launch-arguments.js";
 import { cachedSource } from "../../source-cache.js";
 import {
   type Access,

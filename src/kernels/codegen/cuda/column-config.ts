@@ -14,9 +14,9 @@ import { requireCountable, requireStride } from "./limits.js";
 const minPartials = 32;
 export const mediumPartials = 128;
 export const maxPartials = 1024;
-/** Columns of a block: at most as many as it has warps when it reduces 32 partials per column. */
-const maxColumns = 8;
-/** Outstanding loads of a thread, over all inputs: enough to hide DRAM latency (measured by `bench/gpu/compiled.ts`). */
+/** Columns of a block: at most a sector of f32, and as many as a block with 32 partials per column has warps. */
+const maxColumns = sectorBytes / dtypes.f32.bytes;
+/** Loads in flight per thread, over all inputs: enough to hide DRAM latency. Measured on an H200 (`bench/gpu/compiled.ts`, CrossAsset). */
 const maxLoadsInFlight = 16;
 
 /** `parallelism`: the number of SMs. It does not change the bits of a result: these follow from the number of rows. */

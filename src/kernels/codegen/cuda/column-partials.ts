@@ -34,7 +34,7 @@ export function storesColsums(kernel: RowKernel): boolean {
 
 /**
  * How many bytes of its row a thread may keep in registers without spills. One block is resident per SM: 768 threads have 340 bytes of
- * registers each, and 1024 have 256. Measured as the largest values without spills (`bench/gpu/compiled.ts`, CrossAsset).
+ * registers each, and 1024 have 256. These are the largest values without spills, measured on an H200 (`bench/gpu/compiled.ts`, CrossAsset).
  */
 function maxCachedBytes(threads: number): number {
   return registerBytesPerThread(threads) > 256 ? 240 : 128;

@@ -7,7 +7,7 @@ import type { Blas } from "../../../driver/index.js";
 import type { LaunchCommand } from "../../../runtime/index.js";
 import { type Bytes, bytes } from "../../../units/index.js";
 import { lowerRowOnWasm } from "../../codegen/wasm/lower.js";
-import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
+import { argumentsInOrder } from "../../launch-arguments.js";
 import type { Target } from "../../target.js";
 import {
   accessToC,

@@ -1,8 +1,9 @@
 /** The epilogue store: moves accumulators to C or through the epilogue, mostly staged in shared memory so that threads store whole rows. */
 
 import { elementTypes } from "../../codegen/cuda/element-types.js";
-import type { Epilogue, Sm90Config, Sm90Tile } from "./configs.js";
+import type { Epilogue, Sm90Config } from "./configs.js";
 import type { PrintedEpilogue } from "./epilogue.js";
+import type { Sm90Tile } from "./tiles.js";
 
 export const storesResult = (epilogue: Pick<Epilogue, "storesC"> | undefined): boolean =>
   !epilogue || epilogue.storesC;

@@ -6,8 +6,8 @@
  * B is rounded to TF32 while it is transposed. A is truncated by the tensor cores: rounding it in the mainloop was slower.
  */
 
-import type { Sm90Tile } from "./configs.js";
 import { smemAlignment } from "./smem-tiles.js";
+import type { Sm90Tile } from "./tiles.js";
 
 /** Two consumer warpgroups, and one producer warpgroup with a warp for each 32 columns of B. */
 const [consumers, producers] = [256, 128];

@@ -26,32 +26,21 @@ import { submit } from "../../submit.js";
 import { hasNativeGemm } from "../cuda.js";
 import { firstNativeAlgorithm, type GemmDesc, type GemmInputDtype, type GemmProblem } from "../desc.js";
 import { canFuseEpilogue, canGroupGemms, gemmCalls, gemmCandidates, gemmScratchBytes } from "../gemm.js";
-import {
-  countCtas,
-  type Epilogue,
-  isMmaSyncMainloop,
-  isRsMainloop,
-  listCandidates,
-  prefersTransposed,
-  type Sm90Config,
-  type Sm90Tile,
-  selectBatchedConfig,
-  selectEpilogueConfig,
-  selectGroupedConfig,
-  singleWaveTile,
-  sm90Tiles,
-  splitKTile,
-} from "./configs.js";
+import { type Epilogue, isMmaSyncMainloop, isRsMainloop, type Sm90Config } from "./configs.js";
 import { colsumRows } from "./epilogue-store.js";
 import { sm90Source } from "./kernel.js";
 import { lowerSm90Gemms } from "./launch.js";
+import {
+  listCandidates,
+  prefersTransposed,
+  selectBatchedConfig,
+  selectEpilogueConfig,
+  selectGroupedConfig,
+} from "./select-config.js";
+import { countCtas, type Sm90Tile, singleWaveTile, splitKTile, tiles } from "./tiles.js";
 
-const [large, square] = [192, 128].map((size) => sm90Tiles.find(({ tileM }) => tileM === size)!) as [
-  Sm90Tile,
-  Sm90Tile,
-];
-const small = sm90Tiles.find(({ tileM, tileN }) => tileM === 64 && tileN === 128)!;
-const mmaSyncTile = sm90Tiles.find(({ tileN }) => tileN === 64)!;
+const { large, square, small, mmaSync: mmaSyncTile } = tiles;
+const allTiles = Object.values(tiles);
 /** Tiles in which a warpgroup has 64 columns: rows in eights, and one warpgroup or several. */
 const swappedTiles = [
   { m: 24, n: 64 },
@@ -147,7 +136,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     Float64Array.from(new Float32Array(runtime.read(storage).slice().buffer));
 
   /** A product in step memory, its config in a tile, and the proof of what its C should hold. */
-  function place(drawn: RandomGemm, element: MmaElement, tile = sm90Tiles[0]!) {
+  function place(drawn: RandomGemm, element: MmaElement, tile = large) {
     const layouts = layOutGemm(drawn);
     const values = drawValues(drawn);
     const { m, n, k } = drawn;
@@ -187,7 +176,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   test("is right for any shape, layout and bias, in each of the tiles, and writes nothing beside C", () => {
     let count = 0;
     for (const element of elements) {
-      for (const tile of [...sm90Tiles, ...swappedTiles]) {
+      for (const tile of [...allTiles, ...swappedTiles]) {
         for (const [isATransposed, isBTransposed] of layoutsOf(element, tile)) {
           // f16 differs from bf16 in how an element is widened, whatever the layout.
           if (element === "f16" && !isThorough && (isATransposed || isBTransposed)) continue;
@@ -251,7 +240,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
 
   test("stores C as half floats for any shape, layout and bias, rounded once, and nothing beside it", () => {
     for (const element of ["bf16", "f16"] as const) {
-      for (const tile of [...sm90Tiles, ...swappedTiles]) {
+      for (const tile of [...allTiles, ...swappedTiles]) {
         fc.assert(
           fc.property(drawGemm, fc.boolean(), (drawn, isTransposed) =>
             runtime.step(() => {
@@ -883,8 +872,9 @@ describe("the config of products by warpgroups", () => {
     assert.deepEqual(tileOf(along(narrow, { dtype: "f32" })), wave);
     assert.equal(tileOf({ ...outline(narrow), dtype: "f32" }), undefined, "floats would have to be turned");
     assert.equal(tileOf(along({ ...narrow, k: 776 })), undefined, "many terms");
-    assert.equal(tileOf(along({ ...narrow, m: 2040 })), undefined, "a small result");
-    assert.deepEqual(tileOf(along({ ...narrow, m: 2048 })), singleWaveTile({ ...narrow, m: 2048 }, 132));
+    // 48 and 50 small tiles: three eighths of 132 SMs are 49.5.
+    assert.equal(tileOf(along({ ...narrow, m: 1536 })), undefined, "a small result");
+    assert.deepEqual(tileOf(along({ ...narrow, m: 1600 })), singleWaveTile({ ...narrow, m: 1600 }, 132));
     // Of 32 large tiles.
     assert.deepEqual(
       [64, 65].map((parallelism) => tileOf(along(narrow), parallelism)),

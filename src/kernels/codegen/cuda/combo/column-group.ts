@@ -8,7 +8,7 @@ import type { ColumnKernel } from "../../../../ir/index.js";
 import { dtypes, kernelKey } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
 import { literalKey } from "../../../../units/index.js";
-import { maxVectorBytes, registerBytesPerThread } from "../../../cost-model.js";
+import { launchBytes, maxVectorBytes, registerBytesPerThread } from "../../../cost-model.js";
 import type { Columns } from "../../../launch-config.js";
 import { columnPartials, columnSizes, maxPartials } from "../column-config.js";
 import {
@@ -35,8 +35,8 @@ const options = { threads: splitThreads, blocksPerSm };
 /** Threads along a row: a warp for split reductions; fewer for the others, whose few rows need more threads along the column. */
 const [maxLanes, maxUnsplitLanes, minLanes] = [32, 8, 8];
 const maxWidth = 8;
-/** One block reads so many elements as fast as a second launch would start (measured on an H200 by `bench/gpu/compiled.ts`). */
-const maxUnsplitElements = 12 * 1024;
+/** One block reads so many elements in the time that a second launch takes. */
+const maxUnsplitElements = launchBytes / dtypes.f32.bytes;
 /** The shares of a thread's registers for partials (a quarter) and for loads in flight (three eighths). */
 const threadBytes = registerBytesPerThread(splitThreads, blocksPerSm);
 const [partialBytes, inFlightBytes] = [threadBytes / 4, (threadBytes * 3) / 8];
