@@ -105,13 +105,13 @@ export interface ColumnKernel {
   readonly op: ReduceOp;
   readonly values: readonly Expression[];
   /** Where the columns' results go in every output; default: contiguous. GPU only. */
-  readonly places?: ColumnPlaces;
+  readonly outputLayout?: OutputLayout;
 }
 
 /** In elements: results are `step` apart. With runs of columns, the results of one run are, and runs are `between` apart. */
-export interface ColumnPlaces {
-  readonly step: number;
-  readonly runs?: { readonly length: number; readonly between: number };
+export interface OutputLayout {
+  readonly stride: number;
+  readonly runs?: { readonly length: number; readonly runStride: number };
 }
 
 export interface RowKernel {

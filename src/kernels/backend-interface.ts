@@ -28,7 +28,7 @@ export interface Backend {
   /** One launch for several independent kernels: what fusion makes. A backend that can't says so. */
   lowerRowCombo(launches: readonly RowLaunch[], op: string): Commands;
   lowerColumnGroup(launches: readonly ColumnLaunch[], options: ColumnGroupOptions): Commands;
-  lowerPartials(begun: PartialColumns, op: string): Commands;
+  lowerPartials(columns: PartialColumns, op: string): Commands;
   lowerGroupedGemm(problems: readonly GemmProblem<GemmInputDtype>[], op: string): Commands;
   lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands;
 

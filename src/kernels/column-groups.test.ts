@@ -63,9 +63,12 @@ const scaled: ColumnKernel = {
 const head: ColumnKernel = {
   ...{ name: "head", inputs: ["f16", "f32"], outputs: ["f32", "bf16", "f32"], scalars: [], op: "add" },
   values: [0.5, 1, 2].map((one) => term.mul(term.mul(term.load(0, "f32"), term.load(1, "f32")), one)),
-  places: { step: 3 },
+  outputLayout: { stride: 3 },
 };
-const apart: ColumnKernel = { ...sumOf("f32"), places: { step: 2, runs: { length: 3, between: 11 } } };
+const apart: ColumnKernel = {
+  ...sumOf("f32"),
+  outputLayout: { stride: 2, runs: { length: 3, runStride: 11 } },
+};
 
 /** Reads what lies beside the present element, as far as that is inside its row. */
 const beside: ColumnKernel = {
@@ -126,10 +129,12 @@ function valuesFor(dtype: Dtype, count: number, seed: number): Elements {
 }
 
 /** How many elements an output has, those between its results included. */
-function lengthOf({ places }: ColumnKernel, columns: number): number {
-  const { step = 1, runs } = places ?? {};
+function lengthOf({ outputLayout: places }: ColumnKernel, columns: number): number {
+  const { stride: step = 1, runs } = places ?? {};
   const last = Math.max(0, columns - 1);
-  return 1 + (runs ? Math.floor(last / runs.length) * runs.between + (runs.length - 1) * step : last * step);
+  return (
+    1 + (runs ? Math.floor(last / runs.length) * runs.runStride + (runs.length - 1) * step : last * step)
+  );
 }
 
 function launchOf(runtime: Runtime, { kernel, rows, columns, gap, offset, scalar }: Problem): ColumnLaunch {
@@ -178,7 +183,7 @@ function launchPdl(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
     runtime,
     backendOf(runtime).lowerColumnGroup(
       launches.filter((one) => !early.includes(one)),
-      { begun },
+      { earlier: begun },
     ),
   );
 }

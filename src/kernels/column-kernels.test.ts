@@ -176,7 +176,7 @@ for (const { device, skip, open } of kernelDevices) {
     test("results stand apart where a kernel says so, between what is not touched; a CPU rejects that", () => {
       const [rows, columns] = [70, 12];
       const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index));
-      const run = (places: ColumnKernel["places"], length: number): Float32Array =>
+      const run = (places: ColumnKernel["outputLayout"], length: number): Float32Array =>
         runtime.step(() => {
           const output = put(runtime, new Float32Array(length).fill(-7), "sums");
           const strides = [{ row: columns, column: "unit" }] as const;
@@ -185,7 +185,7 @@ for (const { device, skip, open } of kernelDevices) {
           submit(runtime, columnCalls({ kernel, rows, columns, strides, operands }));
           return new Float32Array(runtime.read(output).buffer);
         });
-      const layouts = [{ step: 3 }, { step: 1, runs: { length: 4, between: 9 } }] as const;
+      const layouts = [{ stride: 3 }, { stride: 1, runs: { length: 4, runStride: 9 } }] as const;
       if (device === "the CPU") {
         for (const places of layouts) rejects("UNSUPPORTED", () => run(places, 40), /only a GPU/);
         return;

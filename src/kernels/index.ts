@@ -72,9 +72,9 @@ export {
 } from "./random/index.js";
 export {
   type Scan,
+  type ScanDtype,
   type ScatterAdd,
   scanCalls,
   scatterAddCalls,
-  type WalkDtype,
 } from "./scan-scatter/index.js";
 export { CallTrace, submit } from "./submit.js";

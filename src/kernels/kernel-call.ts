@@ -49,8 +49,9 @@ export function columnCalls(launch: ColumnLaunch): readonly KernelCall[] {
 
 /** Is there anything to launch? Rejects a kernel that can't run over its iteration. */
 export function hasRows({ kernel, iteration }: Omit<RowLaunch, "operands">): boolean {
-  const { isElementwise, usesPlace } = factsOf(kernel);
-  if (iteration.kind === "elements" && (!isElementwise || usesPlace)) throw needsRows(kernel, isElementwise);
+  const { isElementwise, usesPosition } = factsOf(kernel);
+  if (iteration.kind === "elements" && (!isElementwise || usesPosition))
+    throw needsRows(kernel, isElementwise);
   return iteration.rows > 0 && !(isElementwise && iteration.elements === 0);
 }
 

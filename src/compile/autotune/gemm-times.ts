@@ -56,7 +56,7 @@ export function timeCandidates(
   const scratchBytes = new Map(
     gemmCandidates(runtime, outline).map((choice) => [
       choice,
-      gemmScratchBytes(runtime, { ...outline, choice }),
+      gemmScratchBytes(runtime, { ...outline, algorithm: choice }),
     ]),
   );
   const memory = TrialMemory.take(runtime, problem, Math.max(...scratchBytes.values()));

@@ -143,7 +143,7 @@ function ofGemm({ a, b, c, bias, scratch, beta = 0 }: GemmCall["problem"]): Acce
 
 /** The epilogue has C in registers, and outputs that it forwards to its own inputs. C is memory only if it is stored. */
 function ofEpilogue({ problem, epilogue, operands }: GemmEpilogueCall): readonly Access[] {
-  const { kernel, product, storesC, forwarded } = epilogue;
+  const { kernel, gemmInput: product, storesC, forwarded } = epilogue;
   const results = operands.length - kernel.outputs.length;
   const accesses = ofGemm(problem).filter((access) => isRead(access) || storesC);
   for (const [operand, slice] of operands.entries()) {

@@ -1,7 +1,7 @@
 /** Scaled dot product attention as calls, forward and backward, checked before anything is lowered. */
 
 import type { KernelCall } from "../kernel-call.js";
-import { type AttentionBackwardProblem, type AttentionProblem, SoundnessCheck } from "./problem.js";
+import { type AttentionBackwardProblem, type AttentionProblem, ProblemCheck } from "./problem.js";
 
 /**
  * `out = softmax(scale · query · keyᵀ + mask) · value`, for every batch and head; the probabilities stay for
@@ -28,7 +28,7 @@ import { type AttentionBackwardProblem, type AttentionProblem, SoundnessCheck } 
 export function attentionCalls(problem: AttentionProblem, op = "attention"): readonly KernelCall[] {
   const { batch, heads, rows, columns, width, valueWidth } = problem;
   const { query, key, value, mask, out, probabilities } = problem;
-  const check = new SoundnessCheck("attend", problem);
+  const check = new ProblemCheck("attend", problem);
   check.requireInput("query", query, rows, width);
   check.requireInput("key", key, columns, width);
   check.requireInput("value", value, columns, valueWidth);
@@ -49,7 +49,7 @@ export function attentionBackwardCalls(
   const { batch, heads, rows, columns, width, valueWidth } = problem;
   const { query, key, value, probabilities, outGradient, scoreGradient } = problem;
   const { queryGradient, keyGradient, valueGradient } = problem;
-  const check = new SoundnessCheck("attendBackward", problem);
+  const check = new ProblemCheck("attendBackward", problem);
   check.requireInput("query", query, rows, width);
   check.requireInput("key", key, columns, width);
   check.requireInput("value", value, columns, valueWidth);

@@ -119,7 +119,7 @@ export function rejectRounding(name: string, shape: AttentionProblem | Attention
 }
 
 /** The validation of one call; `name` starts every error message. */
-export class SoundnessCheck {
+export class ProblemCheck {
   readonly #name: string;
   readonly #shape: AttentionShape;
   /** The dtype of the first 16-bit input. */

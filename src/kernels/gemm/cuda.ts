@@ -19,7 +19,7 @@ import {
   type GemmInputDtype,
   type GemmProblem,
   rejected,
-  requireSound,
+  requireValid,
 } from "./desc.js";
 import { dmmaConfigOf, lowerDmmaGemms } from "./dmma/index.js";
 import {
@@ -57,7 +57,7 @@ function lowerAlone(target: Target, problem: Problem, op: string): LaunchCommand
  * one launch for each; in TF32 and of half floats they may be rounded otherwise than a library's.
  */
 export function lowerGroupedGemm(target: Target, problems: readonly Problem[], op: string): LaunchCommand {
-  for (const problem of problems) requireSound(problem);
+  for (const problem of problems) requireValid(problem);
   const dmma = dmmaConfigOf(target, problems);
   if (dmma) return lowerDmmaGemms(problems, dmma, op);
   const warpgroups = sm90GroupedConfig(target, problems);
@@ -75,7 +75,7 @@ export function lowerGemmEpilogue(
   epilogue: EpilogueOn,
   op: string,
 ): LaunchCommand {
-  requireSound(problem);
+  requireValid(problem);
   const c = problem.c ?? { storage: { span: span(0, 0) }, rowStride: problem.n };
   const config = sm90EpilogueConfig(target, { ...problem, c }, epilogue);
   if (!config || (epilogue.storesC && !problem.c))
@@ -97,9 +97,9 @@ export function cudaCandidates(target: Target, problem: GemmDesc): readonly numb
 
 /** The native kernel that a problem's `choice` names. */
 function selectedConfig(target: Target, problem: GemmDesc): Sm90Config | undefined {
-  const { choice = 0 } = problem;
-  return choice <= firstNativeAlgorithm
-    ? sm90Candidates(target, problem)[firstNativeAlgorithm - choice]
+  const { algorithm = 0 } = problem;
+  return algorithm <= firstNativeAlgorithm
+    ? sm90Candidates(target, problem)[firstNativeAlgorithm - algorithm]
     : undefined;
 }
 

@@ -64,7 +64,7 @@ export interface GemmProblem<D extends GemmInputDtype = GemmDtype> extends GemmS
   /** At least `gemmScratchBytes` bytes; none if that is 0. */
   readonly scratch?: Storage;
   /** The algorithm, one of `gemmCandidates`: cuBLASLt's from 0 on, native kernels from `firstNativeAlgorithm` down. Default: 0. */
-  readonly choice?: number;
+  readonly algorithm?: number;
   /** Programmatic dependent launch: the preceding launch does not write B, so native kernels load it before the grid dependency wait. */
   readonly prefetchesB?: boolean;
 }
@@ -96,7 +96,7 @@ export function accessToC({ dtype, resultDtype = dtype, m, n, batch = 1, c, beta
   return c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes ? "out" : "partial-out";
 }
 
-export function requireSound(problem: EpilogueTarget): void {
+export function requireValid(problem: EpilogueTarget): void {
   const { m, n, k, batch = 1, a, b, c, bias, dtype, resultDtype = dtype, biasDtype = resultDtype } = problem;
   const [elementBytes, resultBytes] = [dtypes[dtype].bytes, dtypes[resultDtype].bytes];
   for (const [name, size] of Object.entries({ m, n, k, batch })) requireCount(name, size);

@@ -35,7 +35,7 @@ for (const dtype of ["f32", "f64"] as const) {
     withRuntime({}, ({ runtime }) => {
       fc.assert(
         fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (one) => {
-          taken.add(planGemm(shapeOf(one)).way);
+          taken.add(planGemm(shapeOf(one)).algorithm);
           proveGemm(runtime, one);
         }),
         { numRuns: effort({ quick: 50, thorough: 120 }) },
@@ -51,7 +51,7 @@ test("sizes that fill tiles, strips and slices just so are right, and those one 
   withRuntime({}, ({ runtime }) => {
     for (const by of [-1, 0, 1]) {
       const tile = { m: 20 * tileShape.rows + by, n: 8 * tileColumns(element) + by, k: strip.depth + by };
-      assert.equal(planGemm(shapeOf({ ...plainCase, ...tile })).way, "packed");
+      assert.equal(planGemm(shapeOf({ ...plainCase, ...tile })).algorithm, "packed");
       for (const isTransposed of [false, true]) {
         const layout = { isATransposed: isTransposed, isBTransposed: isTransposed };
         proveGemm(runtime, { ...plainCase, ...tile, ...layout });

@@ -5,7 +5,7 @@ import type { Bytes } from "../../units/index.js";
 import { backendOf } from "../backend.js";
 import type { KernelCall } from "../kernel-call.js";
 import type { Target } from "../target.js";
-import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireSound } from "./desc.js";
+import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireValid } from "./desc.js";
 import { dmmaConfigOf } from "./dmma/index.js";
 import {
   type Epilogue,
@@ -33,7 +33,7 @@ type Facts = Pick<Target, "device" | "settings">;
  * ```
  */
 export function gemmCalls(problem: GemmProblem<GemmInputDtype>, op = "gemm"): readonly KernelCall[] {
-  requireSound(problem);
+  requireValid(problem);
   const { m, n, batch = 1 } = problem;
   return m === 0 || n === 0 || batch === 0 ? [] : [{ kind: "gemm", op, problem }];
 }

@@ -10,7 +10,7 @@ import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
 import { blocksForColumns, columnOfThread, threads, zero } from "./cuda-columns.js";
-import type { WalkDtype } from "./element.js";
+import type { ScanDtype } from "./element.js";
 import type { ScatterAdd } from "./problem.js";
 import type { Indexing } from "./scatter-kernels.js";
 
@@ -57,7 +57,7 @@ function chooseRowsPerBlock(totalRows: number): number {
   return Math.min(Math.max(Math.ceil(totalRows / 1024), 1), 64);
 }
 
-export function cudaScatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSource {
+export function cudaScatterKernel(dtype: ScanDtype, indexing: Indexing): KernelSource {
   return cachedSource(`cuda scatterAdd ${dtype} ${indexing}`, () =>
     cudaKernel({
       name: `scatterAdd.${indexing}.${dtype}`,
@@ -70,7 +70,7 @@ export function cudaScatterKernel(dtype: WalkDtype, indexing: Indexing): KernelS
   );
 }
 
-function printEach(dtype: WalkDtype): string {
+function printEach(dtype: ScanDtype): string {
   const type = cudaTypes[dtype];
   return `
 ${columnOfThread}
@@ -94,7 +94,7 @@ ${columnOfThread}
   }`;
 }
 
-function printShared(dtype: WalkDtype): string {
+function printShared(dtype: ScanDtype): string {
   const type = cudaTypes[dtype];
   return `
   __shared__ unsigned entries[${threads}], entryRows[${threads}], warpCounts[${warps}];

@@ -15,7 +15,7 @@ import { sameBytes } from "../../../test/support/same-bytes.js";
 import type { Runtime } from "../../runtime/index.js";
 import { backendOf } from "../backend.js";
 import { submit } from "../submit.js";
-import type { WalkDtype } from "./element.js";
+import type { ScanDtype } from "./element.js";
 import type { Scan } from "./problem.js";
 import { scanCalls } from "./scan.js";
 import { scatterAddCalls } from "./scatter-add.js";
@@ -31,7 +31,7 @@ const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array } as cons
 type Values = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer> | Int32Array<ArrayBuffer>;
 
 /** Numbers whose sums depend on the order in which they are added, zeros of both signs and wraps among them. */
-function valuesOf(dtype: WalkDtype, count: number, seed: number): Values {
+function valuesOf(dtype: ScanDtype, count: number, seed: number): Values {
   const values = new arrays[dtype](count);
   let state = seed | 1;
   for (const place of values.keys()) {
@@ -89,7 +89,7 @@ const scans = fc.record({
 });
 
 interface Scatter {
-  readonly dtype: WalkDtype;
+  readonly dtype: ScanDtype;
   readonly outer: number;
   readonly length: number;
   readonly inner: number;

@@ -9,7 +9,7 @@ import { localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
 import type { KernelCall } from "../kernel-call.js";
 import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
-import { columnsOf, forColumnGroups, type Group, type WalkDtype } from "./element.js";
+import { columnsOf, forColumnGroups, type Group, type ScanDtype } from "./element.js";
 import type { Scan } from "./problem.js";
 import { forEachItem, planStrips, requireAvailable, setToElementAddress, stripParameters } from "./strips.js";
 
@@ -67,11 +67,11 @@ export function lowerScanOnWasm(scan: Scan, op: string): LaunchCommand {
   };
 }
 
-function scanKernel(dtype: WalkDtype): KernelSource {
+function scanKernel(dtype: ScanDtype): KernelSource {
   return cachedSource(`wasm scan ${dtype}`, () => printScan(dtype));
 }
 
-function printScan(dtype: WalkDtype): KernelSource {
+function printScan(dtype: ScanDtype): KernelSource {
   const { bytes } = dtypes[dtype];
   return wasmKernel(`scan.${dtype}`, scanParameters, [], (code, given) => {
     const { from, to, remaining } = localsOf(code, "i32", "from", "to", "remaining");

@@ -5,7 +5,7 @@ import { dtypes } from "../../ir/index.js";
 import { advance, forRange, repeat, setToElement } from "../codegen/wasm/loops.js";
 import { localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
 import { cachedSource } from "../source-cache.js";
-import { columnsOf, forColumnGroups, type WalkDtype } from "./element.js";
+import { columnsOf, forColumnGroups, type ScanDtype } from "./element.js";
 import { forEachItem, setToElementAddress, stripParameters, type WorkItem } from "./strips.js";
 
 /** Two cache lines of columns: narrow enough that a small table still occupies every thread. */
@@ -27,7 +27,7 @@ type Given = Readonly<Record<keyof typeof scatterParameters, Local>>;
 /** One index per row, or one per element. */
 export type Indexing = "shared" | "each";
 
-export function scatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSource {
+export function scatterKernel(dtype: ScanDtype, indexing: Indexing): KernelSource {
   const printItem = indexing === "shared" ? printSharedItem : printEachItem;
   return cachedSource(`wasm scatterAdd ${dtype} ${indexing}`, () =>
     wasmKernel(`scatterAdd.${indexing}.${dtype}`, scatterParameters, [], (code, given) => {
@@ -39,7 +39,7 @@ export function scatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSourc
 }
 
 /** Processes the index once for every group of columns, adding a group's values together. */
-function printSharedItem(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: WorkItem): void {
+function printSharedItem(code: Code, dtype: ScanDtype, given: Given, { outer, column, end }: WorkItem): void {
   const { length, count, inner } = given;
   const { bytes } = dtypes[dtype];
   const { entry, place, from, to, left, rowBytes } = localsOf(
@@ -76,7 +76,7 @@ function printSharedItem(code: Code, dtype: WalkDtype, given: Given, { outer, co
 }
 
 /** Processes the strip's elements row by row, in memory order. */
-function printEachItem(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: WorkItem): void {
+function printEachItem(code: Code, dtype: ScanDtype, given: Given, { outer, column, end }: WorkItem): void {
   const { length, count, inner } = given;
   const { bytes } = dtypes[dtype];
   const { row, first, entry, from, to, place } = localsOf(

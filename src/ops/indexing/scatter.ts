@@ -1,7 +1,7 @@
 /** Adds into an array at places that an index tells, in a fixed order: gradients of selections, and scatterAdd. */
 
 import { dtypes } from "../../ir/index.js";
-import type { WalkDtype } from "../../kernels/index.js";
+import type { ScanDtype } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { copyArray } from "../copy.js";
 import { type DeviceArray, isContiguous } from "../device-array.js";
@@ -22,7 +22,7 @@ export interface Scatter {
 /** Half floats and small integers are added up in their wider type, and narrowed once. */
 export function lowerScatter(lowering: Lowering, scatter: Scatter): void {
   const { axis, isIndexShared, target } = scatter;
-  const dtype: WalkDtype = dtypes[target.dtype].compute;
+  const dtype: ScanDtype = dtypes[target.dtype].compute;
   const sum = asWalked(lowering, target, dtype);
   const source = asWalked(lowering, scatter.source, dtype, target.storage);
   const index = asIndexList(lowering, apartFrom(lowering, scatter.index, target.storage));
@@ -48,7 +48,7 @@ function cutAt(shape: Shape, axis: number): { outer: number; length: number; inn
 }
 
 /** Contiguous, of this dtype, and not in the memory that is written to: itself, or a copy. */
-function asWalked(lowering: Lowering, array: DeviceArray, dtype: WalkDtype, written?: Storage): DeviceArray {
+function asWalked(lowering: Lowering, array: DeviceArray, dtype: ScanDtype, written?: Storage): DeviceArray {
   if (array.dtype === dtype && isContiguous(array)) return apartFrom(lowering, array, written);
   return copyOf(lowering, array, dtype);
 }

@@ -207,6 +207,6 @@ function columnsKernel(name: string, m: number, step: number): ColumnKernel {
   return once(`columns ${name} ${m} ${step}`, () => ({
     ...{ name, inputs: ofFloats(m + 1), outputs: ofFloats(m), scalars: [], op: "add" },
     values: Array.from({ length: m }, (_, index) => term.mul(load(index), load(m))),
-    ...(step !== 1 && { places: { step } }),
+    ...(step !== 1 && { outputLayout: { stride: step } }),
   }));
 }

@@ -83,7 +83,7 @@ export function nameOf(kernel: string, { dtype, resultDtype, halves }: Elements)
 }
 
 /** The dtypes as part of a cache key. */
-export function textOf({ dtype, resultDtype, halves }: Elements): string {
+export function dtypeKey({ dtype, resultDtype, halves }: Elements): string {
   return `${dtype} ${resultDtype} ${halves.dtype ?? ""} ${halves.names}`;
 }
 

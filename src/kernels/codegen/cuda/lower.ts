@@ -59,7 +59,7 @@ export function lowerRowCombo(launches: readonly RowLaunch[], op: string): reado
 export interface ColumnGroupOptions {
   readonly scratch?: Storage | undefined;
   /** Reductions whose partials an earlier launch has stored; this group combines them. */
-  readonly begun?: PartialColumns | undefined;
+  readonly earlier?: PartialColumns | undefined;
   readonly op?: string;
 }
 
@@ -69,28 +69,28 @@ export interface ColumnGroupOptions {
  */
 export function lowerColumnGroup(
   launches: readonly ColumnLaunch[],
-  { scratch, begun, op = "columns" }: ColumnGroupOptions,
+  { scratch, earlier, op = "columns" }: ColumnGroupOptions,
 ): readonly LaunchCommand[] {
   const full = launches.filter(({ columns }) => columns > 0);
-  const kernels = [...full, ...(begun?.members ?? [])].map(({ kernel }) => kernel);
+  const kernels = [...full, ...(earlier?.members ?? [])].map(({ kernel }) => kernel);
   if (kernels.length === 0) return [];
   if (!fitColumnArguments(kernels)) throw cannotGroup(kernels);
   requireScratch(columnScratchBytes(full), scratch);
-  if (begun) requireScratch(columnScratchBytes(begun.members), begun.scratch);
-  return columnGroupConfig(full, scratch, begun).map((config, step) =>
-    comboCommand(config, `column group, launch ${step}`, op),
+  if (earlier) requireScratch(columnScratchBytes(earlier.members), earlier.scratch);
+  return columnGroupConfig(full, scratch, earlier).map((config, launch) =>
+    comboCommand(config, `column group, launch ${launch}`, op),
   );
 }
 
 /** The first phase of two-phase column kernels. `lowerColumnGroup` runs the second. */
-export function lowerPartials(begun: PartialColumns, op: string): readonly LaunchCommand[] {
-  const kernels = begun.members.map(({ kernel }) => kernel);
+export function lowerPartials(columns: PartialColumns, op: string): readonly LaunchCommand[] {
+  const kernels = columns.members.map(({ kernel }) => kernel);
   if (kernels.length === 0) return [];
   if (!fitColumnArguments(kernels)) throw cannotGroup(kernels);
-  const short = begun.members.find((member) => !isSplitReduction(member));
+  const short = columns.members.find((member) => !isSplitReduction(member));
   if (short) throw isNotSplit(short);
-  requireScratch(columnScratchBytes(begun.members), begun.scratch);
-  return [comboCommand(splitColumnConfig(begun), "column partials", op)];
+  requireScratch(columnScratchBytes(columns.members), columns.scratch);
+  return [comboCommand(splitColumnConfig(columns), "column partials", op)];
 }
 
 function comboCommand(

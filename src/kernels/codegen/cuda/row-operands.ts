@@ -65,7 +65,7 @@ export class RowOperands {
     this.inputs = operands.slice(0, inputs.length);
     this.outputs = operands.slice(inputs.length);
     for (const [index, type] of scalars.entries()) text.scalar(type, `scalar${index}`);
-    for (const [index, plainly] of factsOf(kernel).isReadPlainly.entries()) {
+    for (const [index, plainly] of factsOf(kernel).isReadDirectly.entries()) {
       // The row start of an operand that is only read at an index may lie outside of its memory, as that of a flipped one does.
       if (plainly && layout.inner[index] === "none") this.rowInvariant.set(index, `invariant${index}`);
     }

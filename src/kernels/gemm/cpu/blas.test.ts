@@ -31,7 +31,7 @@ for (const dtype of ["f32", "f64"] as const) {
       let large = 0;
       fc.assert(
         fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (one) => {
-          if (planGemm(shapeOf(one)).way === "packed") large += one.batch;
+          if (planGemm(shapeOf(one)).algorithm === "packed") large += one.batch;
           proveGemm(runtime, one);
         }),
         { numRuns: 60 },

@@ -37,8 +37,8 @@ export function lowerGemmOnCpu(
   requireBiasAsResult(problem);
   const plan = planGemm(problem);
   const launches =
-    plan.way !== "packed"
-      ? [lowerDirect(problem, plan.way, op)]
+    plan.algorithm !== "packed"
+      ? [lowerDirect(problem, plan.algorithm, op)]
       : blas
         ? [lowerBlas(blas, problem, device.parallelism, op)]
         : lowerPacked(problem, plan, op);
@@ -49,7 +49,7 @@ export function lowerGemmOnCpu(
 /** The room for the packed panels of a large GEMM. */
 export function cpuScratchBytes({ blas }: Pick<Target, "blas">, shape: GemmShape): Bytes {
   const plan = planGemm(shape);
-  return plan.way === "packed" && !blas ? plan.scratchBytes : bytes(0);
+  return plan.algorithm === "packed" && !blas ? plan.scratchBytes : bytes(0);
 }
 
 /** The CPU's kernels multiply f32 and f64; half floats are widened before. */

@@ -30,7 +30,7 @@ export interface Sm90Config {
 export interface Epilogue {
   readonly kernel: RowKernel;
   /** Which of the kernel's inputs is the result of the GEMM. */
-  readonly product: number;
+  readonly gemmInput: number;
   /** For each input: the output of an earlier stage that it reads (store-to-load forwarding); undefined for inputs from memory. */
   readonly forwarded?: readonly (number | undefined)[];
   /** True if C itself is stored too. */

@@ -29,7 +29,7 @@ export interface PrintedEpilogue {
 
 /** The operands have the layout of C, contiguous. `others`: more prelude functions to declare. */
 export function printEpilogue(
-  { kernel, product, storesC, forwarded = [] }: Epilogue,
+  { kernel, gemmInput, storesC, forwarded = [] }: Epilogue,
   others: readonly PreludeName[] = [],
 ): PrintedEpilogue {
   const { inputs, outputs, scalars, stages } = kernel;
@@ -41,7 +41,7 @@ export function printEpilogue(
   const [colsums, colsumStoring] = [new KernelText(), new KernelText()];
   const read = new Set(stages.flatMap(({ value }) => loadsOf(value).map(({ input }) => input)));
   for (const [index, dtype] of inputs.entries()) {
-    if (index === product || forwarded[index] !== undefined) continue;
+    if (index === gemmInput || forwarded[index] !== undefined) continue;
     parameters[`in${index}`] = "in";
     const { type } = elementTypes[dtype];
     pointers[`in${index}`] = type;
@@ -71,7 +71,7 @@ export function printEpilogue(
       stages.map(({ value }) => value),
       {
         load({ input }) {
-          if (input === product) return "values[e]";
+          if (input === gemmInput) return "values[e]";
           const stored = forwarded[input];
           const vec = stored === undefined ? `vec${input}[next]` : `result${stored}`;
           return widened(text, inputs[input] ?? "f32", `${vec}.lane[e]`);

@@ -89,7 +89,7 @@ export function lowerSm90Gemms(
 }
 
 function sourceOf(config: Sm90Config, accesses: readonly AccessToC[], epilogue?: Epilogue): KernelSource {
-  const traits = epilogue && [epilogue.kernel, epilogue.product, epilogue.storesC, epilogue.forwarded];
+  const traits = epilogue && [epilogue.kernel, epilogue.gemmInput, epilogue.storesC, epilogue.forwarded];
   const key = `sm90 gemm ${literalKey([accesses, config, traits])}`;
   return cachedSource(key, () => sm90Source(config, accesses, epilogue));
 }

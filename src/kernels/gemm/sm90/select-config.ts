@@ -90,7 +90,7 @@ export function selectEpilogueConfig(
   device: Device,
   precision: GemmPrecision,
   problem: GemmDesc,
-  { kernel, product }: Epilogue,
+  { kernel, gemmInput }: Epilogue,
 ): Sm90Config | undefined {
   const { n, k, batch = 1, c, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
@@ -107,8 +107,8 @@ export function selectEpilogueConfig(
   const isWorthFusing = fillsSms(sizeInTiles(problem, tiles[size]), device.parallelism, minSmShare);
   if (k > maxK || !isWorthFusing || c.rowStride !== n) return undefined;
   const tile = usesLarge ? tiles.large : (singleWaveTile(problem, device.parallelism) ?? tiles.small);
-  const { usesPlace, readsAtIndex } = factsOf(kernel);
-  if (!storesElementsOnly(kernel) || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32")
+  const { usesPosition, readsAtIndex } = factsOf(kernel);
+  if (!storesElementsOnly(kernel) || usesPosition || readsAtIndex || kernel.inputs[gemmInput] !== "f32")
     return undefined;
   if (storesColsums(kernel) && (tile.swapsAB || mmaNOf(tile) !== colsumMmaN)) return undefined;
   const config = {

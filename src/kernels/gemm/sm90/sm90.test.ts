@@ -438,7 +438,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           const other = smallValues(m * n, 9);
           const input = put(runtime, Float32Array.from(other), "y");
           const outputs = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
-          const finish = { kernel: threefold, product: 1, storesC, scalars: [3] };
+          const finish = { kernel: threefold, gemmInput: 1, storesC, scalars: [3] };
           const operands = [input, problem.c.storage, ...outputs];
           submit(runtime, [lowerSm90Gemms([problem], config, "product", { ...finish, operands })]);
           if (storesC) prove();
@@ -467,7 +467,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const input = put(runtime, encodeFloats(other, "bf16"), "y");
       const [c, ...outputs] = [2, 4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
       const kernel: RowKernel = { ...threefold, inputs: ["bf16", "f32"] };
-      const finish = { kernel, product: 1, storesC: true, scalars: [3] };
+      const finish = { kernel, gemmInput: 1, storesC: true, scalars: [3] };
       const narrow = { ...problem, bias, resultDtype: "bf16", biasDtype: "f32" } as const;
       const on = { ...narrow, c: { storage: c!, rowStride: n } };
       const operands = [input, undefined, ...outputs];
@@ -502,7 +502,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const { c: _, ...unplaced } = problem;
       const { m, n } = plain;
       const [halves, doubled] = [2, 4].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
-      const finish = { kernel: twice, product: 0, forwarded: [undefined, 0], storesC: false, scalars: [] };
+      const finish = { kernel: twice, gemmInput: 0, forwarded: [undefined, 0], storesC: false, scalars: [] };
       const operands = [undefined, halves, halves, doubled];
       submit(runtime, [lowerSm90Gemms([unplaced], config, "product", { ...finish, operands })]);
       const found = floatsIn(doubled!);
@@ -532,7 +532,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
             put(runtime, new Float32Array((groups + 1) * n + beside).fill(Number.NaN), "sums"),
           );
           const forwarded = [undefined, undefined, 0, 1];
-          const finish = { kernel: summing, product: 1, forwarded, storesC: false, scalars: [3] };
+          const finish = { kernel: summing, gemmInput: 1, forwarded, storesC: false, scalars: [3] };
           const operands = [input, undefined, ...stored, ...stored, ...sums];
           submit(runtime, [lowerSm90Gemms([unplaced], config, "product", { ...finish, operands })]);
           const widened = [
@@ -571,7 +571,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         const { c: _, ...unplaced } = problem;
         const { m, n } = plain;
         const outputs = [1, 2].map(() => runtime.arena.allocate(4 * m * n, "out"));
-        const finish = { kernel: quick, product: 0, storesC: false, scalars: [scale] };
+        const finish = { kernel: quick, gemmInput: 0, storesC: false, scalars: [scale] };
         submit(runtime, [
           lowerSm90Gemms([unplaced], config, "product", {
             ...finish,
@@ -619,8 +619,8 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         assert.equal(choices[0], 0);
         if (!isHopper) return;
         for (const choice of choices.filter((one) => one <= firstNativeAlgorithm)) {
-          assert.equal(gemmScratchBytes(runtime, { ...problem, choice }), 0);
-          const calls = gemmCalls({ ...problem, choice });
+          assert.equal(gemmScratchBytes(runtime, { ...problem, algorithm: choice }), 0);
+          const calls = gemmCalls({ ...problem, algorithm: choice });
           const commands = lowerCalls(backendOf(runtime), calls);
           assert.deepEqual(
             commands.map((one) => one.kind === "launch" && one.source.name),
@@ -650,7 +650,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           code: "BAD_ARGUMENT",
         });
       const { problem } = place(plain, "bf16");
-      const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
+      const finish: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
       assert.equal(canFuseEpilogue(runtime, problem, finish), false, "too small to be worth it");
       assert.throws(
         () =>
@@ -796,7 +796,7 @@ describe("the config of products by warpgroups", () => {
   });
 
   test("stores half floats of half floats, with a bias of f32, but for weight gradients", () => {
-    const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
+    const finish: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
     const halves = { resultDtype: "bf16", biasDtype: "f32", bias: { span: span(256, 2 ** 20) } } as const;
     const one = outline({ m: 3072, n: 1024, k: 256 }, halves);
     const plainConfigOf = (problem: GemmDesc) => listCandidates(hopper, "bf16", problem)[0];
@@ -814,7 +814,7 @@ describe("the config of products by warpgroups", () => {
   });
 
   test("is there for a finish where the result is large and the terms are few", () => {
-    const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
+    const finish: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
     const one = outline({ m: 3072, n: 1024, k: 256 });
     const formOf = (problem: GemmDesc, of = finish) => selectEpilogueConfig(hopper, "tf32", problem, of);
     assert.equal(formOf(one)?.tile, large);
@@ -841,7 +841,7 @@ describe("the config of products by warpgroups", () => {
   test("is there for sums of columns where a warp stores a whole row of its tile at a time", () => {
     const finish: Epilogue = {
       kernel: summing,
-      product: 1,
+      gemmInput: 1,
       forwarded: [undefined, undefined, 0, 1],
       storesC: false,
     };
@@ -859,7 +859,7 @@ describe("the config of products by warpgroups", () => {
   });
 
   test("is there for a finish in small tiles where large ones would leave most of the GPU idle", () => {
-    const finish: Epilogue = { kernel: threefold, product: 1, storesC: false };
+    const finish: Epilogue = { kernel: threefold, gemmInput: 1, storesC: false };
     const along = (shape: { m: number; n: number; k: number }, more = {}): GemmDesc =>
       outline(shape, { b: { ...lying(shape.k), isTransposed: true }, ...more });
     const tileOf = (problem: GemmDesc, parallelism = 132) =>
@@ -890,7 +890,7 @@ describe("the config of products by warpgroups", () => {
       ...{ name: "f32 to bf16", inputs: ["f32"], outputs: [{ dtype: "bf16", per: "element" }], scalars: [] },
       stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
     };
-    const converting = { kernel: moving, product: 0, storesC: true };
+    const converting = { kernel: moving, gemmInput: 0, storesC: true };
     const few = { ...narrow, k: 256 };
     assert.deepEqual(tileOf(along(few)), wave);
     assert.equal(
@@ -939,7 +939,7 @@ describe("a swappedTiles tile", () => {
 });
 
 describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }, () => {
-  const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
+  const finish: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
   const formOf = (element: MmaElement, tile: Sm90Tile, a: boolean, b: boolean): Sm90Config => ({
     ...{ element, tile, isKMajor: { a, b }, hasBias: a },
   });
@@ -962,7 +962,7 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
     ),
     ...elements.map((element) =>
       sm90Source(formOf(element, large, true, true), ["out"], {
-        ...{ kernel: summing, product: 1, forwarded: [undefined, undefined, 0, 1], storesC: false },
+        ...{ kernel: summing, gemmInput: 1, forwarded: [undefined, undefined, 0, 1], storesC: false },
       }),
     ),
     ...[finish, undefined].map((kept) =>

@@ -108,13 +108,13 @@ export function columnGroupConfig(
 ): readonly ComboLaunch[] {
   const planned = longestFirst(plan(members));
   const firstPhase = planned.map((member) => partialsOf(member, scratch));
-  const ownCombines = planned.flatMap((member) => combinesOf(member, scratch));
+  const newCombines = planned.flatMap((member) => combinesOf(member, scratch));
   const secondPhase = earlier
     ? plan(earlier.members).flatMap((member) => combinesOf(member, earlier.scratch))
     : [];
-  secondPhase.push(...ownCombines);
+  secondPhase.push(...newCombines);
   secondPhase.sort((a, b) => a.codeKey.localeCompare(b.codeKey));
-  const launches = ownCombines.length === 0 ? [[...firstPhase, ...secondPhase]] : [firstPhase, secondPhase];
+  const launches = newCombines.length === 0 ? [[...firstPhase, ...secondPhase]] : [firstPhase, secondPhase];
   return launches.map((launchMembers) => {
     const entry = launchMembers === secondPhase ? "hf_columns_combined" : "hf_columns_combo";
     return combineMembers(launchMembers, { ...options, entry });
@@ -152,14 +152,14 @@ function combinesOf(
   scratch: Storage | undefined,
 ): ComboMember[] {
   if (layout.splits === 1) return [];
-  const { op, places, inputs, outputs } = kernel;
+  const { op, outputLayout, inputs, outputs } = kernel;
   return kernel.values.flatMap(({ type }, index) => {
     const output = operands[inputs.length + index];
     if (!output) return [];
-    const combine = { op, type, dtype: outputs[index] ?? "f32", places };
+    const combine = { op, type, dtype: outputs[index] ?? "f32", outputLayout };
     return {
       name: `${kernel.name} combined`,
-      codeKey: Object.values({ ...combine, places: literalKey(places ?? {}) }).join(),
+      codeKey: Object.values({ ...combine, outputLayout: literalKey(outputLayout ?? {}) }).join(),
       blocks: Math.ceil(columns / combineColumns),
       arguments: [output, requireScratch(scratch), units[index] ?? 0, columns],
       print: (name: string) => printColumnCombine(combine, name),
