@@ -43,7 +43,7 @@ export function lowerScatterAddOnCuda(scatter: ScatterAdd, op: string): LaunchCo
     };
   }
   const chunks = Math.ceil(inner / threads);
-  const rowsPerBlock = chooseRowsPerBlock(outer * length * chunks);
+  const rowsPerBlock = selectRowsPerBlock(outer * length * chunks);
   return {
     ...{ kind: "launch", op },
     source: cudaScatterKernel(dtype, "shared"),
@@ -53,7 +53,7 @@ export function lowerScatterAddOnCuda(scatter: ScatterAdd, op: string): LaunchCo
 }
 
 /** Every block reads the whole index: 1024 blocks fill any device (8 per SM of 132), then blocks get more rows, up to 64. */
-function chooseRowsPerBlock(totalRows: number): number {
+function selectRowsPerBlock(totalRows: number): number {
   return Math.min(Math.max(Math.ceil(totalRows / 1024), 1), 64);
 }
 

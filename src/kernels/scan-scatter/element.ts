@@ -65,7 +65,7 @@ export function forColumnGroups(
   }
 }
 
-/** How many columns `vectors` vectors hold. */
+/** The number of columns of `vectors` vectors. */
 export function columnsOf(dtype: ScanDtype, vectors: number): number {
   return vectorGroup(dtype, vectors).columns;
 }

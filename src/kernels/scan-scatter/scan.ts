@@ -1,4 +1,4 @@
-/** Prefix acc along an axis. */
+/** Prefix sums along an axis. */
 
 import type { KernelSource } from "../../driver/index.js";
 import { dtypes } from "../../ir/index.js";
@@ -27,7 +27,7 @@ const scanParameters = {
 } as const;
 
 /**
- * `output[o, l, i] = input[o, 0, i] + … + input[o, l, i]`, added in this order: any number of threads gives the same bits.
+ * `output[o, l, i] = input[o, 0, i] + … + input[o, l, i]`, added in this order. So the bits do not depend on the number of threads.
  *
  * ```js
  * submit(runtime, scanCalls(backendOf(runtime), { dtype: "f32", outer: 32, length: 128, inner: 1, input: x, output: y, op: "add" }));
@@ -73,31 +73,31 @@ function scanKernel(dtype: ScanDtype): KernelSource {
 
 function printScan(dtype: ScanDtype): KernelSource {
   const { bytes } = dtypes[dtype];
-  return wasmKernel(`scan.${dtype}`, scanParameters, [], (code, given) => {
+  return wasmKernel(`scan.${dtype}`, scanParameters, [], (code, args) => {
     const { from, to, remaining } = localsOf(code, "i32", "from", "to", "remaining");
 
     const scan = ({ count, type, bytes: valueBytes, load, store, add, pushZero }: Group): void => {
-      const acc = Array.from({ length: count }, () => code.local(type));
-      for (const sum of acc) {
+      const sums = Array.from({ length: count }, () => code.local(type));
+      for (const sum of sums) {
         pushZero(code);
         code.set(sum);
       }
-      code.get(given.length).set(remaining);
+      code.get(args.length).set(remaining);
       repeat(code, remaining, () => {
-        for (const [index, sum] of acc.entries()) {
+        for (const [index, sum] of sums.entries()) {
           const offset = index * valueBytes;
           code.get(to).get(sum).get(from).memory(load, offset).op(add).tee(sum).memory(store, offset);
         }
-        advance(code, from, given.step);
-        advance(code, to, given.step);
+        advance(code, from, args.step);
+        advance(code, to, args.step);
       });
     };
 
-    forEachItem(code, given, columnsOf(dtype, vectorsPerStrip), ({ outer, column, end }) => {
+    forEachItem(code, args, columnsOf(dtype, vectorsPerStrip), ({ outer, column, end }) => {
       forColumnGroups(code, dtype, vectorsPerStrip, { column, end }, (group) => {
-        const element = { outer, length: given.length, row: given.first, inner: given.inner, column, bytes };
-        setToElementAddress(code, from, { ...element, base: given.input });
-        setToElementAddress(code, to, { ...element, base: given.output });
+        const element = { outer, length: args.length, row: args.first, inner: args.inner, column, bytes };
+        setToElementAddress(code, from, { ...element, base: args.input });
+        setToElementAddress(code, to, { ...element, base: args.output });
         scan(group);
       });
     });

@@ -32,17 +32,17 @@ export type GemmPlan = { readonly algorithm: DirectConfig } | PackedPlan;
 /** Below this many multiply-adds packing does not pay off; measured on cubes with `npm run bench:product`. */
 const minPackedWork: Readonly<Record<DirectConfig, number>> = { columns: 64 ** 3, dots: 40 ** 3 };
 
-/** A packed operand is read once per panel of the other: with few panels packing costs more than it saves. */
+/** A packed operand is read once per panel of the other one. With few panels packing costs more than it saves. */
 const minPackedSide = 24;
 
 export function planGemm(shape: GemmShape): GemmPlan {
-  const form = directConfig(shape);
-  if (!form) return planPacked(shape);
+  const direct = directConfig(shape);
+  if (!direct) return planPacked(shape);
   const { m, n, k } = shape;
   // The columns kernel needs a vector of columns; with fewer, the padding of a packed tile wastes less.
-  const hasVectors = form === "dots" || n >= elementOf(shape.dtype).lanes;
+  const hasVectors = direct === "dots" || n >= elementOf(shape.dtype).lanes;
   const isThin = hasVectors && Math.min(m, n, k) < minPackedSide;
-  return isThin || m * n * k < minPackedWork[form] ? { algorithm: form } : planPacked(shape);
+  return isThin || m * n * k < minPackedWork[direct] ? { algorithm: direct } : planPacked(shape);
 }
 
 /** Two transposed operands have no direct kernel: they are always packed. */
