@@ -1,4 +1,4 @@
-/** kernels: what ops lower to: code generation from the loop IR, GEMM, attention, scan and scatter, random numbers. */
+/** kernels: the kernels that ops lower to: generated from the loop IR, GEMM, attention, scan and scatter, random numbers. */
 
 export {
   type AttentionBackwardProblem,

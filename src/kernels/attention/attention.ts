@@ -1,14 +1,14 @@
-/** Scaled dot product attention as calls, forward and backward, checked before anything is lowered. */
+/** Scaled dot product attention as kernel calls, forward and backward. Problems are validated before they are lowered. */
 
 import type { KernelCall } from "../kernel-call.js";
 import { type AttentionBackwardProblem, type AttentionProblem, ProblemCheck } from "./problem.js";
 
 /**
  * `out = softmax(scale · query · keyᵀ + mask) · value`, for every batch and head; the probabilities stay for
- * `attentionBackwardCalls`. Any number of threads gives the same bits.
+ * `attentionBackwardCalls`. The bits do not depend on the number of threads.
  *
- * A row that is masked completely becomes NaN, in its probabilities and in `out`: no weights sum to 1 over nothing, and zeros would hide
- * the mistake. Elements hidden by a causal mask have probability 0, and should be finite.
+ * A row that is masked completely becomes NaN, in its probabilities and in `out`: probabilities of no elements cannot sum to 1, and zeros
+ * would hide the mistake. Elements hidden by a causal mask have probability 0; their scores should be finite.
  *
  * ```js
  * const strides = { batchStride: rows * heads * width, headStride: width, rowStride: heads * width }; // [B, S, H, D]

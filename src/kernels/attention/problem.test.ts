@@ -77,7 +77,7 @@ test("what does not fit is rejected with its numbers, before anything is launche
       const overlapping: [() => void, RegExp][] = [
         [
           () => submit(runtime, attentionCalls({ ...sound, out: { ...out, headStride: 6 } })),
-          /attend: out's head stride of 6 makes its elements overlap; at least 7 keeps them apart/,
+          /attend: out's head stride of 6 makes its elements overlap; it must be at least 7/,
         ],
         [
           () =>

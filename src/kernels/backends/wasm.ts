@@ -1,4 +1,4 @@
-/** The CPU's backend: kernels printed as WebAssembly, large GEMMs by a BLAS where one is set. One kernel a launch. */
+/** The CPU backend: kernels printed as WebAssembly, large GEMMs by a BLAS if one is configured. A launch runs one kernel. */
 
 import type { ColumnKernel } from "../../ir/index.js";
 import type { Command } from "../../runtime/index.js";
@@ -119,12 +119,12 @@ export class WasmBackend implements Backend {
     return cpuScratchBytes(this.#target, problem);
   }
 
-  /** All are, and none has an alternative: the question is for GPUs. */
+  /** Only GPUs have native GEMMs and a library to select from. */
   hasNativeGemm(): boolean {
     return false;
   }
 
-  /** There is one algorithm for each shape. */
+  /** A shape has one algorithm. */
   gemmCandidates(): readonly number[] {
     return [0];
   }

@@ -11,7 +11,7 @@ import {
 } from "../problem.js";
 import { type Elements, lanesOf } from "./element.js";
 
-/** An operand with its layout. Strides count elements. */
+/** An operand's storage, dtype, row length and strides in elements. */
 export interface OperandLayout {
   readonly storage: Storage;
   readonly dtype: Dtype;
@@ -26,11 +26,11 @@ export function layOut(
   rows: number,
   width: number,
 ): OperandLayout {
-  const step = (size: number, stride: number): number => (size > 1 ? stride : 0);
+  const strideOf = (size: number, stride: number): number => (size > 1 ? stride : 0);
   const strides = {
-    Batch: step(batch, batchStride),
-    Head: step(heads, headStride),
-    Row: step(rows, rowStride),
+    Batch: strideOf(batch, batchStride),
+    Head: strideOf(heads, headStride),
+    Row: strideOf(rows, rowStride),
   };
   return { storage, dtype, width, strides };
 }
@@ -114,7 +114,7 @@ export function declareMemories(areVectors: boolean, { halves }: Elements): stri
   return `struct Memories {\n${plain}${halves.dtype ? of(areVectors ? "HalfVector" : "Half", "Half") : ""}};`;
 }
 
-/** C++: `name` + Pair, an operand's elements of one batch and head, as a pointer to the given type. */
+/** C++: `name` + Pair, the pointer to an operand's elements of one (batch, head), with elements of `type`. */
 export function declarePairs(type: string, ...names: readonly string[]): string {
   return names
     .map(

@@ -69,7 +69,7 @@ struct SmemTile {
     }
   }
 
-  // The row (A) or column (B) of a group's fragment element within the 16: whichever order loads fastest.
+  // The row (A) or column (B), among the 16 of the fragment, of a lane group's element. The order differs for faster loads.
   static __device__ __forceinline__ unsigned offsetOf(unsigned group, unsigned element) {
     return isKMajor ? group + 8 * element : 2 * group + element;
   }

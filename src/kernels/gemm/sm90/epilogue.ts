@@ -1,4 +1,4 @@
-/** Prints an epilogue as part of a GEMM kernel: each thread applies it to the elements of C that it is about to store. */
+/** Prints a fused epilogue for a GEMM kernel: each thread applies it to the elements of C that it stores. */
 
 import type { Parameter } from "../../../driver/index.js";
 import { loadsOf } from "../../../ir/index.js";
@@ -27,7 +27,7 @@ export interface PrintedEpilogue {
   readonly colsumStores: string;
 }
 
-/** The operands have the layout of C, contiguous. `others`: more prelude functions to declare. */
+/** The operands are contiguous and have the shape of C. `others`: more prelude functions to declare. */
 export function printEpilogue(
   { kernel, gemmInput, storesC, forwarded = [] }: Epilogue,
   others: readonly PreludeName[] = [],
@@ -72,8 +72,8 @@ export function printEpilogue(
       {
         load({ input }) {
           if (input === gemmInput) return "values[e]";
-          const stored = forwarded[input];
-          const vec = stored === undefined ? `vec${input}[next]` : `result${stored}`;
+          const output = forwarded[input];
+          const vec = output === undefined ? `vec${input}[next]` : `result${output}`;
           return widened(text, inputs[input] ?? "f32", `${vec}.lane[e]`);
         },
         scalar: (index) => `scalar${index}`,

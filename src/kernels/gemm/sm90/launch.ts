@@ -19,7 +19,7 @@ import {
 } from "./select-config.js";
 import { countCtas } from "./tiles.js";
 
-/** An epilogue with its operands: the inputs, then the outputs. The entry of the GEMM's result is ignored. */
+/** An epilogue with its operands: the inputs, then the outputs. The operand of `gemmInput` is ignored. */
 export interface EpilogueOn extends Epilogue {
   readonly operands: readonly (Storage | undefined)[];
   readonly scalars: readonly number[];
