@@ -27,12 +27,12 @@ const factsByKernel = new WeakMap<RowKernel, RowFacts>();
 export function factsOf(kernel: RowKernel): RowFacts {
   const cached = factsByKernel.get(kernel);
   if (cached) return cached;
-  const facts = findFacts(kernel);
+  const facts = computeFacts(kernel);
   factsByKernel.set(kernel, facts);
   return facts;
 }
 
-function findFacts({ inputs, outputs, stages }: RowKernel): RowFacts {
+function computeFacts({ inputs, outputs, stages }: RowKernel): RowFacts {
   const loads = stages.map(({ value }) => loadsOf(value));
   const isRead = (input: number, atIndex: boolean, from = 0): boolean =>
     loads

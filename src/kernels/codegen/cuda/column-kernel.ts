@@ -35,7 +35,7 @@ export function printColumnKernel(kernel: ColumnKernel, layout: ColumnLayout): K
   return new Printer(kernel, layout).print();
 }
 
-/** One of a kernel's values, and the names of its locals in the generated code. */
+/** A value that the kernel reduces, and the names of its locals in the generated code. */
 export interface Reduction {
   readonly value: Expression;
   readonly dtype: Dtype;
@@ -203,7 +203,7 @@ export function combineHalves(
   }
 }
 
-/** Prints the local `row`, given its offset in the iteration. Returns how a partial is updated by its combined value. */
+/** Prints the local `row` from its offset in the iteration. Returns a function that prints the new value of a partial. */
 export type BeginRow = (offset: string) => (partial: string, combined: string) => string;
 
 /**

@@ -91,6 +91,7 @@ export function cudaKernel<Name extends string>(
   };
 }
 
+/** The parameters that a tensor map names. */
 function sizesOf<Name extends string>(map: NamedTensorMap<Name> | undefined): readonly Name[] {
   return map ? [map.columns, map.rows, map.rowStride, map.matrices, map.matrixStride] : [];
 }

@@ -81,8 +81,8 @@ function printStages(context: StageContext, kernel: RowKernel, layout: RowLayout
     for (const [input, operand] of vectorsReadBy(context, stage.value)) {
       if (!cached.has(input)) cached.set(input, keepVector(context, operand));
     }
-    const known = keepInvariants(context, stage.value, printInvariant);
-    const stored = storeValues(context, output, stage.value, cached, known);
+    const computed = keepInvariants(context, stage.value, printInvariant);
+    const stored = storeValues(context, output, stage.value, cached, computed);
     for (const input of [...cached.keys()]) {
       const alias = aliases.get(input);
       if (alias === stage.output) cached.set(input, stored);

@@ -1,4 +1,4 @@
-/** Lowers row and column kernels to launches on CUDA: each by itself, or several independent ones in one launch. */
+/** Lowers row and column kernels to launches on CUDA: one per launch, or several independent ones in a combo launch. */
 
 import { HoldfastError } from "../../../errors/index.js";
 import type { ColumnKernel } from "../../../ir/index.js";
@@ -30,7 +30,7 @@ export function lowerColumnOnCuda(launch: ColumnLaunch, parallelism: number): La
   return commandOf("columns", launch, cudaColumnConfig(launch.kernel, launch, parallelism));
 }
 
-/** `family` tells the row kernels' keys from the column kernels'. */
+/** `family` distinguishes the cache keys of row and column kernels. */
 function commandOf(
   family: string,
   { kernel, operands, scalars = [] }: RowLaunch | ColumnLaunch,
@@ -46,7 +46,7 @@ function commandOf(
 }
 
 /**
- * Row kernels none of which reads or writes what another one writes, in one launch. Requires `canComboRows`. Same bits as
+ * Independent row kernels in one launch: none accesses memory that another one writes. Requires `canComboRows`. The bits are those of
  * separate launches.
  */
 export function lowerRowCombo(launches: readonly RowLaunch[], op: string): readonly LaunchCommand[] {
@@ -64,8 +64,8 @@ export interface ColumnGroupOptions {
 }
 
 /**
- * Independent column kernels in one launch, or in two for two-phase reductions: `scratch` holds the partials,
- * `columnScratchBytes`. Requires `canGroupColumns`. Same bits as separate launches.
+ * Independent column kernels in one launch, or in two launches for two-phase reductions. `scratch` is the memory for partials, of at least
+ * `columnScratchBytes`. Requires `canGroupColumns`. The bits are those of separate launches.
  */
 export function lowerColumnGroup(
   launches: readonly ColumnLaunch[],

@@ -1,6 +1,6 @@
 /**
- * Selects the layout and the launch parameters of a row kernel on a GPU. Vectorisation and aliasing are decided here, where the addresses
- * are known.
+ * Selects the layout and the launch parameters of a row kernel on a GPU. Vectorisation and aliasing depend on addresses, so they are decided
+ * here.
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
@@ -122,9 +122,9 @@ function reducingConfig(
   const plain = { ...layoutOf(facts, iteration, operands), prefetchable };
   const layout = access === "vector" ? vectorLayout(plain, facts, iteration, operands) : plain;
   const lanes = lanesOf(row.size);
-  const all = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
-  const bytes = cachedBytesOf(facts, layout, all);
-  const vectors = bytes <= maxCachedBytes(lanes) ? all : 0;
+  const rowVectors = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
+  const bytes = cachedBytesOf(facts, layout, rowVectors);
+  const vectors = bytes <= maxCachedBytes(lanes) ? rowVectors : 0;
   const cached = { lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes };
   const sizes = [rows, row.size];
   addStrides(kernel, iteration, layout.inner, sizes);
@@ -186,7 +186,7 @@ function lanesOf(length: number): number {
   return lanes;
 }
 
-/** The bytes of so many vectors of all inputs. */
+/** The bytes of `vectors` vectors of every input that varies along the row. */
 function cachedBytesOf(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, vectors: number): number {
   let bytes = 0;
   for (const [input, isRead] of facts.isReadDirectly.entries()) {

@@ -60,14 +60,14 @@ export class RowOperands {
     this.#addresses = [...ins, ...outs];
     for (const count of counts) text.scalar("u32", count);
     for (let axis = 1; axis < layout.outerRank; axis++) text.scalar("u32", `size${axis}`);
-    const dtypesOfAll = [...inputs, ...outputs.map(({ dtype }) => dtype)];
-    const operands = dtypesOfAll.map((dtype, index) => this.#declare(dtype, index, layout));
+    const operandDtypes = [...inputs, ...outputs.map(({ dtype }) => dtype)];
+    const operands = operandDtypes.map((dtype, index) => this.#declare(dtype, index, layout));
     this.inputs = operands.slice(0, inputs.length);
     this.outputs = operands.slice(inputs.length);
     for (const [index, type] of scalars.entries()) text.scalar(type, `scalar${index}`);
-    for (const [index, plainly] of factsOf(kernel).isReadDirectly.entries()) {
-      // The row start of an operand that is only read at an index may lie outside of its memory, as that of a flipped one does.
-      if (plainly && layout.inner[index] === "none") this.rowInvariant.set(index, `invariant${index}`);
+    for (const [index, isDirect] of factsOf(kernel).isReadDirectly.entries()) {
+      // An operand that is only read at an index may have its row start outside of its memory, such as a flipped operand.
+      if (isDirect && layout.inner[index] === "none") this.rowInvariant.set(index, `invariant${index}`);
     }
   }
 

@@ -40,7 +40,7 @@ export interface SplitLayout {
   readonly unroll: number;
 }
 
-/** How many partials a thread computes for each of its columns. */
+/** The number of partials that a thread computes for each of its columns. */
 export function threadPartials({ partials, lanes }: Pick<SplitLayout, "partials" | "lanes">): number {
   return (partials * lanes) / splitThreads;
 }

@@ -1,4 +1,4 @@
-/** WebAssembly functions and kernels whose parameters have names: the order of the record's keys is their order. */
+/** WebAssembly functions and kernels with named parameters: the order of the record's keys is the order of the parameters. */
 
 import {
   type Code,

@@ -35,9 +35,9 @@ const options = { threads: splitThreads, blocksPerSm };
 /** Threads along a row: a warp for split reductions; fewer for the others, whose few rows need more threads along the column. */
 const [maxLanes, maxUnsplitLanes, minLanes] = [32, 8, 8];
 const maxWidth = 8;
-/** One block reads so many elements in the time that a second launch takes. */
+/** The number of elements that one block reads in the time of a second launch. */
 const maxUnsplitElements = launchBytes / dtypes.f32.bytes;
-/** The shares of a thread's registers for partials (a quarter) and for loads in flight (three eighths). */
+/** The bytes of a thread's registers for partials (a quarter of all) and for loads in flight (three eighths). */
 const threadBytes = registerBytesPerThread(splitThreads, blocksPerSm);
 const [partialBytes, inFlightBytes] = [threadBytes / 4, (threadBytes * 3) / 8];
 
@@ -71,7 +71,7 @@ function unitsOf(member: ColumnDesc): readonly number[] {
   return kernel.values.map(({ type }) => (columns * dtypes[type].bytes) / dtypes.f32.bytes);
 }
 
-/** How many blocks split the rows of a column. Short columns stay in one block, if its registers hold all partials. */
+/** How many blocks split the rows of a column. One block reduces a short column, if its registers suffice for all partials. */
 function splitsOf({ kernel, rows, columns }: ColumnDesc): number {
   const isShort = rows * columns <= maxUnsplitElements && bytesOfValues(kernel) <= dtypes.f32.bytes;
   return columnPartials(rows) === maxPartials && !isShort ? rowSplits : 1;
@@ -98,8 +98,8 @@ export interface PartialColumns {
 }
 
 /**
- * The launches, in order. `scratch`: at least `columnScratchBytes`; none if that is 0. `earlier`: members whose partials an earlier launch
- * has written, to be combined here.
+ * The launches, in order. `scratch` has at least `columnScratchBytes`; it is undefined if that is 0. `earlier`: members whose partials an
+ * earlier launch has stored; these launches combine them.
  */
 export function columnGroupConfig(
   members: readonly ColumnGroupMember[],
@@ -240,7 +240,7 @@ function lanesOf(count: number, splits: number): number {
   return lanes;
 }
 
-/** Longest work first, so that no long block starts when the others end; members with the same code stay together. */
+/** Longest work first, so that no long block starts last. Members with the same code are neighbours. */
 function longestFirst(planned: readonly PlannedMember[]): readonly PlannedMember[] {
   const longest = new Map<string, number>();
   for (const { codeKey, work } of planned) longest.set(codeKey, Math.max(work, longest.get(codeKey) ?? 0));
