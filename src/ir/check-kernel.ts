@@ -1,6 +1,6 @@
 /**
  * Validates kernels of the loop IR before code generation: every input, output, scalar and reduction exists, types match, and each op is
- * defined for its type. One check for all devices, so that no device accepts what another one rejects.
+ * defined for its type. All devices share this check, so that they accept the same kernels.
  */
 
 import { HoldfastError } from "../errors/index.js";

@@ -1,8 +1,8 @@
 /**
  * The resources of a streaming multiprocessor (SM), and how launches fill a GPU with waves of CTAs. Kernel configs derive their limits
- * from these. Thresholds that no model gives are measured; they stand next to their use, with the benchmark that measured them.
+ * from these. Thresholds that no model gives are measured. They are defined next to their use, with the benchmark that measured them.
  *
- * No number here changes the bits of a reduction: its order follows from the shape alone.
+ * None of these numbers changes the bits of a reduction: its order follows from the shape alone.
  */
 
 import type { DeviceInfo } from "../driver/index.js";

@@ -1,4 +1,4 @@
-/** The part of a runtime that lowering uses: the device, the settings, the CPU's BLAS, and loaded kernels. */
+/** The properties of a runtime that lowering uses: the device, the settings, the CPU's BLAS, and loaded kernels. */
 
 import type { Runtime } from "../runtime/index.js";
 

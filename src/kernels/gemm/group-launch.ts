@@ -10,7 +10,7 @@ import type { AccessToC, EpilogueTarget, GemmDesc } from "./desc.js";
 
 type Size = "m" | "n" | "k" | "batch" | `${"a" | "b" | "c"}${"Stride" | "Batch"}`;
 
-/** What a kernel takes of each GEMM, besides A and B. */
+/** The parameters of each GEMM, besides A and B. */
 export interface GroupSignature {
   readonly storesC: boolean;
   readonly hasBias: boolean;

@@ -25,7 +25,7 @@ import { tiledForwardKernel, tiledForwardParameters } from "./tiled-forward.js";
 
 type Access = "out" | "partial-out";
 
-/** What the code of a plan depends on, besides the problem's dtype. */
+/** The cache key of a plan's code, without the dtypes. */
 function keyOf(
   { heads, rows, columns, width, valueWidth }: SmallPlan,
   facts: Readonly<Record<string, boolean>>,

@@ -19,8 +19,8 @@ const [vectorWidth, vectorsPerThread] = [4, 4];
 export const chunkLength = threads * vectorWidth * vectorsPerThread;
 
 /**
- * The parameters: the tensors, the results, then as u32 the lengths of the tensors and where the chunks of each end; then the kernel's
- * scalars.
+ * The parameters: the tensors, the results, then as u32 the lengths of the tensors and the end of each tensor's chunks; then the
+ * kernel's scalars.
  */
 export function printChunkedReduceKernel(kernel: ChunkedReduceKernel, tensors: number): KernelSource {
   const { name, dtype, op, value, scalars } = kernel;

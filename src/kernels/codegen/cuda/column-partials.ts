@@ -1,7 +1,7 @@
 /**
  * Column sums as an output of row kernels. A column reduction is a fixed binary tree over 1024 partials (row mod 1024). Its first three
- * levels only combine partials that are equal mod 128. So block b of 128 takes the rows ≡ b (mod 128), one per warp, reduces those levels in
- * shared memory and stores one partial per column. A column kernel over the 128 rows of partials reduces the other levels. The order, and so
+ * levels only combine partials that are equal mod 128. So block b of 128 takes the rows ≡ b (mod 128), one per warp. It reduces those levels
+ * in shared memory and stores one partial per column. A column kernel over the 128 rows of partials reduces the other levels. The order, and so
  * the bits, are those of a column kernel.
  */
 

@@ -1,6 +1,6 @@
 /**
- * Prints elementwise row kernels as CUDA C++: a thread takes one vector of elements through all stages. A later stage reads what the
- * same thread has stored in an earlier one, so program order suffices.
+ * Prints elementwise row kernels as CUDA C++: a thread takes one vector of elements through all stages. A later stage only reads elements
+ * that the same thread has stored, so that program order suffices.
  */
 
 import type { KernelSource } from "../../../driver/index.js";

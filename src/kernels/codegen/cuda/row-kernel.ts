@@ -1,7 +1,7 @@
 /**
  * Prints row kernels with reductions as CUDA C++. A few lanes of a warp, a warp, or a block share a row, depending on the row's length
  * alone. Each thread takes every n-th vector of four elements and accumulates the four lanes separately. The threads' results are
- * combined in a fixed order (warp-reduce butterfly), so the bits of a row follow from its length, not from its address or the grid.
+ * combined in a fixed order (warp-reduce butterfly). So the bits of a row follow from its length, not from its address or the grid.
  *
  * If the row fits, each input is loaded once and its vectors stay in registers for all stages. Independent reductions share one pass over
  * the row and one butterfly.
@@ -191,7 +191,7 @@ class Printer {
     return [...new Map(read)].filter(([input]) => (aliases.get(input) ?? "none") === "none");
   }
 
-  /** True if stages read what another thread may have stored. */
+  /** True if stages read elements that another thread may have stored. */
   #readsOtherThreads(stages: readonly Stage[]): boolean {
     const reads = stages.flatMap(({ value }) => loadsOf(value));
     return reads.some(({ input, at }) => at !== undefined || this.#layout.aliases.get(input) === "mixed");

@@ -11,7 +11,7 @@ import type { KernelText } from "./kernel-text.js";
  */
 export type Alias = "none" | number | "mixed";
 
-/** What the generated code is specialised on; sizes and strides are launch parameters. */
+/** The properties that the generated code is specialised on; sizes and strides are launch parameters. */
 export interface RowLayout {
   /** The number of outer axes, the last one fastest. */
   readonly outerRank: number;
@@ -45,8 +45,8 @@ export class RowOperands {
   readonly #outputs: RowKernel["outputs"];
 
   /**
-   * Declares the parameters: the inputs, the outputs, the `counts` as u32, the sizes of the outer axes but the first,
-   * each operand's outer strides and, for "any", its inner stride, in elements; then the kernel's scalars.
+   * Declares the parameters: the inputs and outputs; the `counts` as u32; the sizes of the outer axes but the first; each operand's outer
+   * strides in elements and, for "any", its inner stride; then the kernel's scalars.
    */
   constructor(text: KernelText, kernel: RowKernel, layout: RowLayout, counts: readonly string[]) {
     this.#text = text;

@@ -37,7 +37,7 @@ import { calledBy } from "./functions.js";
 import { pushIndexed } from "./indexed-load.js";
 import { advance, forRange, limitTo, setToElement } from "./loops.js";
 
-/** What the generated code is specialised on; the sizes are launch parameters. */
+/** The properties that the generated code is specialised on; the sizes are launch parameters. */
 export interface Layout {
   /** The number of outer axes, the last one fastest. */
   readonly outerRank: number;
@@ -60,8 +60,8 @@ interface Operand {
 }
 
 /**
- * The kernel's parameters, in order: the inputs and the outputs; then as u32 the number of rows, elements per row, rows per block and all
- * elements, the sizes of the outer axes, each operand's outer strides in elements and, for "any", its inner stride; then the kernel's scalars.
+ * The kernel's parameters, in order: the inputs and the outputs; as u32 the number of rows, elements per row, rows per block and all
+ * elements; the sizes of the outer axes; each operand's outer strides in elements and, for "any", its inner stride; then the scalars.
  */
 export function printRowKernel(kernel: RowKernel, layout: Layout): KernelSource {
   checkRowKernel(kernel);

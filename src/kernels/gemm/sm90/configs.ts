@@ -7,7 +7,7 @@ import type { Sm90Tile } from "./tiles.js";
 /** Hopper only: Blackwell replaces wgmma by tcgen05. */
 export const sm90Capability = "9.0";
 
-/** What a kernel is specialised on. */
+/** The properties that a kernel is specialised on. */
 export interface Sm90Config {
   readonly element: MmaElement;
   readonly tile: Sm90Tile;

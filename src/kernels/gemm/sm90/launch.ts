@@ -57,7 +57,7 @@ export function sm90PrefersTransposedB(
   return prefersTransposed(device, settings.precision, problem);
 }
 
-/** The config of a GEMM with a fused epilogue; undefined if the two are faster apart. */
+/** The config of a GEMM with a fused epilogue; undefined if two launches are faster. */
 export function sm90EpilogueConfig(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,

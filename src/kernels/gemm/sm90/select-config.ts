@@ -1,6 +1,6 @@
 /**
  * Selects which GEMMs run on native Hopper kernels, and with which config. cuBLASLt is as fast or faster on a single plain GEMM. The native
- * kernels are for what it lacks: grouped GEMMs in one launch, fused epilogues, and batches with unaligned rows.
+ * kernels add grouped GEMMs in one launch, fused epilogues, and batches with unaligned rows.
  *
  * The thresholds are shares of the SMs, or follow from a tile. Their values were measured with `bench/gpu/compiled.ts` on an H200 (132
  * SMs), with the TF32 and bf16 steps of CrossAsset at batch 256.
@@ -30,8 +30,8 @@ type Architecture = Pick<DeviceInfo, "computeCapability">;
 type Device = Architecture & Pick<DeviceInfo, "parallelism">;
 
 /**
- * With fewer fills of the pipeline than this, filling and draining it costs a grouped GEMM what the saved launches gain. Measured: K = 512
- * does not gain, K = 1024 does.
+ * A grouped GEMM pays off if K fills the pipeline more often than this. Otherwise filling and draining it costs as much as the saved
+ * launches. Measured: K = 512 does not gain, K = 1024 does.
  */
 const minPipelineFills = 2;
 
@@ -85,7 +85,7 @@ const epilogueLimits = {
 /** Large tiles need to cover half of the SMs, or too many of them idle. */
 const minSmShareOfLargeTiles = 1 / 2;
 
-/** The config of a GEMM with a fused epilogue; undefined if the two are faster apart. */
+/** The config of a GEMM with a fused epilogue; undefined if two launches are faster. */
 export function selectEpilogueConfig(
   device: Device,
   precision: GemmPrecision,
@@ -130,7 +130,7 @@ function storesElementsOnly({ stages, outputs }: RowKernel): boolean {
   return stages.every((stage) => stage.kind === "store" && outputs[stage.output]?.per !== "row");
 }
 
-/** True if a kernel only converts what it loads: cuBLASLt stores 16-bit results itself. */
+/** True if a kernel only converts elements: cuBLASLt stores 16-bit results itself. */
 function onlyConverts({ stages }: RowKernel): boolean {
   return stages.every(({ value }) => (value.kind === "convert" ? value.a : value).kind === "load");
 }
@@ -139,8 +139,8 @@ function onlyConverts({ stages }: RowKernel): boolean {
 const alignedElements = 8;
 
 /**
- * True for a batch of GEMMs with rows of unaligned length and less than one 128 × 128 tile per SM, such as separate layers for groups of
- * 193 features. cuBLASLt has only slow kernels for these, even if the row strides are aligned. With more tiles it is as fast.
+ * True for a batch of GEMMs with rows of unaligned length and less than one 128 × 128 tile per SM. An example are separate layers for groups
+ * of 193 features. cuBLASLt has only slow kernels for these, even if the row strides are aligned. With more tiles it is as fast.
  */
 function isUnalignedBatch(problem: GemmDesc, sms: number): boolean {
   const { m, n, k, batch = 1, a, b } = problem;

@@ -84,7 +84,7 @@ function bytesOfValues({ values }: ColumnKernel): number {
 interface PlannedMember extends ColumnGroupMember {
   readonly layout: SplitLayout;
   readonly blocks: number;
-  /** Where the partials of its values begin in the scratch memory, in units. */
+  /** The offsets of its values' partials in the scratch memory, in units. */
   readonly units: readonly number[];
   readonly codeKey: string;
   /** The bytes that a block reads. */

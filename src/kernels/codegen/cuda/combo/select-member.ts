@@ -24,8 +24,8 @@ export interface MemberSelection {
   /** The local that becomes the block's index within its member. */
   readonly index: string;
   /**
-   * Sets the locals to the first member's values and overrides them, one member after the other: selects instead of branches. It
-   * looks at all members' parameters, but leaves more registers to the code that follows. Default: branches.
+   * Sets the locals to the first member's values and overrides them, member by member: selects instead of branches. This reads the
+   * parameters of all members, but leaves more registers for the code that follows. Default: branches.
    */
   readonly bySelects?: boolean;
   /** The parameter that is the end of a member's blocks. Default: `end` with the member's number. */

@@ -1,6 +1,6 @@
 /**
- * Computes on four floats as two vectors of two doubles. A formula in doubles needs no error compensation for a float result, a subnormal
- * float is a normal double, and the single rounding at the end follows IEEE 754, also for subnormals.
+ * Computes on four floats as two vectors of two doubles. A formula in doubles needs no error compensation for a float result, and a
+ * subnormal float is a normal double. The single rounding at the end follows IEEE 754, also for subnormals.
  */
 
 import type { Code, Local } from "../../../../driver/index.js";

@@ -1,6 +1,6 @@
 /**
- * sin and cos of four floats, accurate over the whole range of float. Up to 2²⁰ the argument is reduced by quarter turns with π/2 as a sum of
- * two doubles (Cody–Waite), above it with as many bits of 2/π as the largest float needs (Payne–Hanek).
+ * sin and cos of four floats, accurate over the whole range of float. Up to 2²⁰ the argument is reduced with π/2 as a sum of two doubles
+ * (Cody–Waite). Above it, the reduction uses as many bits of 2/π as the largest float needs (Payne–Hanek).
  */
 
 import type { Code, Local, WasmFunction } from "../../../../driver/index.js";
