@@ -1,4 +1,4 @@
-/** Half floats against a float64 reference that knows only the formats' definitions. */
+/** 16-bit floats against a float64 reference that follows the definitions of the formats. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -20,7 +20,7 @@ const formats: readonly Format[] = [
 const signBit = 0x8000;
 const everyPattern = Uint16Array.from({ length: 65_536 }, (_, pattern) => pattern);
 
-/** What IEEE 754 says that a pattern is worth; float64 holds every one exactly. */
+/** The value of a bit pattern by IEEE 754; float64 represents every one exactly. */
 function worthOf({ exponentBits }: Format, pattern: number): number {
   const mantissaBits = 15 - exponentBits;
   const bias = 2 ** (exponentBits - 1) - 1;
@@ -32,19 +32,19 @@ function worthOf({ exponentBits }: Format, pattern: number): number {
   return sign * (1 + fraction) * 2 ** (exponent - bias);
 }
 
-/** The pattern of +∞, which is also one more than that of the largest finite value. */
+/** The pattern of +∞: one more than the pattern of the largest finite value. */
 function infinityOf({ exponentBits }: Format): number {
   return (2 ** exponentBits - 1) << (15 - exponentBits);
 }
 
-/** Where the pattern `upper` and the one below it meet. Infinity counts as one step above the largest, as in IEEE 754. */
+/** The midpoint of the pattern `upper` and the one below it. Infinity counts as one step above the largest, as in IEEE 754. */
 function midpointBelow(format: Format, upper: number): number {
   const below = worthOf(format, upper - 1);
   if (upper !== infinityOf(format)) return (below + worthOf(format, upper)) / 2;
   return below + (below - worthOf(format, upper - 2)) / 2;
 }
 
-/** The nearest pattern, ties to even, found by halving: positive patterns stand in the order of their values. */
+/** The nearest pattern, ties to even, by bisection: positive patterns are ordered by value. */
 function nearest(format: Format, value: number): number {
   const sign = value < 0 || Object.is(value, -0) ? signBit : 0;
   const magnitude = Math.abs(value);
@@ -59,7 +59,7 @@ function nearest(format: Format, value: number): number {
   return sign | low;
 }
 
-/** The f32 whose bits are one step away. */
+/** The f32 whose bits differ by one step. */
 function neighbour(value: number, step: 1 | -1): number {
   const bits = new Uint32Array(new Float32Array([value]).buffer);
   bits[0]! += step;

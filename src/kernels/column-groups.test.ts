@@ -1,4 +1,4 @@
-/** Column kernels together, in one launch or two: each has the bits that it has alone, whatever stands beside it. */
+/** Groups of column kernels in one launch or two: each kernel has the bits of a launch of its own, in every group. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -28,7 +28,7 @@ const sumOf = (dtype: Dtype, op: ReduceOp = "add"): ColumnKernel => ({
   values: [term.load(0, dtypes[dtype].compute)],
 });
 
-/** What a norm's weight and bias gain: two values, and two inputs of one column. */
+/** The gradients of a norm's weight and bias: two values, and two inputs with one column. */
 const pulls: ColumnKernel = {
   name: "pulls",
   inputs: ["f32", "f32", "f32", "f32"],
@@ -44,7 +44,7 @@ const pulls: ColumnKernel = {
   ],
 };
 
-/** With a number of its own, and its places. */
+/** With a scalar, positions and row indices. */
 const scaled: ColumnKernel = {
   name: "scaled",
   inputs: ["f64"],
@@ -59,7 +59,7 @@ const scaled: ColumnKernel = {
   ],
 };
 
-/** Three values of one row, whose results stand apart, and of runs: as a head's weight gains, and biases of equal layers. */
+/** Strided outputs, and outputs in runs: like a head's weight gradient, and the biases of equal layers. */
 const head: ColumnKernel = {
   ...{ name: "head", inputs: ["f16", "f32"], outputs: ["f32", "bf16", "f32"], scalars: [], op: "add" },
   values: [0.5, 1, 2].map((one) => term.mul(term.mul(term.load(0, "f32"), term.load(1, "f32")), one)),
@@ -70,7 +70,7 @@ const apart: ColumnKernel = {
   outputLayout: { stride: 2, runs: { length: 3, runStride: 11 } },
 };
 
-/** Reads what lies beside the present element, as far as that is inside its row. */
+/** Subtracts the previous element of the row. */
 const beside: ColumnKernel = {
   ...{ name: "beside", inputs: ["f32"], outputs: ["f32"], scalars: [], op: "add" },
   values: [term.sub(term.load(0, "f32"), term.load(0, "f32", term.sub(0, term.min(term.position, 1))))],
@@ -101,7 +101,7 @@ interface Problem {
   readonly scalar: number;
 }
 
-/** Aligned, and with nothing between the rows. */
+/** Aligned, with contiguous rows. */
 const plain = (kernel: ColumnKernel, rows: number, columns: number): Problem => ({
   ...{ kernel, rows, columns, gap: 0, offset: 0, scalar: 0 },
 });
@@ -117,7 +117,7 @@ const problems = fc.record<Problem>({
 
 type Elements = ArrayBufferView & { readonly BYTES_PER_ELEMENT: number };
 
-/** Numbers whose sums round, so that another order of additions would show. */
+/** Numbers whose sums round, so that another order of additions gives other bits. */
 function valuesFor(dtype: Dtype, count: number, seed: number): Elements {
   const numbers = Float64Array.from({ length: count }, (_, index) => Math.sin(index * 1.7 + seed) * 3);
   if (dtype === "f64") return numbers.map((one) => 1 + one * 1e-3);
@@ -128,7 +128,7 @@ function valuesFor(dtype: Dtype, count: number, seed: number): Elements {
   return Float32Array.from(numbers);
 }
 
-/** How many elements an output has, those between its results included. */
+/** The number of elements of an output, including those between its results. */
 function lengthOf({ outputLayout: places }: ColumnKernel, columns: number): number {
   const { stride: step = 1, runs } = places ?? {};
   const last = Math.max(0, columns - 1);
@@ -167,7 +167,7 @@ function launchCombo(runtime: Runtime, launches: readonly ColumnLaunch[]): void 
   submit(runtime, backendOf(runtime).lowerColumnGroup(launches, { scratch }));
 }
 
-/** Those of many rows are begun first, and joined with the others. */
+/** Kernels with many rows run their first phase earlier; the group combines their partials. */
 function launchPdl(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
   const early = launches.filter((one) => one.columns > 0 && isSplitReduction(one));
   if (early.length === 0) {
@@ -212,14 +212,14 @@ function compare(runtime: Runtime, group: readonly Problem[]): void {
 describe("on CUDA", { skip: cudaMissing }, () => {
   const runtime = openCudaKernelRuntime();
 
-  test("any kernels over any rows and columns have the bits together that each has alone", () => {
+  test("random kernels have the same bits in a group as in separate launches", () => {
     fc.assert(
       fc.property(fc.array(problems, { minLength: 1, maxLength: 8 }), (group) => compare(runtime, group)),
       { numRuns: effort({ quick: 3, thorough: 6 }) },
     );
   });
 
-  test("gradients of a model's biases and norms have them, with rows of every count of partial results", () => {
+  test("bias and norm gradients have the same bits in a group, with every number of partials", () => {
     const [sum] = kernels;
     compare(runtime, [
       plain(sum!, 3072, 3),
@@ -231,7 +231,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     ]);
   });
 
-  test("so have rows about those that partial results come up with, and columns about those that threads read at once", () => {
+  test("numbers of rows around those of partials, and of columns around vector widths, have the same bits", () => {
     const [sums, halves] = [sumOf("f32"), sumOf("bf16")];
     compare(runtime, [
       ...[1023, 1024, 1025, 3072, 3073, 5000].map((rows) => plain(sums, rows, 8)),
@@ -245,7 +245,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     ]);
   });
 
-  test("so have rows that begin at odd addresses, or whose steps are odd, and results that stand apart", () => {
+  test("unaligned rows, odd strides and strided outputs have the same bits", () => {
     const of = (kernel: ColumnKernel, gap: number, offset: number): Problem => ({
       ...plain(kernel, 1060, 24),
       gap,
@@ -263,7 +263,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     );
   });
 
-  test("without the scratch memory that they need nothing is sent", () => {
+  test("a launch without enough scratch memory is rejected", () => {
     runtime.step(() => {
       const launches = [plain(sumOf("f32"), 64, 8), plain(pulls, 1024, 8)].map((one) =>
         launchOf(runtime, one),
@@ -293,7 +293,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  test("red proof: the numbers tell another order of additions", () => {
+  test("red proof: another order of additions gives other bits", () => {
     const values = valuesFor("f32", 3072, 0) as Float32Array;
     const downwards = values.reduce((sum, one) => Math.fround(sum + one), 0);
     const launch = plain(kernels[0]!, 3072, 1);
@@ -307,7 +307,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     assert.notEqual(together, downwards);
   });
 
-  test("more than a launch has arguments for are rejected before anything is sent", () => {
+  test("too many arguments are rejected before a launch", () => {
     const many = Array.from({ length: 60 }, () => pulls);
     assert.equal(canGroupColumns(runtime, many), false);
     assert.equal(canGroupColumns(runtime, many.slice(0, 12)), true);
@@ -325,6 +325,6 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   });
 });
 
-test("the CPU has one launch for each", () => {
+test("the CPU rejects groups", () => {
   assert.equal(canGroupColumns(openCpuKernelRuntime(), [pulls]), false);
 });

@@ -1,4 +1,4 @@
-/** Column kernels on every device: every width and dtype, broadcast inputs, and bits that follow from the shape alone. */
+/** Column kernels on every device: every width and dtype, broadcast inputs, and bits that depend only on the shape. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -54,7 +54,7 @@ for (const { device, skip, open } of kernelDevices) {
       });
     }
 
-    test("columns of every count are added up over any number of rows, on each column's own", () => {
+    test("every number of columns is summed over every number of rows", () => {
       for (const columns of [1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 100]) {
         for (const rows of [1, 2, 31, 32, 33, 100, 1023, 1024, 1500, 5000, 20_000]) {
           if (rows > 100 && columns > 9) continue;
@@ -76,7 +76,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("a column's bits don't depend on the columns beside it, nor on where it lies", () => {
+    test("a column's bits do not depend on other columns or on addresses", () => {
       // On a GPU they have other columns beside them in a block, and share its threads with them.
       for (const rows of [70, 1500, 5000]) {
         const [columns, wide] = [300, 304];
@@ -91,7 +91,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("doubles, scalars, rows and positions work in columns too", () => {
+    test("column kernels support doubles, scalars, row indices and positions", () => {
       const place = term.sub(term.convert(term.row, "f64"), term.convert(term.position, "f64"));
       const kernel: ColumnKernel = {
         name: "largest",
@@ -129,7 +129,7 @@ for (const { device, skip, open } of kernelDevices) {
       assert.deepEqual(found, expected);
     });
 
-    test("several values in one pass have the bits of each in a pass of its own", () => {
+    test("several values in one pass have the bits of separate passes", () => {
       const [x1, x2] = [term.load(0, "f32"), term.load(1, "i32")];
       const square = term.mul(x1, x1);
       const outputs = ["f32", "f64", "i32", "bf16"] as const;
@@ -173,7 +173,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("results stand apart where a kernel says so, between what is not touched; a CPU rejects that", () => {
+    test("outputs can be strided, and memory between them is not written; the CPU rejects this", () => {
       const [rows, columns] = [70, 12];
       const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index));
       const run = (places: ColumnKernel["outputLayout"], length: number): Float32Array =>
@@ -201,7 +201,7 @@ for (const { device, skip, open } of kernelDevices) {
       sameBytes(inRuns!, expectedInRuns, "runs of four");
     });
 
-    test("every op and dtype reduces columns, and half floats are widened and rounded once", () => {
+    test("every op and dtype reduces columns; 16-bit floats are widened and rounded once", () => {
       const [rows, columns] = [40, 11];
       const halves = Uint16Array.from({ length: rows * columns }, (_, index) => 0x3f80 + (index % 5));
       const kernel: ColumnKernel = {
@@ -243,7 +243,7 @@ for (const { device, skip, open } of kernelDevices) {
       sameBytes(run(least, bytes, 4), new Uint8Array(expected.buffer), "least");
     });
 
-    test("no rows leave every column at the reduction's start, and no columns everything as it was", () => {
+    test("without rows every column is the identity of the reduction; without columns nothing is written", () => {
       const [sums, untouched] = runtime.step(() => {
         const operands = ["sums", "untouched"].map((label) =>
           put(runtime, new Float32Array(18).fill(7), label),

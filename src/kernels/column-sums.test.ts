@@ -1,4 +1,4 @@
-/** Sums of columns in kernels of rows: what they leave, added up, has the bits of a column kernel over all rows. */
+/** Column sums in row kernels: the sum of their partials has the bits of a column kernel over all rows. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -23,7 +23,7 @@ const load = (input: number) => term.load(input, "f32");
 const tilt = term.mul(load(0), term.sub(load(1), load(2)));
 const results = ["f32", "bf16"].map((dtype) => ({ dtype, per: "element" }) as Output);
 
-/** Of [g, x, a row's mean, gain, what was stored as half floats]: two results, and where they are wanted three sums. */
+/** Inputs: g, x, a row's mean, gain, and the stored bf16 output. Two outputs and, if requested, three column sums. */
 const gradient = (isColsum: boolean): RowKernel => ({
   name: "gradient",
   inputs: ["f32", "f32", "f32", "f32", "bf16"],
@@ -40,7 +40,7 @@ const gradient = (isColsum: boolean): RowKernel => ({
 });
 const [summing, plain] = [gradient(true), gradient(false)];
 
-/** The same sums by themselves. */
+/** The same column sums as column kernels. */
 const tilts: ColumnKernel = {
   ...{ name: "tilts", inputs: ["f32", "f32", "f32"], outputs: ["f32", "f32"], scalars: [], op: "add" },
   values: [tilt, load(0)],
@@ -102,7 +102,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
   }
 
-  test("rows of every count of partial sums, and columns of every count of packs, have them", () => {
+  test("every number of rows per partial, and every number of vectors per row, gives the same bits", () => {
     for (const [rows, columns, offset] of [
       [1024, 256, 0],
       [1025, 68, 0],
@@ -119,7 +119,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     }
   });
 
-  test("red proof: the numbers tell another order of additions", () => {
+  test("red proof: another order of additions gives other bits", () => {
     const columns = 128;
     const { expected, left } = bothWays(3072, columns);
     const floatsOf = (bytes: Uint8Array): Float32Array => new Float32Array(bytes.slice().buffer);
@@ -135,7 +135,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     assert.ok(differing > columns / 4);
   });
 
-  test("rows that can't be added up so are rejected", () => {
+  test("rows whose columns cannot be summed in a row kernel are rejected", () => {
     runtime.step(() => {
       const operands = [...summing.inputs, ...summing.outputs].map(() => room(4 * 1023 * 128));
       const iteration = iterationOf(summing, 1023, 128);
@@ -151,7 +151,7 @@ const cuda = (computeCapability: string): DeviceInfo =>
   ({ kind: "cuda", computeCapability }) as unknown as DeviceInfo;
 const hopper = cuda("9.0");
 
-test("a kernel of rows adds up columns where a row takes a warp, and a block has a warp for each of its rows", () => {
+test("a row kernel sums columns if a row takes a warp, and a block has a warp for each of its rows", () => {
   const can = (rows: number, columns: number, kernel = summing): boolean =>
     canSumColumns(hopper, kernel, iterationOf(kernel, rows, columns));
   assert.deepEqual(
@@ -174,7 +174,7 @@ test("a kernel of rows adds up columns where a row takes a warp, and a block has
   assert.equal(can(3072, 256, wide), false, "sums are of f32");
 });
 
-test("and where it has memory for what warps pass on to each other", () => {
+test("a row kernel sums columns if its rows fit into shared memory", () => {
   const [few, many] = [iterationOf(summing, 1024, 256), iterationOf(summing, 3072, 256)];
   assert.ok(canSumColumns(cuda("8.9"), summing, few));
   assert.ok(!canSumColumns(cuda("8.9"), summing, many), "72 KiB");
@@ -182,14 +182,14 @@ test("and where it has memory for what warps pass on to each other", () => {
   assert.ok(!canSumColumns({ kind: "cpu" } as DeviceInfo, summing, few));
 });
 
-test("it has a launch to itself", () => {
+test("a kernel with column sums is not a member of a combo kernel", () => {
   assert.deepEqual(
     [plain, summing].map((kernel) => canBeMember(kernel, iterationOf(kernel, 1024, 256))),
     [true, false],
   );
 });
 
-test("only a GPU's code does it", () => {
+test("only a GPU supports column sums in row kernels", () => {
   const runtime: Runtime = openCpuKernelRuntime();
   runtime.step(() => {
     const operands = [...summing.inputs, ...summing.outputs].map(() =>
@@ -209,7 +209,7 @@ describe("under nvcc", { skip: noCompiler() }, () => {
     ({ span: { address, size: 1 << 20 } }) as unknown as Storage;
   const operands = [1, 2, 3, 4, 6, 5, 6, 7, 8, 9].map((place) => storageAt(place << 24));
 
-  test("a block has registers for all of its threads, and what was stored is read back from them", () => {
+  test("a block has registers for all of its threads, and stored values are forwarded from registers", () => {
     const sources = [1024, 3072, 4096].map((rows) => {
       const early = summing.inputs.map((_, input) => input === 1);
       return cudaRowConfig(summing, iterationOf(summing, rows, 256), operands, early).print();

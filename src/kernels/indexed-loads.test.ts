@@ -1,4 +1,4 @@
-/** Loads at an index, on every device: what is indexed with them against the obvious way, in every dtype, by rows and by columns. */
+/** Indexed loads on every device against a plain implementation, in every dtype, in row and column kernels. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -20,7 +20,7 @@ const times = (a: Expression, b: Expression): Expression => ({
 });
 const scalar: Expression = { kind: "scalar", index: 0, type: "i32" };
 
-/** An array of a dtype with something else in every element; the half floats' bits are those of numbers. */
+/** An array of a dtype whose elements all differ; 16-bit floats are bits of numbers. */
 function valuesOf(dtype: Dtype, count: number): ArrayBufferView {
   const array: { from(values: ArrayLike<number>): ArrayBufferView } = {
     f32: Float32Array,
@@ -39,7 +39,7 @@ function valuesOf(dtype: Dtype, count: number): ArrayBufferView {
   return array.from(Array.from({ length: count }, (_, index) => make(index)));
 }
 
-/** The elements of an array at these places, one after the other. */
+/** The elements of an array at these indices, in order. */
 function pick(values: ArrayBufferView, dtype: Dtype, places: readonly number[]): Uint8Array {
   const { bytes } = dtypes[dtype];
   const source = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
@@ -91,7 +91,7 @@ for (const { device, skip, open } of kernelDevices) {
     }
 
     for (const dtype of dtypeNames) {
-      test(`rows of ${dtype} are selected by an index each, as an embedding is`, () => {
+      test(`rows of ${dtype} are selected by an index per row, as in an embedding`, () => {
         for (const width of [1, 2, 3, 4, 7, 16, 33]) {
           const indices = Int32Array.of(4, 0, 2, 2, 4, 1, 3);
           const count = indices.length * width;
@@ -111,7 +111,7 @@ for (const { device, skip, open } of kernelDevices) {
         }
       });
 
-      test(`elements of ${dtype} are gathered by an index each, along rows and across them`, () => {
+      test(`elements of ${dtype} are gathered by an index per element, along rows and columns`, () => {
         for (const width of [1, 2, 3, 4, 7, 16, 33]) {
           const rows = 6;
           const indices = Int32Array.from({ length: rows * width }, (_, index) => (index * 5) % rows);
@@ -155,7 +155,7 @@ for (const { device, skip, open } of kernelDevices) {
         }
       });
 
-      test(`an array of ${dtype} is flipped by negative strides and the place of its last element`, () => {
+      test(`an array of ${dtype} is flipped by negative strides and the index of its last element`, () => {
         const [rows, width] = [5, 7];
         const values = valuesOf(dtype, rows * width);
         const flips = [
@@ -195,7 +195,7 @@ for (const { device, skip, open } of kernelDevices) {
       sameBytes(found, pick(values, "f32", places), "twice indexed");
     });
 
-    describe("one value a row", () => {
+    describe("one value per row", () => {
       const picked = load(0, "f32", load(1, "i32"));
       const largest: Expression = { kind: "reduced", stage: 0, type: "f32" };
       /** Each row's element at its index, its weight, and its largest element, the last two as sums. */
@@ -222,7 +222,7 @@ for (const { device, skip, open } of kernelDevices) {
         ["that moves along the row", 1],
         ["that stands at its start", 0],
       ] as const) {
-        test(`an element of the row is picked by an index, from an operand ${how}`, () => {
+        test(`an index selects an element of the row, from an operand ${how}`, () => {
           for (const columns of [1, 2, 3, 4, 9, 64]) {
             const rows = 11;
             const values = Float32Array.from({ length: rows * columns }, (_, index) => (index * 7) % 13);
@@ -253,7 +253,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("columns are read at an index too, one for a whole row or one an element", () => {
+    test("column kernels read at an index, one per row or one per element", () => {
       for (const type of ["f32", "f64"] as const) {
         const position: Expression = { kind: "position", type: "i32" };
         const row: Expression = { kind: "row", type: "i32" };

@@ -1,4 +1,4 @@
-/** Elements of every dtype through kernels, on every device: widened, computed with, narrowed, and the same at every place. */
+/** Elements of every dtype in kernels on every device: widened, computed, narrowed, the same at every position. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -85,7 +85,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("narrowing a float rounds to the nearest, ties to even, and overflows to infinity", () => {
+    test("narrowing a float rounds to nearest even, and overflows to infinity", () => {
       const cases: readonly [dtype: "f16" | "bf16", value: number, bits: number][] = [
         ["f16", 1 + 2 ** -11, 0x3c00],
         ["f16", 1 + 3 * 2 ** -11, 0x3c02],
@@ -108,7 +108,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("every dtype converts to every other alike in vectors, at a row's end, at any address and over strides", () => {
+    test("conversions between all dtypes are the same in vectors, in tails, at every address and with strides", () => {
       const values = [0, 1, 2, 7, 100, 3, 1, 0, 5, 9, 255, 4, 6];
       const sources = convert(bytesOf(Float32Array.from(values)), "f32", dtypeNames);
       for (const [which, from] of dtypeNames.entries()) {
@@ -133,14 +133,14 @@ for (const { device, skip, open } of kernelDevices) {
       assert.deepEqual([...f32(sources[dtypeNames.indexOf("f32")]!)], values);
     });
 
-    test("doubles keep all their bits", () => {
+    test("doubles keep all bits", () => {
       const values = Float64Array.from({ length: 9 }, (_, index) => Math.PI * (index - 3) * 1e-3);
       sameBytes(convertOne(bytesOf(values), "f64", "f64"), bytesOf(values), "doubles");
       const narrowed = Float32Array.from(values);
       sameBytes(convertOne(bytesOf(values), "f64", "f32"), bytesOf(narrowed), "floats");
     });
 
-    test("truth values are stored as 0 or 1 in every dtype, at every place, from every type compared", () => {
+    test("comparisons are stored as 0 or 1 in every dtype, at every position, for every compared type", () => {
       const numbers = Float32Array.from({ length: 11 }, (_, index) => (index * 5) % 11);
       const expected = [...numbers].map((value) => (value > 4 ? 1 : 0));
       const targets = ["bool", "u8", "i32"] as const;
@@ -173,7 +173,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("a random word becomes a float from 0 to 1 by its upper 24 bits, and keeps its lower ones under a mask", () => {
+    test("a random word becomes a float in [0, 1) by its upper 24 bits, and its lower bits can be masked", () => {
       const words = Int32Array.of(0, -1, 0x12345678, -0x7fffffff, 255, 256, -256, 7, 1 << 30);
       const word = term.load(0, "i32");
       const uniform = term.mul(term.convert(term.shr(word, 8), "f32"), 2 ** -24);

@@ -1,4 +1,4 @@
-/** Elementary functions inside kernels, on every device: every op in both widths, and at the ends of what floats hold. */
+/** Elementary functions in kernels on every device: every op in f32 and f64, and special values. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -18,12 +18,12 @@ import {
 import { rowCalls } from "./kernel-call.js";
 import { submit } from "./submit.js";
 
-/** Bits are for whole numbers. */
+/** Bitwise ops are for integers only. */
 const isOfFloats = (op: BinaryOp): boolean => op !== "and" && op !== "shr";
 
 const arrays = { f32: Float32Array, f64: Float64Array } as const;
 
-/** Every function of one operand, and of it and a half. */
+/** Every function of one operand, and of one operand and 0.5. */
 function functionsOf(type: "f32" | "f64"): readonly (readonly [string, Expression])[] {
   const [x, half] = [term.load(0, type), term.constant(0.5, type)];
   return [
@@ -64,7 +64,7 @@ for (const { device, skip, open } of kernelDevices) {
     }
 
     for (const type of ["f32", "f64"] as const) {
-      test(`every function of ${type} in a kernel is what it is elsewhere`, () => {
+      test(`every function of ${type} in a kernel agrees with the host`, () => {
         const values = new arrays[type](Array.from({ length: 103 }, (_, index) => 0.01 + index * 0.037));
         const functions = functionsOf(type);
         const found = compute(
@@ -86,7 +86,7 @@ for (const { device, skip, open } of kernelDevices) {
       });
     }
 
-    test("every function of zeros, subnormals, huge numbers, infinities and NaN is what C99 says", () => {
+    test("every function of zeros, subnormals, huge numbers, infinities and NaN follows C99", () => {
       const names = Object.keys(extremeValues) as (UnaryOp & keyof typeof extremeValues)[];
       const x = term.load(0, "f32");
       const found = compute(
@@ -101,7 +101,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("the least and the largest of two are NaN where one is, and −0 is below 0", () => {
+    test("min and max are NaN if an operand is NaN, and −0 is below 0", () => {
       const { POSITIVE_INFINITY: inf, NaN: nan } = Number;
       const numbers = [0, -0, 1, -1, inf, -inf, nan, 2 ** -149];
       for (const type of ["f32", "f64"] as const) {
@@ -117,7 +117,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("floats become whole numbers by cutting off, held inside their range, and NaN becomes 0", () => {
+    test("float-to-int conversion truncates and saturates, and NaN becomes 0", () => {
       const values = [
         0,
         -0.9,
@@ -163,7 +163,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("constants are what they are, to the last bit", () => {
+    test("constants are exact to the last bit", () => {
       const constants = [
         0.1,
         -0.1,

@@ -1,4 +1,4 @@
-/** Row kernels beside each other in one launch: each has the bits that it has alone, whatever stands beside it. */
+/** Combo launches of row kernels: each kernel has the bits of a launch of its own, in every group. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -29,12 +29,12 @@ const words: RowKernel = {
   ...{ name: "copy", inputs: ["u8"], outputs: elements("u8"), scalars: [] },
   stages: [store(0, term.load(0, "i32"))],
 };
-/** Of a row in every two, as an index says. */
+/** Reads the current element or the next one, by an index. */
 const picked: RowKernel = {
   ...{ name: "picked", inputs: ["f16", "i32"], outputs: elements("f32"), scalars: [] },
   stages: [store(0, term.load(0, "f32", term.and(term.load(1, "i32"), 1)))],
 };
-/** Reads back what it has stored, with a number of its own. */
+/** Reads its stored values, and has a scalar. */
 const update: RowKernel = {
   ...{ name: "update", inputs: ["f32", "f32"], outputs: elements("f32", "f64"), scalars: ["f32"] },
   stages: [
@@ -46,7 +46,7 @@ const placed: RowKernel = {
   ...{ name: "placed", inputs: ["i32"], outputs: elements("i32"), scalars: [] },
   stages: [store(0, term.add(term.load(0, "i32"), term.add(term.position, term.row)))],
 };
-/** What is left of a row when its mean is taken off, and the sum of it. */
+/** A row minus its mean, and the sum of that. */
 const centred: RowKernel = {
   ...{ name: "centred", inputs: ["f32", "f32"], scalars: [] },
   outputs: [...elements("f32"), { dtype: "f32", per: "row" }],
@@ -65,7 +65,7 @@ const total: RowKernel = {
     store(0, term.reduced(0, "f64")),
   ],
 };
-/** Reads at an index behind a store, so that a row's threads wait for each other. */
+/** Reads at an index after a store, so that the threads of a row synchronise. */
 const across: RowKernel = {
   ...{ name: "across", inputs: ["f32", "f32"], outputs: elements("f32", "f32"), scalars: [] },
   stages: [
@@ -106,7 +106,7 @@ const problems = fc.record<Problem>({
   scalar: fc.double({ min: -2, max: 2, noNaN: true }),
 });
 
-/** Numbers whose sums round, so that another order of additions would show. */
+/** Numbers whose sums round, so that another order of additions gives other bits. */
 function valuesFor(dtype: Dtype, count: number, seed: number) {
   const numbers = Float64Array.from({ length: count }, (_, index) => Math.sin(index * 1.7 + seed) * 3);
   if (dtype === "f64") return numbers;
@@ -139,7 +139,7 @@ function launchOf(runtime: Runtime, problem: Problem): RowLaunch {
   };
 }
 
-/** In place, as updates of weights are: what is read first is stored over. */
+/** In place, like weight updates: inputs are overwritten after they are read. */
 const inPlace = (launch: RowLaunch): RowLaunch => {
   const { inputs } = launch.kernel;
   const operands = launch.operands.map((one, index) =>
@@ -168,14 +168,14 @@ function compare(runtime: Runtime, group: readonly Problem[], prepare = (one: Ro
 describe("on CUDA", { skip: cudaMissing }, () => {
   const runtime = openCudaKernelRuntime();
 
-  test("any kernels over any rows have the bits beside each other that each has alone", () => {
+  test("random kernels have the same bits in a combo launch as in separate launches", () => {
     fc.assert(
       fc.property(fc.array(problems, { minLength: 1, maxLength: 7 }), (group) => compare(runtime, group)),
       { numRuns: 5 },
     );
   });
 
-  test("so have all of them at once, with rows of a thread, of some lanes, of a warp and of a block", () => {
+  test("all kernels in one launch have the same bits, with rows of a thread, some lanes, a warp and a block", () => {
     compare(
       runtime,
       kernels.map((kernel, index) => plain(kernel, 70, [3, 8, 193, 256][index % 4]!)),
@@ -189,7 +189,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     );
   });
 
-  test("so have rows at steps beside those of elements at steps, whose numbers are as many", () => {
+  test("strided rows and strided elements with equally many arguments have the same bits", () => {
     const apart = { ...plain(cast, 1, 30), step: 2 };
     compare(runtime, [
       apart,
@@ -199,12 +199,12 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     compare(runtime, [{ ...plain(placed, 300, 20), step: 2, gap: 1 }, apart, plain(centred, 20, 20)]);
   });
 
-  test("so have those that are stored over what they read", () => {
+  test("kernels that run in place have the same bits", () => {
     const group = [plain(update, 5, 64), plain(centred, 40, 36), { ...plain(update, 3, 7), offset: 1 }];
     compare(runtime, [...group, plain(across, 6, 300)], inPlace);
   });
 
-  test("they are one launch, of as many blocks as all of them need; those with no rows have no part in it", () => {
+  test("a combo launch has the blocks of all members; empty members are left out", () => {
     runtime.step(() => {
       const group = [plain(cast, 1, 4096), plain(cast, 0, 8), plain(centred, 70, 64), plain(total, 3, 2000)];
       const launches = group.map((one) => launchOf(runtime, one));
@@ -219,7 +219,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  test("rows that take larger blocks, and more than a launch has arguments for, are rejected before anything is sent", () => {
+  test("rows that need larger blocks, and too many arguments, are rejected before a launch", () => {
     runtime.step(() => {
       const [long, fit] = [8193, 8192].map((columns) => launchOf(runtime, plain(total, 1, columns)));
       assert.deepEqual([canComboRows(runtime, [long!]), canComboRows(runtime, [fit!])], [false, true]);
@@ -233,7 +233,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  test("red proof: the numbers tell another order of additions", () => {
+  test("red proof: another order of additions gives other bits", () => {
     const values = valuesFor("f64", 3072, 0) as Float64Array;
     const downwards = values.reduce((sum, one) => sum + one * 0.5, 0);
     const found = runtime.step(() => {
@@ -249,7 +249,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   });
 });
 
-test("a kernel that needs rows is rejected over elements, as alone", () => {
+test("a kernel that needs rows is rejected over elements, as in a launch of its own", () => {
   const iteration = iterateElements([4], [[1], [1]]);
   const launch = { kernel: { ...placed, inputs: ["i32"] as const }, iteration, operands: [] };
   assert.throws(
@@ -258,7 +258,7 @@ test("a kernel that needs rows is rejected over elements, as alone", () => {
   );
 });
 
-test("the CPU has one launch for each", () => {
+test("the CPU rejects combo launches", () => {
   const launch = { kernel: cast, iteration: iterateElements([4], [[1], [1]]) };
   assert.equal(canComboRows(openCpuKernelRuntime(), [launch]), false);
 });

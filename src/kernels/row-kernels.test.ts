@@ -1,4 +1,4 @@
-/** Row kernels on every device against the obvious way: random expressions, shapes, strides and places in memory. */
+/** Row kernels on every device against a plain implementation: random expressions, shapes, strides and addresses. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -74,7 +74,7 @@ const special = [
   ...[Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
 ];
 
-/** Numbers that are bits: the same, but for those of a NaN. */
+/** Compares bits, except those of a NaN. */
 function isSame(found: number | undefined, expected: number): boolean {
   return Object.is(found, expected) || (Number.isNaN(expected) && Number.isNaN(found));
 }
@@ -86,7 +86,7 @@ for (const { device, skip, open } of kernelDevices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
 
-    test("any expressions over any layout give the very bits of the obvious way", () => {
+    test("every expression and layout gives the bits of the plain implementation", () => {
       // Several in a kernel: a compiler takes longer for ten kernels than for one of ten values.
       const values = fc.tuple(
         fc.array(f32Expressions, { minLength: 1, maxLength: 5 }),
@@ -170,7 +170,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
       const [a, b] = [term.load(0, "f32"), term.load(1, "f32")];
 
-      test("read what earlier ones have stored in their memory, and what others hold as it was", () => {
+      test("read values that earlier stages stored in their memory, and other memory unchanged", () => {
         const kernel: RowKernel = {
           name: "in place",
           inputs: ["f32", "f32"],
@@ -213,7 +213,7 @@ for (const { device, skip, open } of kernelDevices) {
         }
       });
 
-      test("read what was stored as their own dtype has it: rounded, or as other bits", () => {
+      test("read stored values in their own dtype: rounded, or as other bits", () => {
         const rounding: RowKernel = {
           name: "rounded in place",
           inputs: ["bf16"],
@@ -257,7 +257,7 @@ for (const { device, skip, open } of kernelDevices) {
         assert.deepEqual([...new Float32Array(doubled!.buffer)], Array(8).fill(2));
       });
 
-      test("read at an index what other elements of their row have stored", () => {
+      test("read values at an index that other elements of the row have stored", () => {
         const backwards = term.sub(term.sub(term.scalar(0, "i32"), 1), term.mul(term.position, 2));
         const turned = term.load(1, "f32", backwards);
         const kernelOf = (...stages: RowKernel["stages"]): RowKernel => ({
@@ -301,7 +301,7 @@ for (const { device, skip, open } of kernelDevices) {
       });
     });
 
-    test("positions and rows are asked for over rows alone, and so are reductions", () => {
+    test("positions, row indices and reductions need an iteration over rows", () => {
       const kernel = (stages: RowKernel["stages"]): RowKernel => ({
         name: "placed",
         inputs: ["i32"],

@@ -1,4 +1,4 @@
-/** Reductions of rows on every device: any length, dtype, layout and place in memory, and what later stages make of them. */
+/** Row reductions on every device: every length, dtype, layout and address, and later stages that use the results. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -17,7 +17,7 @@ import { submit } from "./submit.js";
 const x = term.load(0, "f32");
 const squares = term.mul(x, x);
 
-/** Stores the row's sum of squares, and each element less the row's largest. */
+/** Stores the row's sum of squares, and each element minus the row's maximum. */
 const sumAndRest: RowKernel = {
   name: "rows",
   inputs: ["f32"],
@@ -34,7 +34,7 @@ const sumAndRest: RowKernel = {
   ],
 };
 
-/** Lengths around every border between ways to share a row. */
+/** Lengths around every limit at which another number of threads shares a row. */
 const lengths = [
   ...[1, 2, 3, 4, 5, 7, 8, 13, 16, 64, 128, 129, 193, 256],
   ...[1000, 1024, 1025, 4096, 8192, 8195, 40_000],
@@ -124,7 +124,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("a row's bits don't depend on the other rows, nor on how many there are, nor on where they lie", () => {
+    test("a row's bits do not depend on other rows, on their number, or on addresses", () => {
       for (const columns of [12, 101, 256, 1024, 2048]) {
         const run = (rows: number, offset: number): Float32Array => {
           const cosine = (_: unknown, index: number): number => Math.cos(index % columns) * 1e3;
@@ -144,7 +144,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("rows times the columns of a matrix are their products, wherever the two lie", () => {
+    test("rows times the columns of a matrix are dot products, for every layout of both", () => {
       for (const count of [2, 3, 4]) {
         const each = Array.from({ length: count }, (_, index) => index);
         const kernel: RowKernel = {
@@ -200,7 +200,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("rows with no elements have the reductions' starts, and no rows leave everything as it was", () => {
+    test("empty rows give the identity of the reduction, and a launch without rows writes nothing", () => {
       const [sums, rest] = runtime.step(() => {
         const outputs = ["sums", "rest"].map((label) => put(runtime, Float32Array.of(7, 7, 7), label));
         const operands = [put(runtime, Float32Array.of(1), "x"), ...outputs];
@@ -224,7 +224,7 @@ for (const { device, skip, open } of kernelDevices) {
       assert.deepEqual(rest, [7, 7, 7]);
     });
 
-    test("any dtype in any layout reduces by any op to what its numbers reduce to", () => {
+    test("every dtype, layout and op gives the result of a plain loop", () => {
       const draw = fc.record({
         dtype: fc.constantFrom("f32", "f64", "f16", "i32", "u8"),
         op: fc.constantFrom<ReduceOp>("add", "mul", "min", "max"),
@@ -293,7 +293,7 @@ for (const { device, skip, open } of kernelDevices) {
       );
     });
 
-    test("the place of a row's largest element is found by its position, the first one where several are", () => {
+    test("argmax: the position of a row's maximum, the first one of several", () => {
       const isLargest = term.eq(x, term.reduced(0, "f32"));
       const argmax: RowKernel = {
         name: "argmax",
@@ -329,7 +329,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("in a kernel of doubles, whole numbers reduce over the lanes that hold elements and no others", () => {
+    test("in a kernel with doubles, integers are reduced over the used lanes only", () => {
       const allPositive: RowKernel = {
         name: "all positive",
         inputs: ["f64"],
@@ -357,7 +357,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("what does not change along a row is the same in every element, whatever it is made of", () => {
+    test("a row-invariant subexpression has the same value in every element", () => {
       const columns = 7;
       const factor = term.div(term.load(1, "f32"), term.sqrt(term.reduced(0, "f32")));
       const scaled: RowKernel = {
@@ -396,7 +396,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("rows are normalised where they stand: what a row is reduced of is read before it is stored over", () => {
+    test("rows are normalised in place: a row is read before it is overwritten", () => {
       // The row's first element is an operand of its own, which the row's store changes.
       const kernel: RowKernel = {
         name: "by the first",
@@ -439,7 +439,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("a softmax of 2,000 rows from -29 to 122 is finite, sums to one and is float64's to 1e-6", () => {
+    test("a softmax of 2,000 rows from -29 to 122 is finite, sums to 1 and differs from float64 by at most 1e-6", () => {
       const [rows, columns] = [2000, 37];
       const weight = term.exp(term.sub(x, term.reduced(0, "f32")));
       const softmax: RowKernel = {

@@ -29,7 +29,7 @@ import { attentionBackwardCalls, attentionCalls } from "./attention.js";
 const runtime = openKernelRuntime();
 
 for (const dtype of ["f32", "f64"] as const) {
-  test(`attention in ${dtype} and its gradients are right for any shape, layout and mask, and write nothing beside`, () => {
+  test(`attention in ${dtype} and its gradients are correct for every shape, layout and mask, and write nothing else`, () => {
     fc.assert(
       fc.property(cases(dtype), (one) => proveCase(runtime, one)),
       { numRuns: runsOfKernels(effort({ quick: 60, thorough: 150 })) },
@@ -37,14 +37,14 @@ for (const dtype of ["f32", "f64"] as const) {
   });
 }
 
-test("the shape of a small transformer and that of a long sequence are right", () => {
+test("the shapes of a small transformer and of a long sequence are correct", () => {
   const small = { rows: 12, columns: 12, width: 64, valueWidth: 64, scale: 1 / 8 };
   proveCase(runtime, { ...plainCase, ...small, batch: 3, heads: 4, order: "rows first" });
   const long = { rows: 300, columns: 260, width: 32, valueWidth: 20, scale: 0.2 };
   for (const isCausal of [false, true]) proveCase(runtime, { ...plainCase, ...long, isCausal });
 });
 
-test("the gradients are those of central differences in float64", () => {
+test("the gradients agree with central differences in float64", () => {
   const one: Case = {
     ...plainCase,
     dtype: "f64",
@@ -112,7 +112,7 @@ describe("the bits of attention and of its gradients", () => {
   }
 });
 
-test("queries, keys and values may lie in one buffer, and their gradients in another", () => {
+test("queries, keys and values can share one buffer, and their gradients another", () => {
   const [batch, heads, rows, width] = [2, 3, 5, 6];
   const shape = { batch, heads, rows, columns: rows, width, valueWidth: width };
   const values = randomValues("f32", batch * rows * 3 * heads * width, 5);

@@ -1,4 +1,4 @@
-/** What attention launches, and what it rejects. */
+/** The launches of attention, and its validation. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ import { submit } from "../submit.js";
 import { attentionBackwardCalls, attentionCalls } from "./attention.js";
 import type { AttentionBackwardProblem, AttentionProblem } from "./problem.js";
 
-/** A sound problem over fresh storages, 2 × 3 pairs of 4 rows, 5 columns, width 6 and value width 7. */
+/** A valid problem over new storages: 2 batches, 3 heads, 4 rows, 5 columns, width 6 and value width 7. */
 function soundProblem(on: Runtime): AttentionProblem & AttentionBackwardProblem {
   const place = (name: string, rows: number, width: number) => ({
     storage: on.arena.allocate(2 * 3 * rows * width * 4, name),
@@ -33,7 +33,7 @@ function soundProblem(on: Runtime): AttentionProblem & AttentionBackwardProblem 
   };
 }
 
-test("attention is one launch, and so are its gradients; with no batch or no heads there is none", () => {
+test("attention is one launch, and so is its backward pass; an empty batch launches nothing", () => {
   const log = new CallLog();
   withRuntime(
     {},
@@ -55,7 +55,7 @@ test("attention is one launch, and so are its gradients; with no batch or no hea
   );
 });
 
-test("what does not fit is rejected with its numbers, before anything is launched", () => {
+test("inconsistent sizes, strides and storages are rejected with their numbers, before a launch", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       const sound = soundProblem(runtime);
@@ -97,7 +97,7 @@ test("what does not fit is rejected with its numbers, before anything is launche
   );
 });
 
-test("results are stored in another dtype only where they are of f32, and on CUDA", () => {
+test("only f32 results can be stored as 16-bit floats, and only on CUDA", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       const sound = soundProblem(runtime);
@@ -122,7 +122,7 @@ test("results are stored in another dtype only where they are of f32, and on CUD
   );
 });
 
-test("inputs are read as half floats only for f32, all of one dtype, and on CUDA", () => {
+test("only f32 attention can read 16-bit floats, all of one dtype, and only on CUDA", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       const sound = soundProblem(runtime);
@@ -153,7 +153,7 @@ test("inputs are read as half floats only for f32, all of one dtype, and on CUDA
   );
 });
 
-test("keys and values are read no further than they go, however far apart they lie", () => {
+test("keys and values are not read beyond their last element, for every stride", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       // Two rows: a third one, in the place of a vector's next lane, would lie outside of all memory.

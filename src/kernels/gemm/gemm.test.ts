@@ -1,4 +1,4 @@
-/** Products against float64 over random shapes, strides and transposes; what they leave alone; and their bits. */
+/** CPU GEMMs against float64 over random shapes, strides and transposes; untouched memory; and their bits. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -30,7 +30,7 @@ import type { GemmProblem } from "./desc.js";
 import { gemmCalls, gemmScratchBytes } from "./gemm.js";
 
 for (const dtype of ["f32", "f64"] as const) {
-  test(`a product of ${dtype} is right for any shape, layout, alpha and beta, and writes nothing beside C`, () => {
+  test(`a GEMM of ${dtype} is correct for every shape, layout, alpha and beta, and writes nothing but C`, () => {
     const taken = new Set<string>();
     withRuntime({}, ({ runtime }) => {
       fc.assert(
@@ -45,7 +45,7 @@ for (const dtype of ["f32", "f64"] as const) {
   });
 }
 
-test("sizes that fill tiles, strips and slices just so are right, and those one larger or smaller", () => {
+test("sizes that fill tiles, strips and slices exactly are correct, and sizes that differ by one", () => {
   const element = elementOf("f32");
   const strip = blocking(element);
   withRuntime({}, ({ runtime }) => {
@@ -60,7 +60,7 @@ test("sizes that fill tiles, strips and slices just so are right, and those one 
   });
 });
 
-test("with k = 0 C is multiplied by beta, and set to zero where beta is 0", () => {
+test("with k = 0, C is multiplied by beta, and set to zero if beta is 0", () => {
   // A GPU's library takes no such product; the ops never ask for one.
   withCpuRuntime({}, ({ runtime }) => {
     for (const dtype of ["f32", "f64"] as const) {
@@ -75,7 +75,7 @@ test("with k = 0 C is multiplied by beta, and set to zero where beta is 0", () =
   });
 });
 
-/** A product with no k has operands with no elements, and storages have at least one: these are only named. */
+/** A GEMM with k = 0 has empty operands, but a storage has at least one element: these are not read. */
 function runEmpty(runtime: Runtime, one: GemmCase) {
   const layouts = layOutAll(one);
   const c = randomValues(one.dtype, layouts.c.size, 3);
@@ -93,7 +93,7 @@ function runEmpty(runtime: Runtime, one: GemmCase) {
   });
 }
 
-describe("the bits of a product", () => {
+describe("the bits of a GEMM", () => {
   const large = [
     { ...plainCase, m: 301, n: 270, k: 600, alpha: 0.5 },
     { ...plainCase, m: 67, n: 259, k: 1030, isATransposed: true, isBTransposed: true },
@@ -124,7 +124,7 @@ describe("the bits of a product", () => {
   }
 });
 
-test("a product can be captured, and its replay counts", () => {
+test("a GEMM can be captured and replayed", () => {
   withRuntime({ capture: "on" }, ({ runtime }) => {
     const [m, n, k] = [70, 70, 70];
     const entries = Object.entries({ a: m * k * 4, b: k * n * 4, c: m * n * 4 });
@@ -153,7 +153,7 @@ test("a product can be captured, and its replay counts", () => {
   });
 });
 
-test("a product of nothing launches nothing", () => {
+test("an empty GEMM launches nothing", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       const operand = { storage: runtime.arena.allocate(36, "operand"), rowStride: 3 };
@@ -168,7 +168,7 @@ test("a product of nothing launches nothing", () => {
   );
 });
 
-test("what does not fit is rejected with its numbers, before anything is launched", () => {
+test("inconsistent sizes, strides and storages are rejected with their numbers, before a launch", () => {
   // What needs scratch memory is the device's own affair, and known here of the CPU alone.
   withCpuRuntime({}, ({ runtime }) =>
     runtime.step(() => {
@@ -206,7 +206,7 @@ test("what does not fit is rejected with its numbers, before anything is launche
   );
 });
 
-test("a small product needs no scratch memory, and a large one what its panels take", () => {
+test("a small GEMM needs no scratch memory, and a large one the size of its panels", () => {
   const embedded = { blas: undefined };
   const small = shapeOf({ ...plainCase, m: 12, n: 12, k: 64, batch: 1000, isBTransposed: true });
   assert.equal(cpuScratchBytes(embedded, small), 0);

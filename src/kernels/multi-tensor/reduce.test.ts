@@ -1,4 +1,4 @@
-/** Reductions of many vectors by parts, on every device: every element counts once, and nothing beside a vector does. */
+/** Multi-tensor reductions in chunks, on every device: every element counts once, and no memory outside of the tensors is read. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -40,10 +40,10 @@ interface Drawn {
   readonly before: number;
 }
 
-/** Whole numbers, whose squares add up to the same in any order. */
+/** Integers, whose sum of squares does not depend on the order. */
 const elementOf = (vector: number, index: number): number => ((7 * vector + 3 * index) % 11) - 5;
 
-/** What the parts come to, and how many launches that took. NaNs lie before and behind each vector. */
+/** The results of the chunks, and the number of launches. NaNs surround each vector. */
 function reduce(runtime: Runtime, drawn: readonly Drawn[]): { results: Float64Array; launches: number } {
   return runtime.step(() => {
     const vectors = drawn.map(({ length, before }, vector) => {
@@ -79,7 +79,7 @@ for (const { device, skip, open } of kernelDevices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
 
-    test("the parts of any vectors are reduced, in order, wherever they lie", () => {
+    test("the chunks of all vectors are reduced, in order, at any address", () => {
       const length = fc.oneof(
         { arbitrary: fc.integer({ min: 1, max: 40 }), weight: 4 },
         { arbitrary: fc.constantFrom(4095, 4096, 4097, 8192, 8199, 12_289), weight: 1 },
@@ -93,7 +93,7 @@ for (const { device, skip, open } of kernelDevices) {
       );
     });
 
-    test("half floats are reduced too, and the largest of a NaN and others is a NaN", () => {
+    test("16-bit floats are reduced, and the maximum is NaN if an element is NaN", () => {
       runtime.step(() => {
         const values = Float32Array.from({ length: 5000 }, (_, index) => Math.sin(index) * 100);
         const narrow = narrowToBf16(values);

@@ -20,7 +20,7 @@ import type { Scan } from "./problem.js";
 import { scanCalls } from "./scan.js";
 import { scatterAddCalls } from "./scatter-add.js";
 
-/** A walk's bits are the same everywhere. Where no GPU is under test CUDA's kernels run on the emulator, which takes its time. */
+/** The bits are the same on all devices. Without a GPU under test, the CUDA kernels run on the emulator, which is slow. */
 const devices = [
   { device: "one thread", skip: false, open: () => openCpuKernelRuntime(1), runs: 150 },
   { device: "two threads", skip: false, open: () => openCpuKernelRuntime(2), runs: 150 },
@@ -30,7 +30,7 @@ const devices = [
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array } as const;
 type Values = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer> | Int32Array<ArrayBuffer>;
 
-/** Numbers whose sums depend on the order in which they are added, zeros of both signs and wraps among them. */
+/** Numbers whose sums depend on the order of additions, with zeros of both signs and integers that wrap. */
 function valuesOf(dtype: ScanDtype, count: number, seed: number): Values {
   const values = new arrays[dtype](count);
   let state = seed | 1;
@@ -42,7 +42,7 @@ function valuesOf(dtype: ScanDtype, count: number, seed: number): Values {
   return values;
 }
 
-/** An array in the middle of a buffer: the buffer, the array, and where it starts. */
+/** An array in the middle of a buffer: the buffer, the array, and its offset. */
 function place(runtime: Runtime, values: Values, offset: number, label: string) {
   const buffer = new Uint8Array(values.byteLength + 64).fill(0xa5);
   const start = offset * values.BYTES_PER_ELEMENT;
@@ -51,7 +51,7 @@ function place(runtime: Runtime, values: Values, offset: number, label: string) 
   return { whole, storage: runtime.view(whole, start, values.byteLength), start };
 }
 
-/** Fails unless the buffer holds these values in its middle and what it was filled with everywhere else. */
+/** Fails unless the buffer has these values in its middle, and its fill pattern everywhere else. */
 function proveWhole(found: Uint8Array, expected: Values, start: number, what: string): void {
   const bytes = new Uint8Array(found.length).fill(0xa5);
   bytes.set(new Uint8Array(expected.buffer, expected.byteOffset, expected.byteLength), start);
@@ -63,7 +63,7 @@ const size = fc.integer({ min: 1, max: 6 });
 const innerSize = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(15, 16, 17, 31, 32, 35, 67));
 const offsets = fc.nat(3);
 
-/** The obvious way; the first element stands for itself. */
+/** The reference; the first element is its own prefix sum. */
 function scanPlainly(scan: Omit<Scan, "input" | "output" | "op">, input: Values): Values {
   const { dtype, outer, length, inner, isReversed } = scan;
   const output = new arrays[dtype](input.length);
@@ -114,7 +114,7 @@ function scatterPlainly(one: Scatter, index: Int32Array, source: Values, target:
   return sums;
 }
 
-/** Mostly inside; some just outside, some far. */
+/** Indices that are mostly valid; some are just outside of the axis, some far outside. */
 function indicesOf(count: number, length: number, seed: number): Int32Array<ArrayBuffer> {
   const outside = [-1, length, length + 1, 2 ** 31 - 1, -(2 ** 31), -length];
   return Int32Array.from({ length: count }, (_, place) => {
@@ -132,7 +132,7 @@ const scatters = fc.record({
   isIndexShared: fc.boolean(),
 });
 
-/** Scatters between storages at offsets, and holds the target and what lies around it to the plain loops. */
+/** Scatters between storages at offsets, and compares the target and the memory around it with the plain loops. */
 function proveScatter(
   runtime: Runtime,
   one: Scatter,
@@ -163,7 +163,7 @@ for (const { device, skip, open, runs } of devices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
 
-    test("a scan's element is the sum of those up to it in their order, forwards or backwards, and nothing beside is written", () => {
+    test("a scan adds in the order of the axis, forwards or backwards, and writes nothing else", () => {
       fc.assert(
         fc.property(scans, offsets, offsets, fc.boolean(), (scan, fromOffset, toOffset, isInPlace) => {
           const count = scan.outer * scan.length * scan.inner;
@@ -183,7 +183,7 @@ for (const { device, skip, open, runs } of devices) {
       );
     });
 
-    test("a long scan has the plain loop's bits", () => {
+    test("a long scan has the bits of the plain loop", () => {
       const scan = { dtype: "f32", outer: 40, length: 500, inner: 33 } as const;
       const values = valuesOf("f32", 40 * 500 * 33, 5);
       runtime.step(() => {
@@ -194,7 +194,7 @@ for (const { device, skip, open, runs } of devices) {
       });
     });
 
-    test("entries are scattered in their order to their indices, and those outside the axis nowhere", () => {
+    test("entries are added in order at their indices, and entries outside of the axis are skipped", () => {
       fc.assert(
         fc.property(scatters, fc.nat(999), fc.tuple(offsets, offsets, offsets), (one, seed, offset) =>
           proveScatter(runtime, one, seed, offset),
@@ -203,7 +203,7 @@ for (const { device, skip, open, runs } of devices) {
       );
     });
 
-    test("scatters over long axes and wide rows are right, an index a row or an element", () => {
+    test("scatters over long axes and wide rows are correct, with an index per row or per element", () => {
       for (const isIndexShared of [true, false]) {
         // A block of CUDA has several rows here, and the last one fewer; columns for two blocks; and a lone column.
         const wide = { dtype: "f32", outer: 2, length: 1100, inner: 300, count: 700, isIndexShared } as const;
@@ -224,17 +224,17 @@ for (const { device, skip, open, runs } of devices) {
 
 describe("the gradient of an embedding", () => {
   for (const isIndexShared of [true, false]) {
-    test(`has the same bits on one thread and on two, an index ${isIndexShared ? "a row" : "an element"}`, () => {
+    test(`has the same bits on one thread and on two, with an index per ${isIndexShared ? "row" : "element"}`, () => {
       const one: Scatter = { dtype: "f32", outer: 1, length: 500, inner: 256, count: 3072, isIndexShared };
       for (const threads of [1, 2]) proveScatter(openCpuKernelRuntime(threads), one, 3, [0, 0, 0]);
     });
   }
 });
 
-describe("what does not fit", () => {
+describe("validation", () => {
   const runtime = openCpuKernelRuntime(1);
 
-  test("an empty array is left alone, and a storage that is too small is rejected by name", () => {
+  test("an empty scan launches nothing, and a storage that is too small is rejected by name", () => {
     runtime.step(() => {
       const storage = put(runtime, Float32Array.of(7, 7), "small");
       const scan = { dtype: "f32", inner: 1, op: "add", input: storage, output: storage } as const;
@@ -254,7 +254,7 @@ describe("what does not fit", () => {
     });
   });
 
-  test("with nothing to add the target is left alone, and a storage that is too small is rejected by name", () => {
+  test("an empty scatter launches nothing, and a storage that is too small is rejected by name", () => {
     runtime.step(() => {
       const target = put(runtime, Float32Array.of(7, 7), "target");
       const source = put(runtime, Float32Array.of(1, 1), "source");

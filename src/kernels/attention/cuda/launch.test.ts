@@ -1,4 +1,4 @@
-/** Attention on CUDA, in both of its forms, against float64: where no GPU is under test the kernels run on the emulator. */
+/** Attention on CUDA, small and tiled, against float64. Without a GPU under test the kernels run on the emulator. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -23,14 +23,14 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   for (const dtype of ["f32", "f64"] as const) {
     // Every shape is a kernel of its own, which takes the emulator's compiler half a second.
-    test(`short sequences of ${dtype} are right for any shape, layout and mask, and write nothing beside`, () => {
+    test(`short sequences of ${dtype} are correct for every shape, layout and mask, and write nothing else`, () => {
       fc.assert(
         fc.property(cases(dtype).filter(isSmall), (one) => proveCase(runtime, one)),
         { numRuns: 3, seed: 5 },
       );
     });
 
-    test(`sequences of ${dtype} that fit no block are right for any shape, layout and mask, and write nothing beside`, () => {
+    test(`sequences of ${dtype} that do not fit into a block are correct for every shape, layout and mask, and write nothing else`, () => {
       const long = fc.record({
         rows: fc.constantFrom(1, 63, 64, 65, 90),
         columns: fc.constantFrom(64, 70, 129, 200),
@@ -55,11 +55,11 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     order: "rows first",
   };
 
-  test("the shape of a small transformer is right, with vectors and where they don't lie on their boundaries", () => {
+  test("the shape of a small transformer is correct, with aligned and with unaligned vectors", () => {
     for (const offset of [0, 1]) proveCase(runtime, { ...transformer, offset });
   });
 
-  test("one shape is right in every layout, though its kernels know where rows lie", () => {
+  test("a shape is correct in every layout, although strides are constants of the kernels", () => {
     for (const [order, padding] of [
       ["heads first", 0],
       ["rows first", 0],
@@ -69,13 +69,13 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     }
   });
 
-  test("a shape is right whose gradients differ in rows, in width and in how many terms they sum", () => {
+  test("a shape whose gradients differ in rows, width and K is correct", () => {
     const one = { ...plainCase, heads: 2, rows: 9, columns: 30, width: 20, valueWidth: 43, scale: 0.3 };
     assert.ok(isSmall(one));
     for (const isCausal of [false, true]) proveCase(runtime, { ...one, isCausal });
   });
 
-  test("a shape whose rows fit a block on the way forward and not on the way back is right", () => {
+  test("a shape that fits into a block only in the forward pass is correct", () => {
     const one = {
       ...plainCase,
       rows: 40,
@@ -89,7 +89,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     proveCase(runtime, one);
   });
 
-  test("results that are stored as half floats are those of f32, rounded once, and nothing beside is written", () => {
+  test("16-bit results are the f32 results, rounded once, and nothing else is written", () => {
     const forms: readonly Case[] = [
       transformer,
       { ...transformer, heads: 2, offset: 1, padding: 3 },
@@ -113,7 +113,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     }
   });
 
-  test("inputs that lie there as half floats have the bits of the same numbers as f32, whichever they are", () => {
+  test("16-bit inputs give the same bits as the same numbers in f32", () => {
     const forms: readonly Case[] = [
       transformer,
       { ...transformer, heads: 2, offset: 1, padding: 3 },
@@ -132,12 +132,12 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     }
   });
 
-  test("inputs that lie there as bf16 are right against float64", () => {
+  test("bf16 inputs are correct against float64", () => {
     const names = ["query", "key", "value", "outGradient"];
     proveCase(runtime, transformer, { dtype: "bf16", names, areHalves: true });
   });
 
-  test("blocks and threads in reverse give the same bits", { skip: skipOnGpu }, () => {
+  test("the reverse order of blocks and threads gives the same bits", { skip: skipOnGpu }, () => {
     const emulator = openEmulator();
     const long: Case = {
       ...plainCase,

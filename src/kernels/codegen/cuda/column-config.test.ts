@@ -1,4 +1,4 @@
-/** How column kernels use a GPU: every thread has rows, the bits follow from the rows alone, and loads are in flight together. */
+/** Launch configs of column kernels on a GPU: every thread has rows, the bits depend only on the rows, and loads are in flight together. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -11,7 +11,7 @@ import type { LaunchConfig } from "../../launch-config.js";
 import { cudaColumnConfig } from "./column-config.js";
 import { cudaKernel } from "./cuda-function.js";
 
-/** Multiprocessors of an H200. */
+/** The number of SMs of an H200. */
 const parallelism = 132;
 
 const x = term.load(0, "f32");
@@ -23,7 +23,7 @@ const sumOf = (dtype: Dtype, type: "f32" | "f64" = "f32"): ColumnKernel => ({
   op: "add",
   values: [term.load(0, type)],
 });
-/** What a layerNorm's weight and bias gradients are. */
+/** The gradients of a layer norm's weight and bias. */
 const pulls: ColumnKernel = {
   name: "pulls",
   inputs: ["f32", "f32", "f32", "f32"],
@@ -40,7 +40,7 @@ function formOf(kernel: ColumnKernel, rows: number, columns: number, processors 
   return cudaColumnConfig(kernel, { rows, columns, strides }, processors);
 }
 
-test("few columns are spread over up to half of the SMs, and of many a block takes a sector", () => {
+test("few columns are spread over up to half of the SMs; with many columns a block takes a sector", () => {
   const cases: readonly [
     kernel: ColumnKernel,
     rows: number,
@@ -109,7 +109,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   });
 });
 
-/** How many loads from memory stand between one branch or label and the next, at most. */
+/** The maximum number of global loads between two branches or labels. */
 function maxLoadsInCombo(ptx: string): number {
   let [most, together] = [0, 0];
   for (const line of ptx.split("\n")) {

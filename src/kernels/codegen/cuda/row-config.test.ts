@@ -1,4 +1,4 @@
-/** How launches become forms of kernels on a GPU: what moves in packs, how threads share rows, what is too large. */
+/** Launch configs of row kernels on a GPU: vectorisation, threads per row, limits. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -11,7 +11,7 @@ import type { LaunchConfig } from "../../launch-config.js";
 import { cudaColumnConfig } from "./column-config.js";
 import { cudaRowConfig } from "./row-config.js";
 
-/** Memory at an address; forms ask for nothing else of a storage. */
+/** A storage with an address: configs need nothing else. */
 function at(address: number, size = 1 << 20): Storage {
   return {
     kind: "step",
@@ -79,7 +79,7 @@ describe("vectors of four are used", () => {
     }
   });
 
-  test("whatever the place of what is read at an index", () => {
+  test("independently of the address of operands that are read at an index", () => {
     const gather: RowKernel = {
       ...copy,
       inputs: ["f32", "i32"],
@@ -116,7 +116,7 @@ describe("reduced rows", () => {
     ]);
   };
 
-  test("take as many threads as their length needs, whatever their number and address", () => {
+  test("take as many threads as their length needs, independently of their number and address", () => {
     const cases: readonly [columns: number, threads: number, rowsPerBlock: number][] = [
       [0, 128, 128],
       [4, 128, 128],

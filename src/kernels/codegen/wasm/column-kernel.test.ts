@@ -1,4 +1,4 @@
-/** Column kernels on the CPU add up in the rows' own order. */
+/** Column kernels on the CPU add in the order of the rows. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ const runtime = openCpuKernelRuntime();
 
 const load = (input: number): Expression => ({ kind: "load", input, type: "f32" });
 
-test("columns of every count are added up in the order of their rows, to the bit", () => {
+test("every number of columns is summed in the order of the rows, bit for bit", () => {
   const product: Expression = { kind: "binary", op: "mul", a: load(0), b: load(1), type: "f32" };
   const kernel: ColumnKernel = {
     name: "weighted",

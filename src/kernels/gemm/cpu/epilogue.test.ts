@@ -1,4 +1,4 @@
-/** Products with a bias and an activation, by a device's library and by our own kernels: all of them come to the same. */
+/** GEMMs with bias and activation, by a library and by native kernels: the results agree. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -25,7 +25,7 @@ import { submit } from "../../submit.js";
 import type { GemmInputDtype, GemmProblem } from "../desc.js";
 import { gemmCalls, gemmScratchBytes } from "../gemm.js";
 
-/** Asks gemm for a drawn product, and gives what C's memory holds then. */
+/** Runs a random GEMM, and returns the contents of C's memory. */
 function run(
   runtime: Runtime,
   drawn: RandomGemm,
@@ -66,7 +66,7 @@ for (const { device, skip, open } of kernelDevices) {
     const runtime = skip ? undefined! : open();
     const dtypes: readonly FloatName[] = device === "CUDA" ? ["f32", "f64", "f16", "bf16"] : ["f32", "f64"];
 
-    test("a product with bias and activation is right for any shape, layout and batch, and writes nothing beside C", () => {
+    test("a GEMM with bias and activation is correct for every shape, layout and batch, and writes nothing but C", () => {
       fc.assert(
         fc.property(drawGemms(dtypes), (drawn) => {
           // Our own kernels give the operands' dtype only, and so do ops that ask for no other.
@@ -95,7 +95,7 @@ for (const { device, skip, open } of kernelDevices) {
       });
     });
 
-    test("C is only said to be overwritten where nothing of its storage is left over", () => {
+    test('C has access "out" only if all of its storage is written', () => {
       const accessOf = (change: { readonly beta?: number; readonly room?: number }): string | undefined =>
         runtime.step(() => {
           const { beta = 0, room = 0 } = change;

@@ -1,4 +1,4 @@
-/** A tile without fused multiply-add, as an engine without relaxed SIMD makes it, against float64. */
+/** The microkernel with and without fused multiply-add (relaxed SIMD), against float64. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ const depth = 37;
 const places = { a: 0, b: 16_384, c: 32_768 };
 
 for (const dtype of ["f32", "f64"] as const) {
-  test(`a tile of ${dtype} is right with and without fused multiply-add`, () => {
+  test(`a tile of ${dtype} is correct with and without fused multiply-add`, () => {
     for (const element of [plainElements[dtype], elementOf(dtype)]) {
       const memory = new WebAssembly.Memory({ initial: 1, maximum: 65_536, shared: true });
       const module = new WebAssembly.Module(encodeModule([tileFunction(element)]));

@@ -1,4 +1,4 @@
-/** The algorithms of a library's products: how many there are, what scratch memory each wants, and that all are right. */
+/** cuBLASLt's algorithms for a GEMM: their number, the scratch memory of each, and their results. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -16,7 +16,7 @@ import { cublasLtKey } from "./cublaslt.js";
 
 const [m, n, k] = [7, 9, 33];
 
-/** Nobody's memory: what is asked about a product needs none. */
+/** A storage without memory: queries about a GEMM need none. */
 function outline(at = { a: 0, b: 4096, c: 8192 }): GemmDesc {
   const lying = (address: number, rows: number, rowStride: number) => ({
     storage: { span: span(address, 4 * rows * rowStride) },
@@ -26,7 +26,7 @@ function outline(at = { a: 0, b: 4096, c: 8192 }): GemmDesc {
 }
 
 for (const { device, skip, open } of kernelDevices) {
-  test(`on ${device} a product is right with each of its choices, given the scratch memory that it wants`, {
+  test(`on ${device} a GEMM is correct with every algorithm and the scratch memory that it needs`, {
     skip,
   }, () => {
     const runtime = open();
@@ -61,16 +61,16 @@ for (const { device, skip, open } of kernelDevices) {
   });
 }
 
-describe("the key of a product", { skip: cudaMissing }, () => {
+describe("the key of a GEMM", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
   const key = (problem: GemmDesc): string => cublasLtKey(runtime, problem);
 
-  test("is that of its neighbours at other places, whichever choice they have, and not of one less aligned", () => {
+  test("is the same at other addresses and with other algorithms, and differs with less alignment", () => {
     assert.equal(key(outline({ a: 256, b: 512, c: 0 })), key({ ...outline(), algorithm: 2 }));
     assert.notEqual(key(outline({ a: 16, b: 4096, c: 8192 })), key(outline()));
   });
 
-  test("changes with what the library does of it: not with an activation that is ours", () => {
+  test("changes with the work of cuBLASLt, not with an activation that a separate kernel applies", () => {
     assert.equal(key({ ...outline(), activation: "relu" }), key(outline()));
     const half: GemmDesc = { ...outline(), dtype: "bf16" };
     assert.notEqual(key({ ...half, activation: "relu" }), key(half));

@@ -1,4 +1,4 @@
-/** Wide products: right for every layout, tile and group, written nowhere beside C, and the same bits in any form. */
+/** DMMA GEMMs: correct for every layout, tile and group, without writes outside of C, and with the same bits in every config. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -24,7 +24,7 @@ import { type DmmaConfig, dmmaTiles, selectDmmaConfig } from "./configs.js";
 import { dmmaSource } from "./kernel.js";
 import { lowerDmmaGemms } from "./launch.js";
 
-/** A small GPU, so that small products are worth tiles. */
+/** A GPU with few SMs, so that small GEMMs fill it. */
 const small = { kind: "cuda", computeCapability: "9.0", parallelism: 1 } as const;
 
 const matrix = (mayTurn: boolean): fc.Arbitrary<RandomMatrix> =>
@@ -46,7 +46,7 @@ const drawGemm: fc.Arbitrary<RandomGemm> = fc.record({
   activation: fc.constant("none" as const),
 });
 
-describe("a wide product", { skip: cudaMissing }, () => {
+describe("a DMMA GEMM", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
 
   /** A product in step memory, and what its C should hold afterwards. */
@@ -76,7 +76,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
     return { problem, prove };
   }
 
-  test("is right for any shape, layout, batch, bias and scale, in each of the tiles, and writes nothing beside C", () => {
+  test("is correct for every shape, layout, batch, bias and scale, with every tile, and writes nothing but C", () => {
     // Every form is a kernel to compile, so each layout meets each tile a few times, and the rest is drawn.
     for (const tile of dmmaTiles) {
       for (const [isATransposed, isBTransposed] of [
@@ -107,7 +107,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
     }
   });
 
-  test("red proof: the check sees a layout, a stride and a bias that are not the product's", () => {
+  test("red proof: the check detects a wrong layout, stride and bias", () => {
     const drawn: RandomGemm = {
       ...{ dtype: "f32", resultDtype: "f32", m: 40, n: 40, k: 40, batch: 1, alpha: 1, beta: 0 },
       ...{ bias: "one", activation: "none" },
@@ -134,7 +134,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
     }
   });
 
-  test("has the same bits in every tile and beside others, each rounded once from an exact sum", () => {
+  test("has the same bits with every tile and in every group, rounded once", () => {
     const [m, n, k] = [70, 52, 120];
     const draw = (length: number, seed: number) =>
       Float32Array.from({ length }, (_, index) => Math.sin(index * seed + seed) * 2 ** ((index % 9) - 4));
@@ -165,7 +165,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
     });
   });
 
-  test("keeps what is not finite, and only where it belongs", () => {
+  test("keeps NaN and infinities in their own elements", () => {
     const [m, n, k] = [40, 40, 40];
     runtime.step(() => {
       const left = new Float32Array(m * k).fill(1);
@@ -186,7 +186,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
     });
   });
 
-  test("is what gemm launches where it fills enough of the device, and needs no scratch memory", () => {
+  test("gemm launches it if it fills enough of the device; it needs no scratch memory", () => {
     const side = 16 * runtime.device.parallelism;
     runtime.step(() => {
       const [a, b] = [1, 2].map((value) => put(runtime, new Float32Array(64 * side).fill(value), "operand"));
@@ -212,7 +212,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
   });
 });
 
-describe("the form of wide products", () => {
+describe("the config of DMMA GEMMs", () => {
   const lying = (rowStride: number) => ({ storage: { span: span(256, 2 ** 30) }, rowStride });
   const outline = (shape: { m: number; n: number; k: number; batch?: number }, more = {}): GemmDesc => {
     return { dtype: "f32", ...shape, a: lying(shape.k), b: lying(shape.n), c: lying(shape.n), ...more };
@@ -223,7 +223,7 @@ describe("the form of wide products", () => {
     return tile && `${tile.tileM}×${tile.tileN}`;
   };
 
-  test("is there for f32 on Hopper, and for nothing else", () => {
+  test("exists only for f32 on Hopper", () => {
     const one = outline({ m: 3072, n: 1024, k: 256 });
     assert.ok(selectDmmaConfig(hopper, "f32", [one]));
     assert.equal(selectDmmaConfig(hopper, "tf32", [one]), undefined);
@@ -235,7 +235,7 @@ describe("the form of wide products", () => {
     assert.equal(selectDmmaConfig(hopper, "f32", []), undefined);
   });
 
-  test("has the tile that keeps the busiest multiprocessor the shortest", () => {
+  test("has the tile with the shortest time of the busiest SM", () => {
     assert.equal(tileOf(outline({ m: 3072, n: 1024, k: 256 })), "64×64");
     assert.equal(tileOf(outline({ m: 3072, n: 768, k: 256 })), "48×64");
     assert.equal(tileOf(outline({ m: 3072, n: 256, k: 1024 })), "48×64");
@@ -243,7 +243,7 @@ describe("the form of wide products", () => {
     assert.equal(tileOf(outline({ m: 64, n: 64, k: 3072 })), undefined, "too few blocks");
   });
 
-  test("copies as many floats at once as strides and addresses allow, and single ones not at all", () => {
+  test("copies as many floats at once as strides and addresses allow, at least two", () => {
     const at = (address: number, rowStride: number) => ({
       storage: { span: span(address, 2 ** 30) },
       rowStride,
@@ -257,7 +257,7 @@ describe("the form of wide products", () => {
     ]);
   });
 
-  test("is shared by products that have as many terms, the same layouts, and a bias or none", () => {
+  test("is shared by GEMMs with the same K and layouts, all with or all without a bias", () => {
     const one = outline({ m: 1024, n: 256, k: 3072 });
     assert.equal(tileOf(one, outline({ m: 256, n: 1024, k: 3072 })), "64×64");
     assert.equal(tileOf(one, outline({ m: 256, n: 1024, k: 3000 })), undefined);
@@ -267,7 +267,7 @@ describe("the form of wide products", () => {
   });
 });
 
-test("the code of wide products compiles under nvcc without a warning and needs no local memory", {
+test("the code of DMMA GEMMs compiles under nvcc without a warning and needs no local memory", {
   skip: noCompiler(),
 }, () => {
   const operand = { copyFloats: 4 } as const;

@@ -1,4 +1,4 @@
-/** Products by warpgroups: right for every layout and edge, in groups and finished, and written nowhere beside what is theirs. */
+/** Native Hopper GEMMs: correct for every layout and edge, in groups and with epilogues, without writes outside of C. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -41,7 +41,7 @@ import { countCtas, type Sm90Tile, singleWaveTile, splitKTile, tiles } from "./t
 
 const { large, square, small, mmaSync: mmaSyncTile } = tiles;
 const allTiles = Object.values(tiles);
-/** Tiles in which a warpgroup has 64 columns: rows in eights, and one warpgroup or several. */
+/** swapAB tiles: a multiple of eight rows, with one warpgroup and with several. */
 const swappedTiles = [
   { m: 24, n: 64 },
   { m: 104, n: 192 },
@@ -50,18 +50,18 @@ const hopper = { kind: "cuda", computeCapability: "9.0", parallelism: 132 } as c
 const elements: readonly MmaElement[] = ["bf16", "f16", "tf32"];
 const dtypeOf = (element: MmaElement) => (element === "tf32" ? "f32" : element);
 
-/** The sample of every run is the same, so that its kernels are compiled once on a machine. */
+/** Every run uses the same sample, so that its kernels are compiled once on a machine. */
 const drawing = (quick: number, thorough: number) =>
   isThorough ? { numRuns: thorough } : { numRuns: quick, seed: 20_251_117 };
 
-/** Rows begin on 16 bytes of either dtype: see `aligned`. */
+/** Rows begin on 16 bytes in every dtype: see `aligned`. */
 const matrix: fc.Arbitrary<RandomMatrix> = fc.record({
   ...{ isTransposed: fc.constant(false), form: fc.constant("apart" as const) },
   ...{ gap: fc.constantFrom(0, 0, 8), offset: fc.constantFrom(0, 8) },
 });
 
 const size = fc.constantFrom(8, 72, 136, 200);
-/** Rows of operands may end anywhere, if those of C don't. */
+/** Rows of operands may have any length; rows of C have a multiple of eight elements. */
 const oddSize = fc.constantFrom(8, 61, 72, 193);
 
 const drawGemm: fc.Arbitrary<RandomGemm> = fc.record({
@@ -73,7 +73,7 @@ const drawGemm: fc.Arbitrary<RandomGemm> = fc.record({
   activation: fc.constant("none" as const),
 });
 
-/** A weight gradient: the terms of both operands lie apart. A batch may lie in any way, and an operand may be one for all. */
+/** A weight gradient: both operands are MN-major. A batch has any strides, and may share an operand. */
 const drawGradient: fc.Arbitrary<RandomGemm> = fc
   .record({
     ...{ one: drawGemm, m: fc.constantFrom(8, 61, 193, 264), k: fc.constantFrom(20, 64, 72, 193, 577) },
@@ -87,7 +87,7 @@ const drawGradient: fc.Arbitrary<RandomGemm> = fc
     ...{ a: { ...one.a, isTransposed: true, form: left }, b: { ...one.b, form: right } },
   }));
 
-/** What becomes of a result x beside another y: 3x − y as it is, and their sum as a half float. */
+/** An epilogue of the GEMM's result x and another input y: 3x − y in f32, and x + y in bf16. */
 const threefold: RowKernel = {
   name: "threefold",
   inputs: ["f32", "f32"],
@@ -106,7 +106,7 @@ const threefold: RowKernel = {
   ],
 };
 
-/** The same, with sums of the columns of both that are stored, as they are stored. */
+/** The same, with column sums of both outputs after rounding. */
 const summing: RowKernel = {
   ...threefold,
   inputs: ["f32", "f32", "f32", "bf16"],
@@ -118,7 +118,7 @@ const summing: RowKernel = {
   ],
 };
 
-/** The same with as much room between rows as lets each begin on 16 bytes. */
+/** The same with padded rows, so that each begins on 16 bytes. */
 function aligned(drawn: RandomGemm): RandomGemm {
   const { m, n, k } = drawn;
   const roomy = (one: RandomMatrix, length: number): RandomMatrix => ({
@@ -130,7 +130,7 @@ function aligned(drawn: RandomGemm): RandomGemm {
   return { ...drawn, a, b };
 }
 
-describe("a product by warpgroups", { skip: cudaMissing }, () => {
+describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
   const floatsIn = (storage: Parameters<typeof runtime.read>[0]): Float64Array =>
     Float64Array.from(new Float32Array(runtime.read(storage).slice().buffer));
@@ -173,7 +173,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       return !isATransposed && (!swapsAB || isBTransposed);
     });
 
-  test("is right for any shape, layout and bias, in each of the tiles, and writes nothing beside C", () => {
+  test("is correct for every shape, layout and bias, with every tile, and writes nothing but C", () => {
     let count = 0;
     for (const element of elements) {
       for (const tile of [...allTiles, ...swappedTiles]) {
@@ -202,7 +202,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("of floats whose terms lie apart is right for any shape, each warp by itself", () => {
+  test("the mma.sync mainloop is correct for every shape of MN-major floats", () => {
     fc.assert(
       fc.property(drawGemm, (drawn) =>
         runtime.step(() => {
@@ -217,7 +217,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     );
   });
 
-  test("of floats whose terms lie apart is right for any shape, batch and group, A through registers", () => {
+  test("the RS mainloop is correct for every shape, batch and group of MN-major floats", () => {
     fc.assert(
       fc.property(fc.array(drawGradient, { minLength: 1, maxLength: 3 }), (group) =>
         runtime.step(() => {
@@ -238,7 +238,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     );
   });
 
-  test("stores C as half floats for any shape, layout and bias, rounded once, and nothing beside it", () => {
+  test("stores C as 16-bit floats for every shape, layout and bias, rounded once, and nothing else", () => {
     for (const element of ["bf16", "f16"] as const) {
       for (const tile of [...allTiles, ...swappedTiles]) {
         fc.assert(
@@ -269,7 +269,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("of a batch takes an operand that all share, from either side", () => {
+  test("a batch can share A or B", () => {
     const [m, n, k, batch] = [72, 64, 64, 3];
     const put16 = (values: readonly number[], name: string) =>
       put(runtime, encodeFloats(values, "bf16"), name);
@@ -320,13 +320,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   // One bit more than TF32 has.
   const longer = 1 + 2 ** -10 + 2 ** -11;
 
-  test("of floats has the bits of them that TF32 has, and no others", () => {
+  test("of floats uses only the bits that TF32 has", () => {
     // What is left of it where the terms lie apart: 1 + 2^-10.
     for (const [index, sum] of sumsOf(longer, 1, mmaSyncTile).entries())
       assert.equal(sum, 128 * (1 + 2 ** -10), `element ${index}`);
   });
 
-  test("of floats through registers has what TF32 has of A's bits, and B rounded to them", () => {
+  test("the RS mainloop truncates A to TF32 and rounds B to TF32", () => {
     for (const isLeft of [true, false]) {
       const sums = isLeft ? sumsOf(longer, 1, splitKTile) : sumsOf(1, longer, splitKTile);
       for (const [index, sum] of sums.entries())
@@ -342,7 +342,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     c: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
   };
 
-  test("red proof: the check sees a layout, a stride, a term and a bias that are not the product's", () => {
+  test("red proof: the check detects a wrong layout, stride, K and bias", () => {
     type Placed = Pick<ReturnType<typeof place>, "problem" | "config">;
     const faults: Record<string, (placed: Placed) => Placed> = {
       "B's layout": ({ problem, config }) => ({
@@ -371,7 +371,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("is rejected with a layout in which an operand would go beyond its memory", () => {
+  test("a layout in which an operand exceeds its memory is rejected", () => {
     runtime.step(() => {
       const { problem, config } = place(plain, "bf16");
       const turned = { ...config, isKMajor: { ...config.isKMajor, b: true } };
@@ -383,7 +383,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
-  test("red proof: the check sees a stride, a term and a matrix that are not a gradient's", () => {
+  test("red proof: the check detects a wrong stride, K and matrix of a weight gradient", () => {
     const gradient = { ...plain, k: 193, batch: 3, bias: "none" } as const;
     const drawn = aligned({ ...gradient, a: { ...plain.a, isTransposed: true } });
     type Placed = ReturnType<typeof place>["problem"];
@@ -406,7 +406,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("is made beside others as it is alone", () => {
+  test("has the same bits in a group as alone", () => {
     const tilesOf = { bf16: [square], f16: [square], tf32: [mmaSyncTile, splitKTile] };
     for (const [element, tile] of elements.flatMap((one) => tilesOf[one].map((of) => [one, of] as const))) {
       runtime.step(() => {
@@ -424,7 +424,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("is finished before it is stored, and stored itself only where it is kept, in tiles of every kind", () => {
+  test("applies its epilogue before the store, and stores C only if asked, with every kind of tile", () => {
     const tiles = [large, small, ...swappedTiles];
     for (const [element, tile] of elements.flatMap((one) => tiles.map((of) => [one, of] as const))) {
       for (const [storesC, isTransposed] of [
@@ -456,7 +456,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("keeps its result as half floats beside a finish that has it before it is rounded, and loads half floats", () => {
+  test("stores C as 16-bit floats; the epilogue gets it before rounding, and can load 16-bit floats", () => {
     runtime.step(() => {
       const unbiased: RandomGemm = { ...plain, bias: "none" };
       const { problem, config } = place(plain, "bf16");
@@ -485,7 +485,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
-  test("reads back what its finish has stored as it was rounded", () => {
+  test("forwards an epilogue's stored values to later stages as they were rounded", () => {
     const twice: RowKernel = {
       ...{ name: "twice", inputs: ["f32", "bf16"], scalars: [] },
       outputs: [
@@ -516,7 +516,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
-  test("adds up columns of what its finish stores, of sixteen rows each", () => {
+  test("stores partial column sums of the epilogue's outputs, over sixteen rows each", () => {
     for (const element of elements) {
       // The last rows are fewer, and some warps have none.
       for (const m of [72, 200]) {
@@ -552,7 +552,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("has tanh and sigmoid in its finish that are right to 2^-21 of 1, and keep what is not finite", () => {
+  test("tanh and sigmoid in the epilogue have an error of at most 2^-21, and keep NaN and infinities", () => {
     const scaled = term.mul(term.load(0, "f32"), term.scalar(0, "f32"));
     const quick: RowKernel = {
       ...{ name: "quick", inputs: ["f32"], scalars: ["f32"] },
@@ -591,7 +591,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("of a batch is what gemm launches on Hopper where rows are odd, and no library's", () => {
+  test("gemm launches it on Hopper for batches with unaligned rows, instead of cuBLASLt", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
       const drawn = aligned({ ...plain, n: 136, k: 193, batch: 3, bias: "batched" });
@@ -607,7 +607,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
-  test("is what gemm launches where it is chosen in the library's place, alone and for a batch", () => {
+  test("gemm launches it if its algorithm is selected, for a single GEMM and for a batch", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     // So many blocks that a GPU of this size is worth the trial.
     const wide = { ...plain, m: runtime.device.parallelism > 32 ? 1600 : 400, n: 520, bias: "none" } as const;
@@ -633,7 +633,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("is what grouped GEMMs and GEMMs with an epilogue are lowered to on Hopper, and rejected elsewhere", () => {
+  test("grouped GEMMs and GEMMs with an epilogue are lowered to it on Hopper, and rejected elsewhere", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
       const drawn = { ...plain, m: 64, n: 64, k: 1024, bias: "none" } as const;
@@ -666,7 +666,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   });
 });
 
-describe("the config of products by warpgroups", () => {
+describe("the selected config", () => {
   const lying = (rowStride: number, address = 256) => ({
     storage: { span: span(address, 2 ** 30) },
     rowStride,
@@ -679,7 +679,7 @@ describe("the config of products by warpgroups", () => {
   const gradient = (m: number, n: number, more = {}): GemmDesc =>
     outline({ m, n, k: 3072 }, { a: { ...lying(m), isTransposed: true }, ...more });
 
-  test("is there for groups of weight gradients, on Hopper alone", () => {
+  test("exists for groups of weight gradients, on Hopper only", () => {
     const pair = [gradient(256, 1024), gradient(1024, 256)];
     assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.element, "bf16");
     const batch = {
@@ -707,13 +707,13 @@ describe("the config of products by warpgroups", () => {
     assert.deepEqual(
       floats.map((one) => countCtas(one, splitKTile)),
       [16, 16],
-      "two for each of eight tiles",
+      "two CTAs for each of eight tiles",
     );
     assert.equal(selectGroupedConfig(hopper, "f32", floats), undefined);
     assert.equal(selectGroupedConfig(hopper, "bf16", []), undefined);
   });
 
-  test("has blocks with tiles of the same rows beside each other, where there is an even number of those in a row", () => {
+  test("has clusters of two CTAs if the number of N tiles is even", () => {
     const clusterOf = (config: Sm90Config | undefined): string | undefined =>
       sm90Source(config!, ["out"]).cuda?.code.match(/__cluster_dims__\((\d)/)?.[1];
     const plain = (n: number): Sm90Config | undefined =>
@@ -726,10 +726,10 @@ describe("the config of products by warpgroups", () => {
     assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.clusterN, 2);
     assert.equal(selectGroupedConfig(hopper, "bf16", [...pair, gradient(256, 128)])?.clusterN, undefined);
     const floats = pair.map((one) => ({ ...one, dtype: "f32" as const }));
-    assert.equal(selectGroupedConfig(hopper, "tf32", floats)?.clusterN, undefined, "pairs share terms");
+    assert.equal(selectGroupedConfig(hopper, "tf32", floats)?.clusterN, undefined, "the cluster splits K");
   });
 
-  test("is there for batches of small products whose rows have an odd length", () => {
+  test("exists for batches of small GEMMs with unaligned rows", () => {
     const each = (more = {}): GemmDesc => ({
       ...outline({ m: 256, n: 256, k: 193 }),
       ...{ batch: 12, a: { ...lying(2400), batchStride: 200 }, b: { ...lying(256), batchStride: 49408 } },
@@ -750,12 +750,20 @@ describe("the config of products by warpgroups", () => {
     const apart = { ...floats, a: { ...floats.a, isTransposed: true }, m: 193, k: 256 };
     const bias = { span: span(256, 2 ** 20) };
     assert.equal(selectBatchedConfig(hopper, "tf32", apart)?.tile, mmaSyncTile);
-    assert.equal(selectBatchedConfig(hopper, "tf32", { ...apart, bias }), undefined, "warps add no bias");
+    assert.equal(
+      selectBatchedConfig(hopper, "tf32", { ...apart, bias }),
+      undefined,
+      "the mma.sync mainloop adds no bias",
+    );
     const turned = { ...apart, b: { ...lying(256), batchStride: 65536, isTransposed: true } };
-    assert.equal(selectBatchedConfig(hopper, "tf32", turned), undefined, "one along and one apart");
+    assert.equal(
+      selectBatchedConfig(hopper, "tf32", turned),
+      undefined,
+      "one K-major and one MN-major operand",
+    );
   });
 
-  test("is there by itself, to be measured, in tiles of which there are enough", () => {
+  test("is a candidate for autotuning if its tiles cover enough SMs", () => {
     const one = outline({ m: 3072, n: 768, k: 256 });
     const formsOf = (problem: GemmDesc) => listCandidates(hopper, "tf32", problem);
     const tilesOf = (problem: GemmDesc) => formsOf(problem).map(({ tile }) => [tile.tileM, tile.tileN]);
@@ -763,39 +771,35 @@ describe("the config of products by warpgroups", () => {
     assert.equal(formsOf({ ...one, dtype: "f32" })[0]?.element, "tf32");
     const [ofLarge, ofSmall] = [large, small].map(({ tileM, tileN }) => [tileM, tileN]);
     assert.deepEqual(tilesOf(one), [[144, 128]], "one wave");
-    assert.deepEqual(tilesOf({ ...one, dtype: "f32" }), [ofLarge, ofSmall], "floats that lie apart");
+    assert.deepEqual(tilesOf({ ...one, dtype: "f32" }), [ofLarge, ofSmall], "MN-major floats");
     const along = { ...one, dtype: "f32", b: { ...one.b, isTransposed: true } } as const;
-    assert.deepEqual(tilesOf(along), [[144, 128]], "floats that lie side by side");
+    assert.deepEqual(tilesOf(along), [[144, 128]], "K-major floats");
     assert.deepEqual(tilesOf(outline({ m: 6144, n: 1024, k: 256 })), [ofLarge, ofSmall], "several waves");
     assert.deepEqual(tilesOf(outline({ m: 3072, n: 256, k: 256 })), [[96, 64]], "narrow");
     assert.deepEqual(tilesOf(outline({ m: 1024, n: 256, k: 256 })), [[32, 64]], "few rows");
-    assert.deepEqual(tilesOf(outline({ m: 256, n: 64, k: 256 })), [], "less than a third of all");
+    assert.deepEqual(tilesOf(outline({ m: 256, n: 64, k: 256 })), [], "fewer than a third of the SMs");
     const batch = { n: 256, batch: 3, b: { ...lying(256), batchStride: 65536 } };
     assert.equal(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }).length, 1);
     assert.deepEqual(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786433 } }), []);
     const [single] = formsOf(one);
-    assert.deepEqual(
-      [single?.constantN, single?.isUnbatched],
-      [768, true],
-      "the code is for so many columns",
-    );
+    assert.deepEqual([single?.constantN, single?.isUnbatched], [768, true], "specialised on N");
     assert.deepEqual(formsOf({ ...one, a: { ...one.a, isTransposed: true } }), []);
     assert.deepEqual(listCandidates(hopper, "f32", { ...one, dtype: "f32" }), []);
   });
 
-  test("would have floats of the right side turned where many rows are multiplied by them", () => {
+  test("prefers a transposed B in TF32 if there are many rows", () => {
     const one: GemmDesc = { ...outline({ m: 3072, n: 256, k: 256 }), dtype: "f32" };
     const isWanted = (problem: GemmDesc) => prefersTransposed(hopper, "tf32", problem);
     assert.ok(isWanted(one));
     assert.ok(!prefersTransposed(hopper, "f32", one));
-    assert.ok(!isWanted({ ...one, dtype: "bf16" }), "half floats are read either way");
+    assert.ok(!isWanted({ ...one, dtype: "bf16" }), "16-bit operands can be MN-major");
     assert.ok(!isWanted({ ...one, m: 512 }), "few rows");
-    assert.ok(!isWanted({ ...one, b: { ...one.b, isTransposed: true } }), "along already");
+    assert.ok(!isWanted({ ...one, b: { ...one.b, isTransposed: true } }), "already K-major");
     assert.ok(!isWanted({ ...one, a: { ...one.a, isTransposed: true } }), "a gradient");
-    assert.ok(!isWanted({ ...one, k: 66, a: lying(68) }), "rows of the turned one would begin anywhere");
+    assert.ok(!isWanted({ ...one, k: 66, a: lying(68) }), "rows of the transposed B would not be aligned");
   });
 
-  test("stores half floats of half floats, with a bias of f32, but for weight gradients", () => {
+  test("stores 16-bit results of 16-bit operands, with an f32 bias, except for weight gradients", () => {
     const finish: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
     const halves = { resultDtype: "bf16", biasDtype: "f32", bias: { span: span(256, 2 ** 20) } } as const;
     const one = outline({ m: 3072, n: 1024, k: 256 }, halves);
@@ -804,7 +808,7 @@ describe("the config of products by warpgroups", () => {
     assert.equal(plainConfigOf(one)?.resultDtype, "bf16");
     assert.equal(plainConfigOf({ ...one, resultDtype: "f32" })?.resultDtype, undefined);
     assert.equal(plainConfigOf({ ...one, biasDtype: "bf16" }), undefined, "a bias of bf16");
-    assert.equal(plainConfigOf({ ...one, resultDtype: "f16" }), undefined, "another half");
+    assert.equal(plainConfigOf({ ...one, resultDtype: "f16" }), undefined, "another 16-bit dtype");
     assert.equal(listCandidates(hopper, "tf32", { ...one, dtype: "f32" })[0], undefined, "of floats");
     assert.equal(plainConfigOf({ ...one, c: lying(1028) }), undefined, "rows on 8 bytes");
     const { bias: _, ...unbiased } = one;
@@ -813,32 +817,36 @@ describe("the config of products by warpgroups", () => {
     assert.ok(selectGroupedConfig(hopper, "bf16", [{ ...turned, resultDtype: "f32" }]));
   });
 
-  test("is there for a finish where the result is large and the terms are few", () => {
+  test("exists for an epilogue if the result is large and K is small", () => {
     const finish: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
     const one = outline({ m: 3072, n: 1024, k: 256 });
     const formOf = (problem: GemmDesc, of = finish) => selectEpilogueConfig(hopper, "tf32", problem, of);
     assert.equal(formOf(one)?.tile, large);
-    assert.equal(formOf(outline({ m: 3072, n: 1024, k: 768 })), undefined, "more than large tiles are for");
+    assert.equal(
+      formOf(outline({ m: 3072, n: 1024, k: 768 })),
+      undefined,
+      "K above the limit of large tiles",
+    );
     assert.equal(formOf(one)?.element, "bf16");
     assert.equal(formOf({ ...one, dtype: "f32" })?.element, "tf32");
     assert.equal(selectEpilogueConfig(hopper, "f32", { ...one, dtype: "f32" }, finish), undefined);
-    assert.equal(formOf(outline({ m: 3072, n: 256, k: 1024 })), undefined, "many terms");
+    assert.equal(formOf(outline({ m: 3072, n: 256, k: 1024 })), undefined, "a large K");
     assert.equal(formOf(outline({ m: 300, n: 256, k: 256 })), undefined, "a small result");
-    assert.equal(formOf({ ...one, c: lying(1032) }), undefined, "a result with gaps");
+    assert.equal(formOf({ ...one, c: lying(1032) }), undefined, "padded rows of C");
     assert.equal(formOf({ ...one, a: { ...one.a, isTransposed: true } }), undefined);
     const reducing: RowKernel = {
       ...threefold,
       stages: [{ kind: "reduce", op: "add", value: term.load(0, "f32") }, ...threefold.stages],
     };
-    assert.equal(formOf(one, { ...finish, kernel: reducing }), undefined, "no elementwise work");
+    assert.equal(formOf(one, { ...finish, kernel: reducing }), undefined, "not elementwise");
     const ofRows: RowKernel = {
       ...threefold,
       outputs: threefold.outputs.map((one) => ({ ...one, per: "row" })),
     };
-    assert.equal(formOf(one, { ...finish, kernel: ofRows }), undefined, "values of rows");
+    assert.equal(formOf(one, { ...finish, kernel: ofRows }), undefined, "values per row");
   });
 
-  test("is there for sums of columns where a warp stores a whole row of its tile at a time", () => {
+  test("exists for column sums if a warp stores a whole row of its tile at a time", () => {
     const finish: Epilogue = {
       kernel: summing,
       gemmInput: 1,
@@ -851,14 +859,10 @@ describe("the config of products by warpgroups", () => {
     );
     const narrow = outline({ m: 3072, n: 256, k: 256 });
     assert.ok(selectEpilogueConfig(hopper, "bf16", narrow, { ...finish, kernel: threefold })?.tile.swapsAB);
-    assert.equal(
-      selectEpilogueConfig(hopper, "bf16", narrow, finish),
-      undefined,
-      "a tile that is turned round",
-    );
+    assert.equal(selectEpilogueConfig(hopper, "bf16", narrow, finish), undefined, "a swapAB tile");
   });
 
-  test("is there for a finish in small tiles where large ones would leave most of the GPU idle", () => {
+  test("has small tiles for an epilogue if large tiles would leave most of the GPU idle", () => {
     const finish: Epilogue = { kernel: threefold, gemmInput: 1, storesC: false };
     const along = (shape: { m: number; n: number; k: number }, more = {}): GemmDesc =>
       outline(shape, { b: { ...lying(shape.k), isTransposed: true }, ...more });
@@ -868,14 +872,14 @@ describe("the config of products by warpgroups", () => {
     const wave = singleWaveTile(narrow, 132);
     assert.deepEqual([wave?.tileM, wave?.tileN], [96, 64]);
     assert.deepEqual(tileOf(along(narrow)), wave);
-    assert.deepEqual(tileOf(outline(narrow)), wave, "half floats are read either way");
+    assert.deepEqual(tileOf(outline(narrow)), wave, "16-bit operands can be MN-major");
     assert.deepEqual(tileOf(along(narrow, { dtype: "f32" })), wave);
-    assert.equal(tileOf({ ...outline(narrow), dtype: "f32" }), undefined, "floats would have to be turned");
-    assert.equal(tileOf(along({ ...narrow, k: 776 })), undefined, "many terms");
+    assert.equal(tileOf({ ...outline(narrow), dtype: "f32" }), undefined, "B would have to be transposed");
+    assert.equal(tileOf(along({ ...narrow, k: 776 })), undefined, "a large K");
     // 48 and 50 small tiles: three eighths of 132 SMs are 49.5.
     assert.equal(tileOf(along({ ...narrow, m: 1536 })), undefined, "a small result");
     assert.deepEqual(tileOf(along({ ...narrow, m: 1600 })), singleWaveTile({ ...narrow, m: 1600 }, 132));
-    // Of 32 large tiles.
+    // 32 large tiles cover half of 64 SMs.
     assert.deepEqual(
       [64, 65].map((parallelism) => tileOf(along(narrow), parallelism)),
       [undefined, singleWaveTile(narrow, 65)],
@@ -885,7 +889,7 @@ describe("the config of products by warpgroups", () => {
       [96, 97].map((parallelism) => tileOf(along(wide), parallelism)),
       [large, singleWaveTile(wide, 97)],
     );
-    assert.equal(tileOf({ ...outline(wide), dtype: "f32" }), large, "floats that have to be turned");
+    assert.equal(tileOf({ ...outline(wide), dtype: "f32" }), large, "B has to be transposed");
     const moving: RowKernel = {
       ...{ name: "f32 to bf16", inputs: ["f32"], outputs: [{ dtype: "bf16", per: "element" }], scalars: [] },
       stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
@@ -896,19 +900,19 @@ describe("the config of products by warpgroups", () => {
     assert.equal(
       selectEpilogueConfig(hopper, "bf16", along(few), converting),
       undefined,
-      "no work of its own",
+      "only a conversion",
     );
     assert.equal(selectEpilogueConfig(hopper, "bf16", along(wide), converting)?.tile, large);
   });
 });
 
-describe("a swappedTiles tile", () => {
+describe("the single-wave tile", () => {
   const sizesOf = (m: number, n: number, parallelism = 132, batch = 1) => {
     const tile = singleWaveTile({ m, n, batch }, parallelism);
     return tile && [tile.tileM, tile.tileN];
   };
 
-  test("is the one with the least to bring of those that all multiprocessors make at once", () => {
+  test("loads the least of all tiles that need one wave", () => {
     assert.deepEqual(sizesOf(3072, 256), [96, 64]);
     assert.deepEqual(sizesOf(3072, 768), [144, 128]);
     assert.deepEqual(sizesOf(3072, 1024), [192, 128]);
@@ -918,7 +922,7 @@ describe("a swappedTiles tile", () => {
     assert.equal(sizesOf(256, 256, 132, 200), undefined, "more matrices than multiprocessors");
   });
 
-  test("there are never more of than multiprocessors, and its sums fit into registers", () => {
+  test("needs at most one CTA per SM, and its accumulators fit into registers", () => {
     const size = fc.integer({ min: 1, max: 500 }).map((eights) => 8 * eights);
     fc.assert(
       fc.property(
@@ -938,7 +942,7 @@ describe("a swappedTiles tile", () => {
   });
 });
 
-describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }, () => {
+describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, () => {
   const finish: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
   const formOf = (element: MmaElement, tile: Sm90Tile, a: boolean, b: boolean): Sm90Config => ({
     ...{ element, tile, isKMajor: { a, b }, hasBias: a },
@@ -982,7 +986,7 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
     ]),
   ];
 
-  test("compiles without a warning, needs no local memory, and lets no product wait for the last", () => {
+  test("compiles without a warning, needs no local memory, and does not serialise wgmma", () => {
     // One of five, and the one with the most registers.
     const some = isThorough
       ? sources
@@ -996,7 +1000,7 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
     }
   });
 
-  test("red proof: sums that are set between products are seen to make them wait", () => {
+  test("red proof: accumulators that are initialised between wgmmas serialise them", () => {
     const faults = [
       [sources[0]!, "for (unsigned kStep = 0; kStep < 4; kStep++) {"],
       [byRegisters, "for (unsigned i = 0; i < 4; i++) {\n      wgmmaRs"],

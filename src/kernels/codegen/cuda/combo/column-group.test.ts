@@ -24,7 +24,7 @@ const sumOf = (dtype: Dtype): ColumnKernel => ({
   values: [term.load(0, dtypes[dtype].compute)],
 });
 const sum = sumOf("f32");
-/** A norm's two gradients; and the weight's of a head of three. */
+/** The two gradients of a norm, and the weight gradient of a head with three outputs. */
 const pulls: ColumnKernel = {
   ...{ name: "pulls", inputs: ["f32", "f32", "f32", "f32"], outputs: ["f32", "f32"], scalars: [], op: "add" },
   values: [term.mul(load(0), term.mul(term.sub(load(1), load(2)), load(3))), load(0)],
@@ -34,7 +34,7 @@ const head: ColumnKernel = {
   ...{ op: "add", values: [1, 2, 3].map((input) => term.mul(load(0), load(input))) },
 };
 
-/** All that a form asks of memory. */
+/** A storage with an address: configs need nothing else. */
 const storageAt = (address: number): Storage => ({ span: { address, size: 0 } }) as unknown as Storage;
 const scratch = storageAt(0);
 
@@ -50,11 +50,11 @@ function member(kernel: ColumnKernel, rows: number, columns: number, address = 0
 const formOf = (members: readonly ColumnGroupMember[]): readonly ComboLaunch[] =>
   columnGroupConfig(members, columnScratchBytes(members) > 0 ? scratch : undefined);
 
-/** How many blocks the first launch of a member alone has. */
+/** The number of blocks of the first launch of a single member. */
 const blocksOf = (kernel: ColumnKernel, rows: number, columns: number, address?: number): number =>
   formOf([member(kernel, rows, columns, address)])[0]!.blocks;
 
-/** What a training step of a small transformer reduces together. */
+/** The grouped reductions of a small transformer's training step. */
 const ofStep = [
   member(head, 3072, 256),
   member(sum, 3072, 3),
@@ -69,13 +69,13 @@ test("32 blocks split the rows of the columns that a warp loads at once, each wi
   const sums = (["f32", "bf16", "f64"] as const).map(sumOf);
   assert.deepEqual(
     sums.map((kernel) => blocksOf(kernel, 3072, 1024)),
-    // Of 4, 8 and 2 columns a thread.
+    // 4, 8 and 2 columns per thread.
     [8, 4, 16].map((runs) => 32 * runs),
   );
   assert.deepEqual(
     [pulls, head].map((kernel) => blocksOf(kernel, 3072, 256)),
     [64, 128],
-    "of three values a thread has two columns, so that it has registers for their partial results",
+    "with three values a thread has two columns, so that their partials fit into registers",
   );
 });
 
@@ -95,7 +95,7 @@ test("one block reduces all of a few rows, for the columns of a cache line", () 
 test("a thread loads as many columns at once as the alignment of every row allows", () => {
   const runs = (columns: number, address = 0): number => blocksOf(sum, 3072, columns, address) / 32;
   assert.deepEqual([runs(256), runs(254), runs(257)], [2, 4, 9]);
-  assert.deepEqual([runs(256, 16), runs(256, 8), runs(256, 4)], [2, 4, 8], "by the address");
+  assert.deepEqual([runs(256, 16), runs(256, 8), runs(256, 4)], [2, 4, 8], "by address");
 });
 
 test("a second launch combines the partials of the first, and there is none without partials", () => {
@@ -110,7 +110,7 @@ test("a second launch combines the partials of the first, and there is none with
   }
 });
 
-test("earlier partials are combined in the first launch, unless it has partials of its own", () => {
+test("earlier partials are combined in the first launch, unless the group stores new partials", () => {
   const earlier = { members: [member(pulls, 3072, 100)], scratch: storageAt(64) };
   const shapesOf = (members: readonly ColumnGroupMember[]): number[] =>
     columnGroupConfig(members, scratch, earlier).map(({ blocks }) => blocks);
@@ -122,7 +122,7 @@ test("earlier partials are combined in the first launch, unless it has partials 
   assert.equal(step.arguments.length, step.print().parameters.length);
   const [, combined] = columnGroupConfig([member(sum, 1024, 17)], scratch, earlier);
   const places = combined!.arguments.filter((one) => one === scratch || one === earlier.scratch);
-  assert.deepEqual(new Set(places), new Set([scratch, earlier.scratch]), "each where its own results are");
+  assert.deepEqual(new Set(places), new Set([scratch, earlier.scratch]), "each combines its own partials");
 });
 
 test("the longest work comes first, and members with the same code are neighbours and printed once", () => {

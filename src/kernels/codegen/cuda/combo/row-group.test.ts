@@ -1,4 +1,4 @@
-/** How groups of row kernels are printed: each is vectorised as it is alone, and small members come first. */
+/** The code of grouped row kernels: each is vectorised as in a launch of its own, and small members are first. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -11,7 +11,7 @@ import { type RowGroupMember, rowGroupConfig } from "./row-group.js";
 
 const load = (input: number) => term.load(input, "f32");
 
-/** All that a form asks of memory. */
+/** A storage with an address: configs need nothing else. */
 const storageAt = (address: number): Storage => ({ span: { address, size: 4 } }) as unknown as Storage;
 
 const cast: RowKernel = {
@@ -25,7 +25,7 @@ const mean: RowKernel = {
     { kind: "store", output: 0, value: term.mul(term.reduced(0, "f32"), term.scalar(0, "f32")) },
   ],
 };
-/** As many operands as an optimizer's update has. */
+/** A kernel with as many operands as an optimizer's update. */
 const update: RowKernel = {
   ...{ name: "update", inputs: ["f32", "f32", "f32", "f32"], scalars: ["f32", "f32"] },
   outputs: [0, 1, 2].map(() => ({ dtype: "f32", per: "element" })),
@@ -54,7 +54,7 @@ function ofRows(kernel: RowKernel, rows: number, columns: number): RowGroupMembe
 const codeOf = (members: readonly RowGroupMember[]): string =>
   rowGroupConfig(members).print().cuda?.code ?? "";
 
-test("a member is vectorised if its own operands are aligned, whatever the others are", () => {
+test("a member is vectorised if its operands are aligned, independently of the others", () => {
   const [aligned, odd] = [ofElements(cast, 4096), ofElements(update, 4096, 4)];
   const functions = codeOf([aligned, odd]).split("static __device__ __forceinline__ void member").slice(1);
   assert.deepEqual(
@@ -79,7 +79,7 @@ test("members with few blocks come first, and members with the same code are pri
   assert.equal(cuda?.threads, 256);
 });
 
-test("launches of the same configs have the same key, and others have others", () => {
+test("launches have the same key if their configs are the same", () => {
   const keyOf = (...members: readonly RowGroupMember[]): string => rowGroupConfig(members).key;
   const [one, two] = [ofElements(cast, 4096), ofElements(update, 8192)];
   assert.equal(keyOf(one, two), keyOf(ofElements(cast, 512, 64), ofElements(update, 2048, 64)));

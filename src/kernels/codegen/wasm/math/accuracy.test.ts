@@ -1,4 +1,4 @@
-/** The functions of four floats against float64 over the whole range of float: how many ulp they are off at most. */
+/** The maximum error in ulp of the functions of four floats, against float64 over the whole range of float. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -37,7 +37,7 @@ function sigmoid(x: number): number {
 
 const samples = 200_000;
 
-/** Spread evenly over the bit patterns of float, NaNs and infinities among them: steps of the golden ratio of 2³². */
+/** Floats that are spread evenly over all bit patterns, including NaNs and infinities: steps of the golden ratio of 2³². */
 function overAllFloats(count: number, start = 0): Float32Array {
   const bits = Uint32Array.from({ length: count }, (_, index) => Math.imul(index + start, 0x9e3779b1));
   return new Float32Array(bits.buffer);
@@ -47,7 +47,7 @@ function overInterval(count: number, [low, high]: readonly [number, number]): Fl
   return Float32Array.from({ length: count }, (_, index) => low + ((high - low) * index) / (count - 1));
 }
 
-/** The largest error and where it is; a NaN for a number, or a number for a NaN, is an infinite one. */
+/** The maximum error and its argument. A NaN instead of a number, or a number instead of a NaN, is an infinite error. */
 function worstOf(found: Float32Array, exact: (index: number) => number): { ulps: number; index: number } {
   let worst = { ulps: 0, index: 0 };
   for (const [index, value] of found.entries()) {
@@ -70,7 +70,7 @@ for (const [name, { exact, ulps, dense }] of Object.entries(bounds)) {
   });
 }
 
-test("pow is within 0.6 ulp of float64, whatever the base and the power", (t) => {
+test("pow is within 0.6 ulp of float64, for every base and exponent", (t) => {
   const apply = overArrays("pow");
   const exact = mathFunctions.pow;
   const grids = [
@@ -92,7 +92,7 @@ test("pow is within 0.6 ulp of float64, whatever the base and the power", (t) =>
   t.diagnostic(`pow: ${Math.max(...worst).toFixed(2)} ulp`);
 });
 
-test("sin and cos hold where a huge float comes nearest to a multiple of a quarter turn", () => {
+test("sin and cos are accurate for the huge float that is nearest to a multiple of a quarter turn", () => {
   // Found by trying every float from 2⁹⁰ on; at the first of them cos is 1.6e-9.
   const xs = new Float32Array([
     7.729178919452902e28, 1.5458357838905804e29, 4.3865578967101227e33, 8.773115793420245e33,
