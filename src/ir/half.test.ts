@@ -70,8 +70,10 @@ function checkNarrowing(format: Format, values: Float32Array): void {
   const narrowed = format.narrow(values);
   const wrong = values.findIndex((value, index) => narrowed[index] !== nearest(format, value));
   if (wrong < 0) return;
-  const [value, found] = [values[wrong]!, narrowed[wrong]!];
-  assert.fail(`${value} became 0x${found.toString(16)}, nearest is 0x${nearest(format, value).toString(16)}`);
+  const [value, actual] = [values[wrong]!, narrowed[wrong]!];
+  assert.fail(
+    `${value} became 0x${actual.toString(16)}, nearest is 0x${nearest(format, value).toString(16)}`,
+  );
 }
 
 for (const format of formats) {

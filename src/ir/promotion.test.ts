@@ -40,14 +40,14 @@ function squeeze(table: string): string {
 }
 
 test("each of the 49 pairs of tensors promotes as in PyTorch", () => {
-  const found = tabulate(dtypeNames, (row, column) => promote(row, column as Dtype));
-  assert.equal(found, squeeze(tensorTable));
+  const actual = tabulate(dtypeNames, (row, column) => promote(row, column as Dtype));
+  assert.equal(actual, squeeze(tensorTable));
 });
 
 test("each of the 21 pairs of a tensor and a scalar promotes as in PyTorch", () => {
   const kinds: readonly DtypeKind[] = ["float", "integer", "boolean"];
-  const found = tabulate(kinds, (row, column) => promoteWithScalar(row, column as DtypeKind));
-  assert.equal(found, squeeze(scalarTable));
+  const actual = tabulate(kinds, (row, column) => promoteWithScalar(row, column as DtypeKind));
+  assert.equal(actual, squeeze(scalarTable));
 });
 
 test("in a chain of operands neither order nor grouping matters", () => {

@@ -29,7 +29,7 @@ const sumOf = (dtype: Dtype, op: ReduceOp = "add"): ColumnKernel => ({
 });
 
 /** The gradients of a norm's weight and bias: two values, and two inputs with one column. */
-const pulls: ColumnKernel = {
+const normGradients: ColumnKernel = {
   name: "pulls",
   inputs: ["f32", "f32", "f32", "f32"],
   outputs: ["f32", "f32"],
@@ -65,13 +65,13 @@ const head: ColumnKernel = {
   values: [0.5, 1, 2].map((one) => term.mul(term.mul(term.load(0, "f32"), term.load(1, "f32")), one)),
   outputLayout: { stride: 3 },
 };
-const apart: ColumnKernel = {
+const strided: ColumnKernel = {
   ...sumOf("f32"),
   outputLayout: { stride: 2, runs: { length: 3, runStride: 11 } },
 };
 
 /** Subtracts the previous element of the row. */
-const beside: ColumnKernel = {
+const difference: ColumnKernel = {
   ...{ name: "beside", inputs: ["f32"], outputs: ["f32"], scalars: [], op: "add" },
   values: [term.sub(term.load(0, "f32"), term.load(0, "f32", term.sub(0, term.min(term.position, 1))))],
 };
@@ -83,11 +83,11 @@ const kernels: readonly ColumnKernel[] = [
   sumOf("f64", "mul"),
   sumOf("i32"),
   sumOf("u8", "max"),
-  pulls,
+  normGradients,
   scaled,
   head,
-  apart,
-  beside,
+  strided,
+  difference,
 ];
 
 interface Problem {
@@ -175,15 +175,15 @@ function launchPdl(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
     return;
   }
   const filled = (bytes: number) => putAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
-  const begun = { members: early, scratch: filled(columnScratchBytes(early)) };
-  submit(runtime, backendOf(runtime).lowerPartials(begun, "columns"));
+  const earlier = { members: early, scratch: filled(columnScratchBytes(early)) };
+  submit(runtime, backendOf(runtime).lowerPartials(earlier, "columns"));
   // Another launch may be in between.
   filled(64);
   submit(
     runtime,
     backendOf(runtime).lowerColumnGroup(
       launches.filter((one) => !early.includes(one)),
-      { earlier: begun },
+      { earlier: earlier },
     ),
   );
 }
@@ -223,10 +223,10 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     const [sum] = kernels;
     compare(runtime, [
       plain(sum!, 3072, 3),
-      plain(pulls, 3072, 32),
+      plain(normGradients, 3072, 32),
       plain(sum!, 3072, 32),
       plain(sum!, 3072, 130),
-      plain(pulls, 3072, 32),
+      plain(normGradients, 3072, 32),
       plain(sum!, 256, 384),
     ]);
   });
@@ -238,7 +238,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       ...[1, 3, 250, 256, 257, 1024].map((columns) => plain(sums, 1040, columns)),
     ]);
     compare(runtime, [
-      ...[1024, 3073, 5000].map((rows) => plain(pulls, rows, 20)),
+      ...[1024, 3073, 5000].map((rows) => plain(normGradients, rows, 20)),
       ...[1, 8, 250, 256, 257].map((columns) => plain(halves, 1040, columns)),
       ...[3, 256].map((columns) => plain(head, 1100, columns)),
       plain(sumOf("f16"), 3073, 256),
@@ -259,13 +259,16 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     );
     compare(
       runtime,
-      [apart, beside, scaled, sumOf("u8", "max")].flatMap((kernel) => [of(kernel, 0, 0), of(kernel, 1, 1)]),
+      [strided, difference, scaled, sumOf("u8", "max")].flatMap((kernel) => [
+        of(kernel, 0, 0),
+        of(kernel, 1, 1),
+      ]),
     );
   });
 
   test("a launch without enough scratch memory is rejected", () => {
     runtime.step(() => {
-      const launches = [plain(sumOf("f32"), 64, 8), plain(pulls, 1024, 8)].map((one) =>
+      const launches = [plain(sumOf("f32"), 64, 8), plain(normGradients, 1024, 8)].map((one) =>
         launchOf(runtime, one),
       );
       const needed = columnScratchBytes(launches);
@@ -297,18 +300,18 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     const values = valuesFor("f32", 3072, 0) as Float32Array;
     const downwards = values.reduce((sum, one) => Math.fround(sum + one), 0);
     const launch = plain(kernels[0]!, 3072, 1);
-    const [found] = runtime.step(() => {
+    const [actual] = runtime.step(() => {
       const own = launchOf(runtime, launch);
       launchCombo(runtime, [own]);
       return resultsOf(runtime, own);
     });
-    const [together] = new Float32Array(found!.slice().buffer);
+    const [together] = new Float32Array(actual!.slice().buffer);
     assert.ok(Math.abs(together! - downwards) < 1e-2);
     assert.notEqual(together, downwards);
   });
 
   test("too many arguments are rejected before a launch", () => {
-    const many = Array.from({ length: 60 }, () => pulls);
+    const many = Array.from({ length: 60 }, () => normGradients);
     assert.equal(canGroupColumns(runtime, many), false);
     assert.equal(canGroupColumns(runtime, many.slice(0, 12)), true);
     const four = { ...sumOf("f32"), outputs: Array<Dtype>(4).fill("f32") };
@@ -316,7 +319,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     assert.equal(canGroupColumns(runtime, ofFour), false, "in the second launch");
     assert.equal(canGroupColumns(runtime, ofFour.slice(0, 25)), true);
     runtime.step(() => {
-      const own = launchOf(runtime, plain(pulls, 3, 4));
+      const own = launchOf(runtime, plain(normGradients, 3, 4));
       const launches = many.map(() => own);
       assert.throws(() => submit(runtime, backendOf(runtime).lowerColumnGroup(launches, {})), {
         code: "BAD_ARGUMENT",
@@ -326,5 +329,5 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 });
 
 test("the CPU rejects groups", () => {
-  assert.equal(canGroupColumns(openCpuKernelRuntime(), [pulls]), false);
+  assert.equal(canGroupColumns(openCpuKernelRuntime(), [normGradients]), false);
 });

@@ -61,7 +61,7 @@ for (const { device, skip, open } of kernelDevices) {
           if (rows > 1500 && columns > 3) continue;
           const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 100);
           const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
-          const found = weigh(values, weights, columns);
+          const actual = weigh(values, weights, columns);
           for (let column = 0; column < columns; column++) {
             let [expected, size] = [0, 0];
             for (let row = 0; row < rows; row++) {
@@ -69,7 +69,7 @@ for (const { device, skip, open } of kernelDevices) {
               expected += part;
               size += Math.abs(part);
             }
-            const error = Math.abs(found[column]! - expected);
+            const error = Math.abs(actual[column]! - expected);
             assert.ok(error <= 1e-6 * size, `column ${column} of ${columns}, ${rows} rows: off by ${error}`);
           }
         }
@@ -103,7 +103,7 @@ for (const { device, skip, open } of kernelDevices) {
       };
       const [rows, columns] = [5, 21];
       const values = Float64Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 1e-3);
-      const found = runtime.step(() => {
+      const actual = runtime.step(() => {
         const output = runtime.arena.allocate(8 * columns, "largest");
         submit(
           runtime,
@@ -126,7 +126,7 @@ for (const { device, skip, open } of kernelDevices) {
           ),
         ),
       );
-      assert.deepEqual(found, expected);
+      assert.deepEqual(actual, expected);
     });
 
     test("several values in one pass have the bits of separate passes", () => {

@@ -90,7 +90,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
         return [own, halves];
       };
       const left = [1, 2, 3].map(() => room(4 * columnPartialCount * columns));
-      const found = run(summing, left);
+      const actual = run(summing, left);
       const added = left.flatMap((one) => columnsOf(sumOf("f32"), columnPartialCount, columns, [one]));
       const expected = run(plain, []);
       const alone = [
@@ -98,7 +98,11 @@ describe("on CUDA", { skip: cudaMissing }, () => {
         ...columnsOf(sumOf("bf16"), rows, columns, [expected[1]!]),
       ];
       const read = (storages: readonly Storage[]) => storages.map((one) => runtime.read(one));
-      return { found: read([...found, ...added]), expected: read([...expected, ...alone]), left: read(left) };
+      return {
+        actual: read([...actual, ...added]),
+        expected: read([...expected, ...alone]),
+        left: read(left),
+      };
     });
   }
 
@@ -113,9 +117,9 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       [3073, 72, 0],
       [4096, 100, 2],
     ] as const) {
-      const { found, expected } = bothWays(rows, columns, offset);
+      const { actual, expected } = bothWays(rows, columns, offset);
       for (const [index, bytes] of expected.entries())
-        sameBytes(found[index]!, bytes, `${rows} × ${columns}, result ${index}`);
+        sameBytes(actual[index]!, bytes, `${rows} × ${columns}, result ${index}`);
     }
   });
 

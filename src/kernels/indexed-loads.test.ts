@@ -105,9 +105,9 @@ for (const { device, skip, open } of kernelDevices) {
             ],
           );
           const at = times(load(1, "i32"), scalar);
-          const found = runIndexing(dtype, at, { values, indices, iteration, count, scalar: width });
+          const actual = runIndexing(dtype, at, { values, indices, iteration, count, scalar: width });
           const places = [...indices].flatMap((index) => counts(index * width, width));
-          sameBytes(found, pick(values, dtype, places), `${dtype}, rows of ${width}`);
+          sameBytes(actual, pick(values, dtype, places), `${dtype}, rows of ${width}`);
         }
       });
 
@@ -190,9 +190,9 @@ for (const { device, skip, open } of kernelDevices) {
       const position: Expression = { kind: "position", type: "i32" };
       const iteration = iterateRows([20], [[0], [0], [1]], 1);
       const at = load(1, "i32", load(1, "i32", position));
-      const found = runIndexing("f32", at, { values, indices, iteration, count: 20 });
+      const actual = runIndexing("f32", at, { values, indices, iteration, count: 20 });
       const places = counts(0, 20).map((place) => indices[indices[place]!]!);
-      sameBytes(found, pick(values, "f32", places), "twice indexed");
+      sameBytes(actual, pick(values, "f32", places), "twice indexed");
     });
 
     describe("one value per row", () => {
@@ -280,7 +280,7 @@ for (const { device, skip, open } of kernelDevices) {
           const values = new array(counts(0, 4 * columns).map((index) => index * 2 + 1));
           const table = new array(counts(0, rows * columns).map((index) => index * 1000));
           const indices = Int32Array.of(3, 1, 1, 0, 2, 3);
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const output = runtime.arena.allocate(values.BYTES_PER_ELEMENT * columns, "sums");
             submit(
               runtime,
@@ -304,7 +304,7 @@ for (const { device, skip, open } of kernelDevices) {
             for (let at = 0; at < rows; at++) {
               sum += values[indices[at]! * columns + column]! + table[at * column]!;
             }
-            assert.equal(found[column], sum, `column ${column} of ${columns} in ${type}`);
+            assert.equal(actual[column], sum, `column ${column} of ${columns} in ${type}`);
           }
         }
       }

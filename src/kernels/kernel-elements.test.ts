@@ -101,9 +101,9 @@ for (const { device, skip, open } of kernelDevices) {
       ];
       const values = Float32Array.from(cases, ([, value]) => value);
       for (const dtype of ["f16", "bf16"] as const) {
-        const found = new Uint16Array(convertOne(bytesOf(values), "f32", dtype).buffer);
+        const actual = new Uint16Array(convertOne(bytesOf(values), "f32", dtype).buffer);
         for (const [index, [own, value, bits]] of cases.entries()) {
-          if (own === dtype) assert.equal(found[index], bits, `${value} as ${dtype}`);
+          if (own === dtype) assert.equal(actual[index], bits, `${value} as ${dtype}`);
         }
       }
     });
@@ -154,7 +154,7 @@ for (const { device, skip, open } of kernelDevices) {
           stages: targets.map((_, output) => ({ kind: "store", output, value: isLarge })),
         };
         const source = convertOne(bytesOf(numbers), "f32", type);
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const outputs = targets.map((dtype) =>
             runtime.arena.allocate(numbers.length * dtypes[dtype].bytes, "truths"),
           );
@@ -167,7 +167,7 @@ for (const { device, skip, open } of kernelDevices) {
           return outputs.map((output) => runtime.read(output));
         });
         for (const [index, dtype] of targets.entries()) {
-          const stored = dtype === "i32" ? new Int32Array(found[index]!.buffer) : found[index]!;
+          const stored = dtype === "i32" ? new Int32Array(actual[index]!.buffer) : actual[index]!;
           assert.deepEqual([...stored], expected, `${type} compared, stored as ${dtype}`);
         }
       }

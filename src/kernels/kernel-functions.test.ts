@@ -67,7 +67,7 @@ for (const { device, skip, open } of kernelDevices) {
       test(`every function of ${type} in a kernel agrees with the host`, () => {
         const values = new arrays[type](Array.from({ length: 103 }, (_, index) => 0.01 + index * 0.037));
         const functions = functionsOf(type);
-        const found = compute(
+        const actual = compute(
           type,
           functions.map(([, value]) => value),
           values,
@@ -76,10 +76,10 @@ for (const { device, skip, open } of kernelDevices) {
         for (const [which, [name, value]] of functions.entries()) {
           for (const [index, one] of values.entries()) {
             const expected = evaluate(value, { load: () => one, scalars: [], reduced: new Map() });
-            const error = Math.abs(found[which]![index]! - expected);
+            const error = Math.abs(actual[which]![index]! - expected);
             assert.ok(
               error <= tolerance * Math.max(1e-3, Math.abs(expected)),
-              `${name}(${one}) is ${found[which]![index]}, expected ${expected}`,
+              `${name}(${one}) is ${actual[which]![index]}, expected ${expected}`,
             );
           }
         }
@@ -89,14 +89,14 @@ for (const { device, skip, open } of kernelDevices) {
     test("every function of zeros, subnormals, huge numbers, infinities and NaN follows C99", () => {
       const names = Object.keys(extremeValues) as (UnaryOp & keyof typeof extremeValues)[];
       const x = term.load(0, "f32");
-      const found = compute(
+      const actual = compute(
         "f32",
         names.map((op): Expression => ({ kind: "unary", op, a: x, type: "f32" })),
         Float32Array.from(extremeInputs),
       );
       for (const [which, name] of names.entries()) {
         for (const [index, input] of extremeInputs.entries()) {
-          checkExtreme(`${name}(${input})`, found[which]![index]!, extremeValues[name][index]!);
+          checkExtreme(`${name}(${input})`, actual[which]![index]!, extremeValues[name][index]!);
         }
       }
     });
@@ -152,14 +152,14 @@ for (const { device, skip, open } of kernelDevices) {
           scalars: [],
           stages: [{ kind: "store", output: 0, value: term.convert(term.load(0, type), "i32") }],
         };
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const input = put(runtime, new arrays[type](values), "floats");
           const output = runtime.arena.allocate(4 * values.length, "whole");
           const iteration = iterateElements([values.length], [[1], [1]]);
           submit(runtime, rowCalls({ kernel, iteration, operands: [input, output] }));
           return [...new Int32Array(runtime.read(output).buffer)];
         });
-        assert.deepEqual(found, expected, type);
+        assert.deepEqual(actual, expected, type);
       }
     });
 
@@ -181,10 +181,10 @@ for (const { device, skip, open } of kernelDevices) {
         const x = term.load(0, type);
         // A select keeps a constant as it is: no sum with a zero, no product with a one.
         const values = constants.map((value) => term.select(term.gt(x, 0), term.constant(value, type), x));
-        const found = compute(type, values, new arrays[type]([1, 1, 1, 1, 1]));
+        const actual = compute(type, values, new arrays[type]([1, 1, 1, 1, 1]));
         for (const [which, constant] of constants.entries()) {
           const held = type === "f32" ? Math.fround(constant) : constant;
-          for (const one of found[which]!)
+          for (const one of actual[which]!)
             assert.ok(Object.is(one, held), `${constant} is ${one} in ${type}`);
         }
       }

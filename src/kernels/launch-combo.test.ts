@@ -236,7 +236,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   test("red proof: another order of additions gives other bits", () => {
     const values = valuesFor("f64", 3072, 0) as Float64Array;
     const downwards = values.reduce((sum, one) => sum + one * 0.5, 0);
-    const found = runtime.step(() => {
+    const actual = runtime.step(() => {
       const launch = launchOf(runtime, plain(total, 1, 3072));
       submit(
         runtime,
@@ -244,8 +244,8 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       );
       return new Float64Array(runtime.read(launch.operands[1]!).slice().buffer)[0]!;
     });
-    assert.ok(Math.abs(found - downwards) < 1e-9);
-    assert.notEqual(found, downwards);
+    assert.ok(Math.abs(actual - downwards) < 1e-9);
+    assert.notEqual(actual, downwards);
   });
 });
 

@@ -75,8 +75,8 @@ const special = [
 ];
 
 /** Compares bits, except those of a NaN. */
-function isSame(found: number | undefined, expected: number): boolean {
-  return Object.is(found, expected) || (Number.isNaN(expected) && Number.isNaN(found));
+function isSame(actual: number | undefined, expected: number): boolean {
+  return Object.is(actual, expected) || (Number.isNaN(expected) && Number.isNaN(actual));
 }
 
 const f32Of = (runtime: Runtime, storage: Storage): Float32Array =>
@@ -113,7 +113,7 @@ for (const { device, skip, open } of kernelDevices) {
             return operandOf(shape, way, input === 2 ? (index) => (index % 7) - 3 : float, input === 2);
           });
           const count = shape.reduce((product, size) => product * size, 1);
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const outputs = kernel.outputs.map(({ dtype }) =>
               dtype === "u8"
                 ? putAt(runtime, new Uint8Array(count), offset)
@@ -128,7 +128,7 @@ for (const { device, skip, open } of kernelDevices) {
           for (const [which, expression] of expressions.entries()) {
             const dtype = kernel.outputs[which]?.dtype;
             const array = { f32: Float32Array, i32: Int32Array, u8: Uint8Array }[dtype as "f32"];
-            const own = new array(found[which]!.buffer);
+            const own = new array(actual[which]!.buffer);
             for (let index = 0; index < count; index++) {
               const value = evaluate(expression, {
                 load: (input, at) =>
@@ -227,14 +227,14 @@ for (const { device, skip, open } of kernelDevices) {
             { kind: "store", output: 1, value: a },
           ],
         };
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const halves = put(runtime, new Uint16Array(8).fill(0x3f80), "ones");
           const output = put(runtime, new Float32Array(8), "read");
           const iteration = iterateElements([8], [[1], [1], [1]]);
           submit(runtime, rowCalls({ kernel: rounding, iteration, operands: [halves, halves, output] }));
           return [...f32Of(runtime, output)];
         });
-        assert.deepEqual(found, Array(8).fill(1));
+        assert.deepEqual(actual, Array(8).fill(1));
 
         const bits: RowKernel = {
           name: "other bits",
@@ -280,7 +280,7 @@ for (const { device, skip, open } of kernelDevices) {
         )) {
           const rows = 3;
           const values = Float32Array.from({ length: rows * columns }, (_, index) => index);
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const [middle, last] = ["middle", "last"].map((label) =>
               runtime.arena.allocate(values.byteLength, label),
             );
@@ -290,7 +290,7 @@ for (const { device, skip, open } of kernelDevices) {
             submit(runtime, rowCalls({ kernel, iteration, operands, scalars: [columns] }));
             return f32Of(runtime, last!);
           });
-          for (const [index, value] of found.entries()) {
+          for (const [index, value] of actual.entries()) {
             const row = Math.floor(index / columns);
             const from = row * columns + (columns - 1 - (index % columns));
             const largest = values[(row + 1) * columns - 1]! + 1;
@@ -328,7 +328,7 @@ for (const { device, skip, open } of kernelDevices) {
       // Over rows they are numbers: 10 · row + position.
       const [rows, columns] = [3, 7];
       const place = term.add(term.mul(term.row, 10), term.position);
-      const found = runtime.step(() => {
+      const actual = runtime.step(() => {
         const input = put(runtime, new Int32Array(rows * columns), "zeros");
         const output = runtime.arena.allocate(4 * rows * columns, "places");
         const strides = [
@@ -347,7 +347,7 @@ for (const { device, skip, open } of kernelDevices) {
         return [...new Int32Array(runtime.read(output).buffer)];
       });
       assert.deepEqual(
-        found,
+        actual,
         Array.from(
           { length: rows * columns },
           (_, index) => Math.floor(index / columns) * 10 + (index % columns),

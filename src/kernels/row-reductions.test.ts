@@ -173,7 +173,7 @@ for (const { device, skip, open } of kernelDevices) {
           const right = wave(columns * count)
             .map(Math.round)
             .reverse();
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const [a, b] = [putAt(runtime, left, offset), putAt(runtime, right, offset)];
             const output = runtime.arena.allocate(4 * rows * count, "products");
             const part = (of: Storage, index: number, size: number): Storage =>
@@ -190,7 +190,7 @@ for (const { device, skip, open } of kernelDevices) {
             );
             return read(output);
           });
-          for (const [place, value] of found.entries()) {
+          for (const [place, value] of actual.entries()) {
             const [row, column] = [Math.floor(place / count), place % count];
             const own = left.subarray(row * columns, (row + 1) * columns);
             const sum = own.reduce((sum, one, index) => sum + one * right[index * count + column]!, 0);
@@ -262,7 +262,7 @@ for (const { device, skip, open } of kernelDevices) {
           const make = (index: number): number =>
             compute === "i32" ? (index * 7) % 5 : 1 + Math.sin(index) / (op === "mul" ? 50 : 2);
           const values = Array.from({ length: size }, (_, index) => held(make(index)));
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const output = runtime.arena.allocate(planes * rows * dtypes[compute].bytes, "reduced");
             const operands = [putAt(runtime, stored(values), offset), output];
             const iteration = iterateRows([planes, rows, columns], [strides, [rows, 1, 0]], 1);
@@ -279,7 +279,7 @@ for (const { device, skip, open } of kernelDevices) {
                 const joined = joins[op](expected, values[place]!);
                 expected = compute === "i32" && op === "mul" ? Math.imul(expected, values[place]!) : joined;
               }
-              const one = found[plane * rows + row]!;
+              const one = actual[plane * rows + row]!;
               const isExact = op === "min" || op === "max" || compute === "i32";
               const error = Math.abs(one - expected);
               assert.ok(
@@ -309,7 +309,7 @@ for (const { device, skip, open } of kernelDevices) {
       for (const columns of [1, 3, 4, 6, 11, 193]) {
         const rows = 9;
         const values = Float32Array.from({ length: rows * columns }, (_, index) => (index * 7) % 5);
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const output = runtime.arena.allocate(4 * rows, "places");
           const strides = [
             [columns, 1],
@@ -324,7 +324,7 @@ for (const { device, skip, open } of kernelDevices) {
         });
         for (let row = 0; row < rows; row++) {
           const own = values.subarray(row * columns, (row + 1) * columns);
-          assert.equal(found[row], own.indexOf(Math.max(...own)), `row ${row} of ${columns}`);
+          assert.equal(actual[row], own.indexOf(Math.max(...own)), `row ${row} of ${columns}`);
         }
       }
     });
@@ -342,7 +342,7 @@ for (const { device, skip, open } of kernelDevices) {
       };
       for (const columns of [1, 2, 3, 4, 9]) {
         const values = Float64Array.from({ length: 2 * columns }, (_, index) => (index === columns ? -1 : 1));
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const output = runtime.arena.allocate(2, "truths");
           const strides = [
             [columns, 1],
@@ -353,7 +353,7 @@ for (const { device, skip, open } of kernelDevices) {
           submit(runtime, rowCalls({ kernel: allPositive, iteration, operands }));
           return [...runtime.read(output)];
         });
-        assert.deepEqual(found, [1, 0], `rows of ${columns}`);
+        assert.deepEqual(actual, [1, 0], `rows of ${columns}`);
       }
     });
 
@@ -372,7 +372,7 @@ for (const { device, skip, open } of kernelDevices) {
       };
       const values = Float32Array.from({ length: 3 * columns }, (_, index) => 1 + (index % 4));
       const weights = Float32Array.of(2, -3, 0.5);
-      const found = runtime.step(() => {
+      const actual = runtime.step(() => {
         const output = runtime.arena.allocate(4 * values.length, "output");
         const strides = [
           [columns, 1],
@@ -391,7 +391,7 @@ for (const { device, skip, open } of kernelDevices) {
         const length = rounded("f32", Math.sqrt(own.reduce((sum, value) => sum + value * value, 0)));
         const expected = rounded("f32", weights[row]! / length);
         for (const [index, value] of own.entries()) {
-          assert.equal(found[row * columns + index], rounded("f32", value * expected));
+          assert.equal(actual[row * columns + index], rounded("f32", value * expected));
         }
       }
     });
@@ -415,7 +415,7 @@ for (const { device, skip, open } of kernelDevices) {
       for (const columns of [5, 64, 1000, 3000]) {
         const rows = 3;
         const values = wave(rows * columns);
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const whole = put(runtime, values, "rows");
           const strides = [
             [columns, 1],
@@ -435,7 +435,7 @@ for (const { device, skip, open } of kernelDevices) {
             first,
           );
         }
-        sameBytes(found, new Uint8Array(expected.buffer), `rows of ${columns}`);
+        sameBytes(actual, new Uint8Array(expected.buffer), `rows of ${columns}`);
       }
     });
 
@@ -457,7 +457,7 @@ for (const { device, skip, open } of kernelDevices) {
         { length: rows * columns },
         (_, index) => -29 + ((index * 7919) % 152),
       );
-      const found = runtime.step(() => {
+      const actual = runtime.step(() => {
         const output = runtime.arena.allocate(values.byteLength, "y");
         const strides = [columns, 1];
         const iteration = iterateRows([rows, columns], [strides, strides], 1);
@@ -473,7 +473,7 @@ for (const { device, skip, open } of kernelDevices) {
         const weights = Array.from(own, (value) => Math.exp(value - most));
         const sum = weights.reduce((a, b) => a + b);
         for (const [column, one] of weights.entries()) {
-          const error = Math.abs(found[row * columns + column]! - one / sum);
+          const error = Math.abs(actual[row * columns + column]! - one / sum);
           assert.ok(error <= 1e-6, `row ${row}, column ${column}: off by ${error}`);
         }
       }

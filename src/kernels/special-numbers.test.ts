@@ -48,7 +48,7 @@ for (const { device, skip, open } of kernelDevices) {
       const expected = arrays[type].from(values);
 
       test(`constants of ${type} are printed exactly`, () => {
-        const found = storedBy(
+        const actual = storedBy(
           runtime,
           type,
           (index) => term.constant(values[index]!, type),
@@ -56,13 +56,13 @@ for (const { device, skip, open } of kernelDevices) {
           values.length,
         );
         for (const [index, value] of expected.entries())
-          assert.ok(Object.is(found[index], value), `${values[index]} is ${found[index]}`);
+          assert.ok(Object.is(actual[index], value), `${values[index]} is ${actual[index]}`);
       });
 
       test(`scalars of ${type} are passed exactly`, () => {
-        const found = storedBy(runtime, type, (index) => term.scalar(index, type), values, values.length);
+        const actual = storedBy(runtime, type, (index) => term.scalar(index, type), values, values.length);
         for (const [index, value] of expected.entries())
-          assert.ok(Object.is(found[index], value), `${values[index]} is ${found[index]}`);
+          assert.ok(Object.is(actual[index], value), `${values[index]} is ${actual[index]}`);
       });
     }
   });

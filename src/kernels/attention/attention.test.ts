@@ -106,7 +106,7 @@ describe("the bits of attention and of its gradients", () => {
     test(`are the same with 1, 2 and 4 threads: ${batch * heads} × ${rows}×${columns} in ${dtype}`, () => {
       const [expected] = bitsWith(1, one);
       for (const threads of [2, 4]) {
-        for (const found of bitsWith(threads, one)) sameNamedBytes(found, expected!, `${threads} threads`);
+        for (const actual of bitsWith(threads, one)) sameNamedBytes(actual, expected!, `${threads} threads`);
       }
     });
   }
@@ -127,7 +127,7 @@ test("queries, keys and values can share one buffer, and their gradients another
       from[place(which, ...at)]!;
   const plain = { batchStride: rows * heads * width, headStride: width, rowStride: heads * width };
   const given = { ...shape, scale: 0.4, isCausal: true };
-  const found = runtime.step(() => {
+  const actual = runtime.step(() => {
     const joint = put(runtime, values, "joint");
     const gradients = runtime.arena.allocate(values.byteLength, "gradients");
     const part = (of: Storage, which: number) => {
@@ -170,6 +170,6 @@ test("queries, keys and values can share one buffer, and their gradients another
     upstream[((b * rows + row) * heads + h) * width + column]!;
   const expected = referenceGradients(given, { ...inputs, probabilities: probabilities.at, outGradient });
   for (const [which, name] of (["queryGradient", "keyGradient", "valueGradient"] as const).entries()) {
-    near("f32", name, lookUp(found, which), expected[name], [batch, heads, rows, width]);
+    near("f32", name, lookUp(actual, which), expected[name], [batch, heads, rows, width]);
   }
 });

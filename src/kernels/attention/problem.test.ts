@@ -58,8 +58,8 @@ test("attention is one launch, and so is its backward pass; an empty batch launc
 test("inconsistent sizes, strides and storages are rejected with their numbers, before a launch", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
-      const sound = soundProblem(runtime);
-      const { query, key, out, keyGradient } = sound;
+      const valid = soundProblem(runtime);
+      const { query, key, out, keyGradient } = valid;
       const rejections: readonly [Partial<AttentionProblem & AttentionBackwardProblem>, RegExp][] = [
         [{ rows: 0 }, /rows is 0; give a whole number from 1/],
         [{ batch: 1.5 }, /batch is 1\.5; give a whole number from 0/],
@@ -69,26 +69,26 @@ test("inconsistent sizes, strides and storages are rejected with their numbers, 
       ];
       for (const [change, message] of rejections) {
         for (const callsOf of [attentionCalls, attentionBackwardCalls])
-          assert.throws(() => submit(runtime, callsOf({ ...sound, ...change })), {
+          assert.throws(() => submit(runtime, callsOf({ ...valid, ...change })), {
             code: "BAD_ARGUMENT",
             message,
           });
       }
       const overlapping: [() => void, RegExp][] = [
         [
-          () => submit(runtime, attentionCalls({ ...sound, out: { ...out, headStride: 6 } })),
+          () => submit(runtime, attentionCalls({ ...valid, out: { ...out, headStride: 6 } })),
           /attend: out's head stride of 6 makes its elements overlap; it must be at least 7/,
         ],
         [
           () =>
             submit(
               runtime,
-              attentionBackwardCalls({ ...sound, keyGradient: { ...keyGradient, batchStride: 0 } }),
+              attentionBackwardCalls({ ...valid, keyGradient: { ...keyGradient, batchStride: 0 } }),
             ),
           /attendBackward: keyGradient's batch stride of 0 makes its elements overlap; at least 6/,
         ],
         [
-          () => submit(runtime, attentionCalls({ ...sound, mask: { ...query, columnStride: 40 } })),
+          () => submit(runtime, attentionCalls({ ...valid, mask: { ...query, columnStride: 40 } })),
           /mask takes \d+ bytes \(2×3×4×5 of f32\), and "query" has 576/,
         ],
       ];
@@ -100,7 +100,7 @@ test("inconsistent sizes, strides and storages are rejected with their numbers, 
 test("only f32 results can be stored as 16-bit floats, and only on CUDA", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
-      const sound = soundProblem(runtime);
+      const valid = soundProblem(runtime);
       const rejections: readonly [Partial<AttentionProblem>, RegExp][] = [
         [{ resultDtype: "f64" }, /results of f32 can't be stored as f64: those of f32 can, as f16 or bf16/],
         [{ dtype: "f64", resultDtype: "bf16" }, /results of f64 can't be stored as bf16/],
@@ -113,7 +113,7 @@ test("only f32 results can be stored as 16-bit floats, and only on CUDA", () => 
       ];
       for (const [change, message] of rejections) {
         for (const callsOf of [attentionCalls, attentionBackwardCalls])
-          assert.throws(() => submit(runtime, callsOf({ ...sound, ...change })), {
+          assert.throws(() => submit(runtime, callsOf({ ...valid, ...change })), {
             code: "BAD_ARGUMENT",
             message,
           });
@@ -125,8 +125,8 @@ test("only f32 results can be stored as 16-bit floats, and only on CUDA", () => 
 test("only f32 attention can read 16-bit floats, all of one dtype, and only on CUDA", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
-      const sound = soundProblem(runtime);
-      const { query, key } = sound;
+      const valid = soundProblem(runtime);
+      const { query, key } = valid;
       const halves = { query: { ...query, dtype: "bf16" }, key: { ...key, dtype: "f16" } } as const;
       const rejections: readonly [Partial<AttentionProblem>, RegExp][] = [
         [
@@ -144,7 +144,7 @@ test("only f32 attention can read 16-bit floats, all of one dtype, and only on C
       ];
       for (const [change, message] of rejections) {
         for (const callsOf of [attentionCalls, attentionBackwardCalls])
-          assert.throws(() => submit(runtime, callsOf({ ...sound, ...change })), {
+          assert.throws(() => submit(runtime, callsOf({ ...valid, ...change })), {
             code: "BAD_ARGUMENT",
             message,
           });

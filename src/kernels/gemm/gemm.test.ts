@@ -118,7 +118,7 @@ describe("the bits of a GEMM", () => {
     test(`are the same with 1, 2 and 4 threads: ${batch} × ${m}×${n}×${k} in ${dtype}`, () => {
       const [expected] = bitsWith(1, one);
       for (const threads of [2, 4]) {
-        for (const found of bitsWith(threads, one)) sameBytes(found, expected!, `${threads} threads`);
+        for (const actual of bitsWith(threads, one)) sameBytes(actual, expected!, `${threads} threads`);
       }
     });
   }

@@ -82,10 +82,10 @@ class Bench {
     this.setState(state);
     this.runtime.fill(this.words, guardByte);
     this.randomBits(count, blocks);
-    const found = this.readWords();
-    const expected = new Uint32Array(found.length).fill(guardByte * 0x01010101);
+    const actual = this.readWords();
+    const expected = new Uint32Array(actual.length).fill(guardByte * 0x01010101);
     expected.set(expectedWords(state, count));
-    sameBytes(found, expected, `${count} words`);
+    sameBytes(actual, expected, `${count} words`);
   }
 
   close(): void {

@@ -33,12 +33,12 @@ function chiSquare(outcomes: readonly number[], buckets: number): number {
 const chiSquareLimits = { 8: 24.32, 24: 49.73, 64: 103.44 } as const;
 
 function assertEven(outcomes: readonly number[], buckets: keyof typeof chiSquareLimits): void {
-  const found = chiSquare(outcomes, buckets);
-  assert.ok(found < chiSquareLimits[buckets], `chi-square ${found} over ${buckets} buckets`);
+  const actual = chiSquare(outcomes, buckets);
+  assert.ok(actual < chiSquareLimits[buckets], `chi-square ${actual} over ${buckets} buckets`);
 }
 
-function assertNear(found: number, expected: number, tolerance: number): void {
-  assert.ok(Math.abs(found - expected) < tolerance, `${found} instead of ${expected} ± ${tolerance}`);
+function assertNear(actual: number, expected: number, tolerance: number): void {
+  assert.ok(Math.abs(actual - expected) < tolerance, `${actual} instead of ${expected} ± ${tolerance}`);
 }
 
 // Tolerances are about four standard errors.

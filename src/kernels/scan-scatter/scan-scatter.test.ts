@@ -52,10 +52,10 @@ function place(runtime: Runtime, values: Values, offset: number, label: string) 
 }
 
 /** Fails unless the buffer has these values in its middle, and its fill pattern everywhere else. */
-function proveWhole(found: Uint8Array, expected: Values, start: number, what: string): void {
-  const bytes = new Uint8Array(found.length).fill(0xa5);
+function proveWhole(actual: Uint8Array, expected: Values, start: number, what: string): void {
+  const bytes = new Uint8Array(actual.length).fill(0xa5);
   bytes.set(new Uint8Array(expected.buffer, expected.byteOffset, expected.byteLength), start);
-  sameBytes(found, bytes, what);
+  sameBytes(actual, bytes, what);
 }
 
 const dtypeOf = fc.constantFrom("f32" as const, "f64" as const, "i32" as const);

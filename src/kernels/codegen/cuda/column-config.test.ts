@@ -24,7 +24,7 @@ const sumOf = (dtype: Dtype, type: "f32" | "f64" = "f32"): ColumnKernel => ({
   values: [term.load(0, type)],
 });
 /** The gradients of a layer norm's weight and bias. */
-const pulls: ColumnKernel = {
+const normGradients: ColumnKernel = {
   name: "pulls",
   inputs: ["f32", "f32", "f32", "f32"],
   outputs: ["f32", "f32"],
@@ -33,7 +33,12 @@ const pulls: ColumnKernel = {
   values: [term.mul(x, term.mul(term.sub(term.load(1, "f32"), term.load(2, "f32")), term.load(3, "f32"))), x],
 };
 
-function formOf(kernel: ColumnKernel, rows: number, columns: number, processors = parallelism): LaunchConfig {
+function configOf(
+  kernel: ColumnKernel,
+  rows: number,
+  columns: number,
+  processors = parallelism,
+): LaunchConfig {
   const strides = kernel.inputs.map((_, input) =>
     input < 2 ? ({ row: columns, column: "unit" } as const) : ({ row: 1, column: "none" } as const),
   );
@@ -57,12 +62,12 @@ test("few columns are spread over up to half of the SMs; with many columns a blo
     [sumOf("f32"), 64, 100_000, 12_500, 256],
     [sumOf("bf16"), 3072, 4096, 512, 1024],
     [sumOf("f64", "f64"), 3072, 4096, 1024, 1024],
-    [pulls, 3072, 256, 64, 1024],
+    [normGradients, 3072, 256, 64, 1024],
   ];
   for (const [kernel, rows, columns, blocks, threads] of cases) {
-    const form = formOf(kernel, rows, columns);
-    assert.equal(form.blocks, blocks, `blocks of ${rows} × ${columns}`);
-    assert.equal(form.print().cuda?.threads, threads, `threads of ${rows} × ${columns}`);
+    const config = configOf(kernel, rows, columns);
+    assert.equal(config.blocks, blocks, `blocks of ${rows} × ${columns}`);
+    assert.equal(config.print().cuda?.threads, threads, `threads of ${rows} × ${columns}`);
   }
 });
 
@@ -77,33 +82,33 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       [3072, 9],
       [9999, 5],
     ] as const) {
-      const inputs = pulls.inputs.map((_, input) =>
+      const inputs = normGradients.inputs.map((_, input) =>
         Float32Array.from({ length: rows * (input < 2 ? columns : 1) }, (_value, index) =>
           Math.sin(index * (input + 1)),
         ),
       );
-      const run = (processors: number): { form: LaunchConfig; found: Uint8Array[] } => {
-        const form = formOf(pulls, rows, columns, processors);
-        const found = runtime.step(() => {
-          const outputs = pulls.outputs.map(() => runtime.arena.allocate(4 * columns, "sums"));
+      const run = (processors: number): { config: LaunchConfig; actual: Uint8Array[] } => {
+        const config = configOf(normGradients, rows, columns, processors);
+        const actual = runtime.step(() => {
+          const outputs = normGradients.outputs.map(() => runtime.arena.allocate(4 * columns, "sums"));
           const operands = [...inputs.map((values) => put(runtime, values, "input")), ...outputs];
           runtime.launch({
-            op: pulls.name,
-            kernel: runtime.kernel(form.print()),
-            blocks: form.blocks,
-            arguments: [...operands, ...form.sizes],
+            op: normGradients.name,
+            kernel: runtime.kernel(config.print()),
+            blocks: config.blocks,
+            arguments: [...operands, ...config.sizes],
           });
           return outputs.map((one) => runtime.read(one));
         });
-        return { form, found };
+        return { config, actual };
       };
       // On each of them a block takes fewer columns, and a column has more threads.
       const enough = [8, 4, 2].map((perBlock) => 4 * Math.ceil(columns / perBlock));
       const [first, ...others] = [1, ...enough].map(run);
-      assert.equal(new Set([first!, ...others].map(({ form }) => form.key)).size, 4);
-      for (const { form, found } of others) {
-        for (const [index, one] of found.entries())
-          sameBytes(one, first!.found[index]!, `${form.key}, value ${index}`);
+      assert.equal(new Set([first!, ...others].map(({ config }) => config.key)).size, 4);
+      for (const { config, actual } of others) {
+        for (const [index, one] of actual.entries())
+          sameBytes(one, first!.actual[index]!, `${config.key}, value ${index}`);
       }
     }
   });
@@ -126,14 +131,14 @@ describe("under nvcc", { skip: noCompiler() }, () => {
       [24_613, 1],
       [1000, 256],
     ] as const) {
-      const ptx = ptxWithNvcc(formOf(sumOf("f32"), rows, columns).print(), "sm_90");
+      const ptx = ptxWithNvcc(configOf(sumOf("f32"), rows, columns).print(), "sm_90");
       assert.equal(maxLoadsInCombo(ptx), 16, `${rows} × ${columns}`);
       assert.equal(ptx.match(/\bld\.global/g)?.length, 32, `${rows} × ${columns}`);
     }
   });
 
   test("several values of several inputs stay in registers", () => {
-    const kernels = [64, 256, 1024].map((columns) => formOf(pulls, 3072, columns).print());
+    const kernels = [64, 256, 1024].map((columns) => configOf(normGradients, 3072, columns).print());
     for (const { stackBytes, spillBytes } of compileWithNvcc(kernels, "sm_80"))
       assert.equal(stackBytes + spillBytes, 0);
   });

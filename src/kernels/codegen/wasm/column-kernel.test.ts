@@ -25,7 +25,7 @@ test("every number of columns is summed in the order of the rows, bit for bit", 
     const rows = 1 + ((columns * 7) % 50);
     const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 100);
     const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
-    const found = runtime.step(() => {
+    const actual = runtime.step(() => {
       const output = runtime.arena.allocate(4 * columns, "sums");
       const strides = [
         { row: columns, column: "unit" },
@@ -41,8 +41,8 @@ test("every number of columns is summed in the order of the rows, bit for bit", 
         sum = Math.fround(sum + Math.fround(values[row * columns + column]! * weights[row]!));
       }
       assert.ok(
-        Object.is(found[column], sum),
-        `column ${column} of ${columns}: ${found[column]}, expected ${sum}`,
+        Object.is(actual[column], sum),
+        `column ${column} of ${columns}: ${actual[column]}, expected ${sum}`,
       );
     }
   }

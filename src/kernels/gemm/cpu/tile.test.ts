@@ -29,9 +29,12 @@ for (const dtype of ["f32", "f64"] as const) {
             sum +=
               values[at(places.a, k * tileShape.rows + row)]! * values[at(places.b, k * columns + column)]!;
           }
-          const found = values[at(places.c, row * columns + column)]!;
+          const actual = values[at(places.c, row * columns + column)]!;
           const bound = depth * depth * (dtype === "f32" ? 2 ** -24 : 2 ** -53);
-          assert.ok(Math.abs(found - sum) <= bound, `[${row}, ${column}] is ${found}, and ${sum} in float64`);
+          assert.ok(
+            Math.abs(actual - sum) <= bound,
+            `[${row}, ${column}] is ${actual}, and ${sum} in float64`,
+          );
         }
       }
     }

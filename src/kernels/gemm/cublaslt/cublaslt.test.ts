@@ -17,12 +17,12 @@ import { cublasLtKey } from "./cublaslt.js";
 const [m, n, k] = [7, 9, 33];
 
 /** A storage without memory: queries about a GEMM need none. */
-function outline(at = { a: 0, b: 4096, c: 8192 }): GemmDesc {
-  const lying = (address: number, rows: number, rowStride: number) => ({
+function gemmDesc(at = { a: 0, b: 4096, c: 8192 }): GemmDesc {
+  const matrixOf = (address: number, rows: number, rowStride: number) => ({
     storage: { span: span(address, 4 * rows * rowStride) },
     rowStride,
   });
-  return { dtype: "f32", m, n, k, a: lying(at.a, m, k), b: lying(at.b, k, n), c: lying(at.c, m, n) };
+  return { dtype: "f32", m, n, k, a: matrixOf(at.a, m, k), b: matrixOf(at.b, k, n), c: matrixOf(at.c, m, n) };
 }
 
 for (const { device, skip, open } of kernelDevices) {
@@ -30,9 +30,9 @@ for (const { device, skip, open } of kernelDevices) {
     skip,
   }, () => {
     const runtime = open();
-    const choices = gemmCandidates(runtime, outline());
-    if (device === "the CPU") assert.deepEqual(choices, [0]);
-    else assert.ok(choices.length > 1);
+    const candidates = gemmCandidates(runtime, gemmDesc());
+    if (device === "the CPU") assert.deepEqual(candidates, [0]);
+    else assert.ok(candidates.length > 1);
     runtime.step(() => {
       const values = (length: number) => Float32Array.from({ length }, (_, index) => (index % 7) - 3);
       const [left, right] = [values(m * k), values(k * n)];
@@ -43,19 +43,19 @@ for (const { device, skip, open } of kernelDevices) {
         for (let term = 0; term < k; term++) sum += left[row * k + term]! * right[term * n + column]!;
         return sum;
       });
-      for (const choice of choices) {
+      for (const algorithm of candidates) {
         const c = runtime.arena.allocate(4 * m * n, "c");
-        const size = gemmScratchBytes(runtime, { ...outline(), algorithm: choice });
+        const size = gemmScratchBytes(runtime, { ...gemmDesc(), algorithm });
         const scratch = size > 0 && { scratch: runtime.arena.allocate(size, "scratch") };
         submit(
           runtime,
           gemmCalls({
-            ...{ dtype: "f32", m, n, k, algorithm: choice, ...scratch },
+            ...{ dtype: "f32", m, n, k, algorithm, ...scratch },
             ...{ a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
             c: { storage: c, rowStride: n },
           }),
         );
-        assert.deepEqual(new Float32Array(runtime.read(c).buffer), expected, `choice ${choice}`);
+        assert.deepEqual(new Float32Array(runtime.read(c).buffer), expected, `choice ${algorithm}`);
       }
     });
   });
@@ -66,14 +66,14 @@ describe("the key of a GEMM", { skip: cudaMissing }, () => {
   const key = (problem: GemmDesc): string => cublasLtKey(runtime, problem);
 
   test("is the same at other addresses and with other algorithms, and differs with less alignment", () => {
-    assert.equal(key(outline({ a: 256, b: 512, c: 0 })), key({ ...outline(), algorithm: 2 }));
-    assert.notEqual(key(outline({ a: 16, b: 4096, c: 8192 })), key(outline()));
+    assert.equal(key(gemmDesc({ a: 256, b: 512, c: 0 })), key({ ...gemmDesc(), algorithm: 2 }));
+    assert.notEqual(key(gemmDesc({ a: 16, b: 4096, c: 8192 })), key(gemmDesc()));
   });
 
   test("changes with the work of cuBLASLt, not with an activation that a separate kernel applies", () => {
-    assert.equal(key({ ...outline(), activation: "relu" }), key(outline()));
-    const half: GemmDesc = { ...outline(), dtype: "bf16" };
+    assert.equal(key({ ...gemmDesc(), activation: "relu" }), key(gemmDesc()));
+    const half: GemmDesc = { ...gemmDesc(), dtype: "bf16" };
     assert.notEqual(key({ ...half, activation: "relu" }), key(half));
-    assert.notEqual(key({ ...outline(), beta: 1 }), key(outline()));
+    assert.notEqual(key({ ...gemmDesc(), beta: 1 }), key(gemmDesc()));
   });
 });

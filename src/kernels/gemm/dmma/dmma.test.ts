@@ -50,28 +50,29 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
 
   /** A product in step memory, and what its C should hold afterwards. */
-  function place(drawn: RandomGemm) {
-    const layouts = layOutGemm(drawn);
-    const values = drawValues(drawn);
-    const { m, n, k, batch, alpha, beta } = drawn;
+  function place(randomGemm: RandomGemm) {
+    const layouts = layOutGemm(randomGemm);
+    const values = drawValues(randomGemm);
+    const { m, n, k, batch, alpha, beta } = randomGemm;
     const whole = put(runtime, Float32Array.from(values.c), "c");
-    const lying = (name: "a" | "b" | "c") => {
+    const matrixOf = (name: "a" | "b" | "c") => {
       const { offset, extent, rowStride, batchStride } = layouts[name];
       const storage = name === "c" ? whole : put(runtime, Float32Array.from(values[name]), name);
-      const { isTransposed } = drawn[name];
+      const { isTransposed } = randomGemm[name];
       return { storage: runtime.view(storage, 4 * offset, 4 * extent), rowStride, batchStride, isTransposed };
     };
-    const bias = drawn.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
+    const bias =
+      randomGemm.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
     const problem: GemmProblem = {
       ...{ dtype: "f32", m, n, k, batch, alpha, beta },
-      ...{ a: lying("a"), b: lying("b"), c: lying("c") },
-      ...(bias && { bias, biasBatchStride: biasStepOf(drawn) }),
+      ...{ a: matrixOf("a"), b: matrixOf("b"), c: matrixOf("c") },
+      ...(bias && { bias, biasBatchStride: biasStepOf(randomGemm) }),
     };
     const prove = (): void =>
       proveValues(
-        drawn,
+        randomGemm,
         Float64Array.from(new Float32Array(runtime.read(whole).slice().buffer)),
-        expectedOf(drawn, values),
+        expectedOf(randomGemm, values),
       );
     return { problem, prove };
   }
@@ -86,29 +87,29 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
         [true, true],
       ]) {
         const numRuns = effort({ quick: 1, thorough: 4 });
-        let met = 0;
+        let observed = 0;
         fc.assert(
-          fc.property(drawGemm, (drawn) =>
+          fc.property(drawGemm, (randomGemm) =>
             runtime.step(() => {
-              const a = { ...drawn.a, isTransposed: isATransposed! };
-              const b = { ...drawn.b, isTransposed: isBTransposed! };
-              const { problem, prove } = place({ ...drawn, a, b });
+              const a = { ...randomGemm.a, isTransposed: isATransposed! };
+              const b = { ...randomGemm.b, isTransposed: isBTransposed! };
+              const { problem, prove } = place({ ...randomGemm, a, b });
               const form = selectDmmaConfig(small, "f32", [problem]);
               fc.pre(form !== undefined);
-              met++;
+              observed++;
               submit(runtime, [lowerDmmaGemms([problem], { ...form, tile }, "product")]);
               prove();
             }),
           ),
           { numRuns },
         );
-        assert.equal(met, numRuns);
+        assert.equal(observed, numRuns);
       }
     }
   });
 
   test("red proof: the check detects a wrong layout, stride and bias", () => {
-    const drawn: RandomGemm = {
+    const randomGemm: RandomGemm = {
       ...{ dtype: "f32", resultDtype: "f32", m: 40, n: 40, k: 40, batch: 1, alpha: 1, beta: 0 },
       ...{ bias: "one", activation: "none" },
       a: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
@@ -124,7 +125,7 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
     };
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
-        const { problem, prove } = place(drawn);
+        const { problem, prove } = place(randomGemm);
         const form = selectDmmaConfig(small, "f32", [problem])!;
         submit(runtime, [
           lowerDmmaGemms([...[inject(problem, form)[0]]], inject(problem, form)[1], "product"),
@@ -178,8 +179,8 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
         c: { storage: c, rowStride: n },
       };
       submit(runtime, [lowerDmmaGemms([problem], selectDmmaConfig(small, "f32", [problem])!, "product")]);
-      const found = new Float32Array(runtime.read(c).slice().buffer);
-      for (const [index, value] of found.entries()) {
+      const actual = new Float32Array(runtime.read(c).slice().buffer);
+      for (const [index, value] of actual.entries()) {
         const row = Math.floor(index / n);
         assert.ok(Object.is(value, row === 3 ? Number.NaN : row === 7 ? Infinity : k / 2), `row ${row}`);
       }
@@ -213,9 +214,16 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
 });
 
 describe("the config of DMMA GEMMs", () => {
-  const lying = (rowStride: number) => ({ storage: { span: span(256, 2 ** 30) }, rowStride });
-  const outline = (shape: { m: number; n: number; k: number; batch?: number }, more = {}): GemmDesc => {
-    return { dtype: "f32", ...shape, a: lying(shape.k), b: lying(shape.n), c: lying(shape.n), ...more };
+  const matrixOf = (rowStride: number) => ({ storage: { span: span(256, 2 ** 30) }, rowStride });
+  const gemmDesc = (shape: { m: number; n: number; k: number; batch?: number }, more = {}): GemmDesc => {
+    return {
+      dtype: "f32",
+      ...shape,
+      a: matrixOf(shape.k),
+      b: matrixOf(shape.n),
+      c: matrixOf(shape.n),
+      ...more,
+    };
   };
   const hopper = { ...small, parallelism: 132 };
   const tileOf = (...problems: GemmDesc[]) => {
@@ -224,23 +232,23 @@ describe("the config of DMMA GEMMs", () => {
   };
 
   test("exists only for f32 on Hopper", () => {
-    const one = outline({ m: 3072, n: 1024, k: 256 });
+    const one = gemmDesc({ m: 3072, n: 1024, k: 256 });
     assert.ok(selectDmmaConfig(hopper, "f32", [one]));
     assert.equal(selectDmmaConfig(hopper, "tf32", [one]), undefined);
     assert.equal(selectDmmaConfig({ ...hopper, computeCapability: "8.0" }, "f32", [one]), undefined);
     assert.equal(selectDmmaConfig({ parallelism: hopper.parallelism }, "f32", [one]), undefined);
     for (const dtype of ["f64", "f16", "bf16"] as const)
       assert.equal(selectDmmaConfig(hopper, "f32", [{ ...one, dtype }]), undefined);
-    assert.equal(selectDmmaConfig(hopper, "f32", [outline({ m: 3072, n: 1024, k: 31 })]), undefined);
+    assert.equal(selectDmmaConfig(hopper, "f32", [gemmDesc({ m: 3072, n: 1024, k: 31 })]), undefined);
     assert.equal(selectDmmaConfig(hopper, "f32", []), undefined);
   });
 
   test("has the tile with the shortest time of the busiest SM", () => {
-    assert.equal(tileOf(outline({ m: 3072, n: 1024, k: 256 })), "64×64");
-    assert.equal(tileOf(outline({ m: 3072, n: 768, k: 256 })), "48×64");
-    assert.equal(tileOf(outline({ m: 3072, n: 256, k: 1024 })), "48×64");
-    assert.equal(tileOf(outline({ m: 1024, n: 256, k: 3072 })), "32×64");
-    assert.equal(tileOf(outline({ m: 64, n: 64, k: 3072 })), undefined, "too few blocks");
+    assert.equal(tileOf(gemmDesc({ m: 3072, n: 1024, k: 256 })), "64×64");
+    assert.equal(tileOf(gemmDesc({ m: 3072, n: 768, k: 256 })), "48×64");
+    assert.equal(tileOf(gemmDesc({ m: 3072, n: 256, k: 1024 })), "48×64");
+    assert.equal(tileOf(gemmDesc({ m: 1024, n: 256, k: 3072 })), "32×64");
+    assert.equal(tileOf(gemmDesc({ m: 64, n: 64, k: 3072 })), undefined, "too few blocks");
   });
 
   test("copies as many floats at once as strides and addresses allow, at least two", () => {
@@ -250,7 +258,7 @@ describe("the config of DMMA GEMMs", () => {
     });
     const shape = { m: 3072, n: 1024, k: 256 };
     const chunkOf = (a: GemmDesc["a"]) =>
-      selectDmmaConfig(hopper, "f32", [outline(shape, { a })])?.a.copyFloats;
+      selectDmmaConfig(hopper, "f32", [gemmDesc(shape, { a })])?.a.copyFloats;
     assert.deepEqual([at(256, 256), at(264, 256), at(256, 258), at(260, 256), at(256, 257)].map(chunkOf), [
       ...[4, 2, 2],
       ...[undefined, undefined],
@@ -258,9 +266,9 @@ describe("the config of DMMA GEMMs", () => {
   });
 
   test("is shared by GEMMs with the same K and layouts, all with or all without a bias", () => {
-    const one = outline({ m: 1024, n: 256, k: 3072 });
-    assert.equal(tileOf(one, outline({ m: 256, n: 1024, k: 3072 })), "64×64");
-    assert.equal(tileOf(one, outline({ m: 256, n: 1024, k: 3000 })), undefined);
+    const one = gemmDesc({ m: 1024, n: 256, k: 3072 });
+    assert.equal(tileOf(one, gemmDesc({ m: 256, n: 1024, k: 3072 })), "64×64");
+    assert.equal(tileOf(one, gemmDesc({ m: 256, n: 1024, k: 3000 })), undefined);
     assert.equal(tileOf(one, { ...one, a: { ...one.a, isTransposed: true, rowStride: 1024 } }), undefined);
     assert.equal(tileOf(one, { ...one, bias: { span: span(256, 1024) } }), undefined);
     assert.equal(tileOf(one, { ...one, beta: 1 }), undefined);

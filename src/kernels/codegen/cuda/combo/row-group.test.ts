@@ -70,12 +70,12 @@ test("a member is vectorised if its operands are aligned, independently of the o
 test("members with few blocks come first, and members with the same code are printed once", () => {
   const large = ofElements(update, 2 ** 20);
   const casts = [2 ** 14, 2 ** 12].map((elements) => ofElements(cast, elements));
-  const form = rowGroupConfig([large, casts[0]!, ofRows(mean, 1, 3072), casts[1]!]);
-  const { name, cuda } = form.print();
+  const config = rowGroupConfig([large, casts[0]!, ofRows(mean, 1, 3072), casts[1]!]);
+  const { name, cuda } = config.print();
   assert.equal(name, "mean + cast + update");
   assert.equal(cuda?.code.match(/static __device__ __forceinline__ void member/g)?.length, 3);
-  assert.deepEqual(form.arguments.slice(-3), [1, 1 + 4, 1 + 4 + 16], "where blocks end");
-  assert.equal(form.blocks, 1 + 4 + 16 + 1024);
+  assert.deepEqual(config.arguments.slice(-3), [1, 1 + 4, 1 + 4 + 16], "where blocks end");
+  assert.equal(config.blocks, 1 + 4 + 16 + 1024);
   assert.equal(cuda?.threads, 256);
 });
 

@@ -48,9 +48,9 @@ function overInterval(count: number, [low, high]: readonly [number, number]): Fl
 }
 
 /** The maximum error and its argument. A NaN instead of a number, or a number instead of a NaN, is an infinite error. */
-function worstOf(found: Float32Array, exact: (index: number) => number): { ulps: number; index: number } {
+function worstOf(actual: Float32Array, exact: (index: number) => number): { ulps: number; index: number } {
   let worst = { ulps: 0, index: 0 };
-  for (const [index, value] of found.entries()) {
+  for (const [index, value] of actual.entries()) {
     const ulps = ulpError(value, exact(index));
     if (ulps > worst.ulps) worst = { ulps, index };
   }
@@ -61,9 +61,9 @@ for (const [name, { exact, ulps, dense }] of Object.entries(bounds)) {
   test(`${name} is within ${ulps} ulp of float64 over the whole range of float`, (t) => {
     const apply = overArrays(name as VectorMathName);
     const worst = [overAllFloats(samples), overInterval(samples, dense)].map((xs) => {
-      const found = apply(xs);
-      const { ulps: error, index } = worstOf(found, (at) => exact(xs[at]!));
-      assert.ok(error <= ulps, `${name}(${xs[index]}) = ${found[index]}, ${error} ulp off`);
+      const actual = apply(xs);
+      const { ulps: error, index } = worstOf(actual, (at) => exact(xs[at]!));
+      assert.ok(error <= ulps, `${name}(${xs[index]}) = ${actual[index]}, ${error} ulp off`);
       return error;
     });
     t.diagnostic(`${name}: ${Math.max(...worst).toFixed(2)} ulp`);
@@ -84,9 +84,9 @@ test("pow is within 0.6 ulp of float64, for every base and exponent", (t) => {
     { bases: overInterval(samples, [0.999, 1.001]), powers: overInterval(samples, [-1e5, 1e5]).toReversed() },
   ];
   const worst = grids.map(({ bases, powers }) => {
-    const found = apply(bases, powers);
-    const { ulps, index } = worstOf(found, (at) => exact(bases[at]!, powers[at]!));
-    assert.ok(ulps <= 0.6, `${bases[index]} ** ${powers[index]} = ${found[index]}, ${ulps} ulp off`);
+    const actual = apply(bases, powers);
+    const { ulps, index } = worstOf(actual, (at) => exact(bases[at]!, powers[at]!));
+    assert.ok(ulps <= 0.6, `${bases[index]} ** ${powers[index]} = ${actual[index]}, ${ulps} ulp off`);
     return ulps;
   });
   t.diagnostic(`pow: ${Math.max(...worst).toFixed(2)} ulp`);
@@ -108,9 +108,9 @@ test("a subnormal result is a subnormal number, not zero", () => {
   const smallest = 2 ** -149;
   const xs = new Float32Array([-103, -100, -95, -88]);
   for (const name of ["exp", "sigmoid", "softplus"] as const) {
-    const found = overArrays(name)(xs);
+    const actual = overArrays(name)(xs);
     for (const [index, x] of xs.entries()) {
-      assert.ok(Math.abs(found[index]! - Math.exp(x)) <= smallest, `${name}(${x}) = ${found[index]}`);
+      assert.ok(Math.abs(actual[index]! - Math.exp(x)) <= smallest, `${name}(${x}) = ${actual[index]}`);
     }
   }
   const tiny = new Float32Array([smallest, -smallest, 3 * smallest, 2 ** -127]);

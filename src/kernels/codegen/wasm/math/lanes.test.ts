@@ -27,9 +27,9 @@ test("a value's result is the same in every lane and with all neighbours", () =>
         for (const lane of [0, 1, 2, 3]) {
           const xs = new Float32Array(otherX.with(lane, x));
           const ys = new Float32Array(otherY.with(lane, y));
-          const found = apply(xs, ys)[lane]!;
+          const actual = apply(xs, ys)[lane]!;
           // Object.is takes any NaN for any other, and a zero for one of its own sign only.
-          assert.ok(Object.is(found, alone), `${name}(${x}) in lane ${lane} is ${found}, alone ${alone}`);
+          assert.ok(Object.is(actual, alone), `${name}(${x}) in lane ${lane} is ${actual}, alone ${alone}`);
         }
       }),
       { numRuns: 300 },
