@@ -2,7 +2,7 @@
  * `npm run bench:gpu -- --only recorder`: what a run's record costs. The CrossAsset trainer with and without a recorder, in turns, on
  * the GPU or with `--device cpu` on the CPU: the host's time for a step, and the step's own; then the recorder's part by itself.
  *
- *   node dist/bench/gpu/recorder.js --device cpu --batch 256 --rows 1024 --epochs 2 --rounds 3    on the CPU
+ *   node --conditions=holdfast-source dist/bench/gpu/recorder.js --device cpu --batch 256 --rows 1024 --epochs 2 --rounds 3    on the CPU
  */
 
 import { mkdtempSync, rmSync, statSync } from "node:fs";
