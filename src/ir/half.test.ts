@@ -78,13 +78,13 @@ function checkNarrowing(format: Format, values: Float32Array): void {
 
 for (const format of formats) {
   describe(`${format.name} and f32`, () => {
-    it("every pattern widens to exactly its value, NaN to NaN, zero with its sign", () => {
+    it("every pattern widens exactly, NaN to NaN, zero with its sign", () => {
       const widened = format.widen(everyPattern);
       const wrong = everyPattern.filter((pattern) => !Object.is(widened[pattern], worthOf(format, pattern)));
       assert.deepEqual([...wrong], []);
     });
 
-    it("every pattern but a signalling NaN comes back from f32 as it was, and that one comes back quiet", () => {
+    it("every pattern survives the round trip through f32; a signalling NaN becomes quiet", () => {
       const back = format.narrow(format.widen(everyPattern));
       const quietBit = 1 << (14 - format.exponentBits);
       const wrong = everyPattern.filter((pattern) => {
@@ -94,7 +94,7 @@ for (const format of formats) {
       assert.deepEqual([...wrong], []);
     });
 
-    it("between every two neighbours the tie goes to the even one, and a step off the tie to the nearer one", () => {
+    it("a tie rounds to even, and a value next to a tie to the nearest", () => {
       const ties = Array.from({ length: infinityOf(format) }, (_, below) => midpointBelow(format, below + 1));
       const values = ties.flatMap((tie) => [tie, neighbour(tie, 1), neighbour(tie, -1)]);
       assert.ok(ties.every((tie) => Math.fround(tie) === tie));
@@ -102,7 +102,7 @@ for (const format of formats) {
       checkNarrowing(format, new Float32Array(values.map((value) => -value)));
     });
 
-    it("what is too large becomes infinite, and only that", () => {
+    it("only values that are too large become infinite", () => {
       const largest = worthOf(format, infinityOf(format) - 1);
       const limit = midpointBelow(format, infinityOf(format));
       const values = new Float32Array([largest, neighbour(limit, -1), limit, Infinity, -Infinity]);
@@ -110,7 +110,7 @@ for (const format of formats) {
       assert.deepEqual(widened, [largest, largest, Infinity, Infinity, -Infinity]);
     });
 
-    it("every f32 NaN stays a NaN with its sign, whatever its payload", () => {
+    it("every f32 NaN stays a NaN with its sign, for every payload", () => {
       const payloads = Array.from({ length: 23 }, (_, bit) => 1 << bit).concat(0x7f_ffff, 0x3f_ffff, 0x1fff);
       const bits = payloads.flatMap((payload) => [0x7f80_0000 | payload, 0xff80_0000 | payload]);
       const narrowed = format.narrow(new Float32Array(new Uint32Array(bits).buffer));
@@ -120,7 +120,7 @@ for (const format of formats) {
       }
     });
 
-    it("any f32 narrows to the nearest value", () => {
+    it("every f32 narrows to the nearest value", () => {
       const anyBits = fc.uint32Array({ minLength: 1, maxLength: 64 });
       fc.assert(
         fc.property(anyBits, (bits) => {
@@ -134,7 +134,7 @@ for (const format of formats) {
       );
     });
 
-    it("any f32 near the format's own range, subnormals included, narrows to the nearest value", () => {
+    it("every f32 in the format's range, including subnormals, narrows to the nearest value", () => {
       const magnitude = fc.float({ min: Math.fround(2 ** -27), max: Math.fround(2 ** 17), noNaN: true });
       const values = fc.array(magnitude, { minLength: 1, maxLength: 64 });
       fc.assert(
@@ -143,7 +143,7 @@ for (const format of formats) {
       );
     });
 
-    it("part of an array is converted as that part", () => {
+    it("a subarray is converted correctly", () => {
       const values = new Float32Array([9, 1, -2, 9]).subarray(1, 3);
       const halves = format.narrow(values);
       assert.deepEqual([...format.widen(halves)], [1, -2]);

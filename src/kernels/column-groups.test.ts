@@ -96,7 +96,7 @@ interface Problem {
   readonly columns: number;
   /** By how many elements a row is longer than its columns. */
   readonly gap: number;
-  /** So many elements behind an aligned address its operands begin. */
+  /** The distance of its operands from an aligned address, in elements. */
   readonly offset: number;
   readonly scalar: number;
 }
@@ -162,7 +162,7 @@ const resultsOf = (runtime: Runtime, { kernel, operands }: ColumnLaunch): Uint8A
 
 function launchCombo(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
   const bytes = columnScratchBytes(launches);
-  // What memory held before must not matter.
+  // The old contents of memory must not matter.
   const scratch = bytes > 0 ? putAt(runtime, new Uint8Array(bytes).fill(0xff), 0) : undefined;
   submit(runtime, backendOf(runtime).lowerColumnGroup(launches, { scratch }));
 }

@@ -77,7 +77,7 @@ for (const { device, skip, open } of kernelDevices) {
     });
 
     test("a column's bits do not depend on other columns or on addresses", () => {
-      // On a GPU they have other columns beside them in a block, and share its threads with them.
+      // On a GPU a block reduces several neighbouring columns.
       for (const rows of [70, 1500, 5000]) {
         const [columns, wide] = [300, 304];
         const values = Float32Array.from({ length: rows * wide }, (_, index) => Math.sin(index) * 1e3);

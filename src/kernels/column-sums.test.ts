@@ -77,7 +77,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     return outputs;
   };
 
-  /** What the kernel stores, and its sums added up; then the same by kernels that have one thing to do each. */
+  /** The kernel's outputs, and its column sums reduced; then the same by kernels that have one thing to do each. */
   function bothWays(rows: number, columns: number, offset = 0) {
     return runtime.step(() => {
       const sizes = [rows * columns, rows * columns, rows, columns];
@@ -166,7 +166,7 @@ test("a row kernel sums columns if a row takes a warp, and a block has a warp fo
     [can(3072, 64), can(3072, 65), can(3072, 512), can(3072, 1028)],
     [false, true, true, false],
   );
-  // What threads hold of longer rows leaves no registers for 32 warps.
+  // Longer rows leave no registers for 32 warps.
   assert.deepEqual([can(3072, 384), can(4096, 384)], [true, false]);
   assert.equal(can(3072, 1024), false);
   const indexed: RowKernel = {
@@ -208,7 +208,7 @@ test("only a GPU supports column sums in row kernels", () => {
 });
 
 describe("under nvcc", { skip: noCompiler() }, () => {
-  /** All that a form asks of memory. */
+  /** A storage with an address: configs need nothing else. */
   const storageAt = (address: number): Storage =>
     ({ span: { address, size: 1 << 20 } }) as unknown as Storage;
   const operands = [1, 2, 3, 4, 6, 5, 6, 7, 8, 9].map((place) => storageAt(place << 24));

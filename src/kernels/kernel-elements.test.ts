@@ -19,8 +19,7 @@ for (const { device, skip, open } of kernelDevices) {
     const runtime = open();
 
     /**
-     * Converts a buffer of one dtype to others through one kernel; elements lie `step` apart in the source, and all
-     * memory begins `offset` bytes behind an aligned address.
+     * Converts a buffer of one dtype to others through one kernel; elements of the source have the stride `step`, and all memory begins `offset` bytes after an aligned address.
      */
     function convert(
       source: Uint8Array,

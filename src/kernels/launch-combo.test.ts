@@ -84,7 +84,7 @@ interface Problem {
   readonly gap: number;
   /** From an element to the next. */
   readonly step: number;
-  /** So many elements behind an aligned address its operands begin. */
+  /** The distance of its operands from an aligned address, in elements. */
   readonly offset: number;
   /** Which inputs are one row for all, in bits. */
   readonly broadcast: number;
@@ -119,7 +119,7 @@ function valuesFor(dtype: Dtype, count: number, seed: number) {
 
 function launchOf(runtime: Runtime, problem: Problem): RowLaunch {
   const { kernel, rows, columns, gap, step, offset, broadcast, scalar } = problem;
-  // What has no place in a row may be cut anyhow.
+  // A kernel without positions can be divided into rows in any way.
   const isOfElements = [cast, words, picked, update].includes(kernel);
   const width = step * columns + gap;
   const stridedAccess = (index: number): readonly number[] => {

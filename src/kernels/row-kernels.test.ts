@@ -25,7 +25,7 @@ import { submit } from "./submit.js";
 interface Operand {
   readonly values: Float32Array | Int32Array;
   readonly strides: readonly number[];
-  /** How many elements behind an aligned address it begins. */
+  /** Its distance from an aligned address, in elements. */
   readonly offset: number;
 }
 
@@ -153,7 +153,7 @@ for (const { device, skip, open } of kernelDevices) {
       function runOver(
         kernel: RowKernel,
         memory: readonly (Float32Array | Int32Array)[],
-        /** Which memory each operand lies in. */
+        /** The memory of each operand. */
         places: readonly number[],
         offset = 0,
       ): Uint8Array[] {
@@ -198,7 +198,7 @@ for (const { device, skip, open } of kernelDevices) {
               sums.map((value, index) => value - y[index]!),
             );
             assert.deepEqual(new Float32Array(second!.buffer), y);
-            // And in memory of its own: nothing has changed what the second stage reads.
+            // And in memory of its own: the input of the second stage has not changed.
             const apart = runOver(
               kernel,
               [x, y, new Float32Array(count), new Float32Array(count)],

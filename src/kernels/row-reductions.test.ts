@@ -45,7 +45,7 @@ const wave = (count: number): Float32Array =>
 
 interface Elements {
   readonly array: Float32ArrayConstructor | Float64ArrayConstructor | Int32ArrayConstructor;
-  /** What an element of the dtype holds of a number. */
+  /** A number as an element of the dtype. */
   readonly held: (value: number) => number;
   /** The dtype's array of such numbers. */
   readonly stored: (
@@ -251,7 +251,7 @@ for (const { device, skip, open } of kernelDevices) {
           };
           const strides = {
             rows: [rows * columns, columns, 1],
-            // The planes are the rows' neighbours, so that axes don't join.
+            // The planes are next to the rows, so that axes are not merged.
             columns: [rows, 1, planes * rows],
             still: [1, planes, 0],
             stretched: [rows * columns * 2, columns * 2, 2],
@@ -269,7 +269,7 @@ for (const { device, skip, open } of kernelDevices) {
             submit(runtime, rowCalls({ kernel, iteration, operands }));
             return new array(runtime.read(output).buffer);
           });
-          // Each join may round; where all elements are one, all of them the same way.
+          // Each combination may round; where all elements are one, all of them the same way.
           const tolerance = columns * (compute === "f64" ? 2 ** -52 : 2 ** -23);
           for (let plane = 0; plane < planes; plane++) {
             for (let row = 0; row < rows; row++) {

@@ -75,7 +75,7 @@ test("the gradients agree with central differences in float64", () => {
       assert.ok(error < 1e-8, `${name}[${place}] is off by ${error}`);
     }
   };
-  // All of it is dense and begins at 0, so a value and its gradient stand at the same place.
+  // All operands are contiguous from 0 on, so that a value and its gradient have the same index.
   proveSlopes("query", query.values, written.queryGradient, query.layout.extent);
   proveSlopes("key", key.values, written.keyGradient, key.layout.extent);
   proveSlopes("value", value.values, written.valueGradient, value.layout.extent);

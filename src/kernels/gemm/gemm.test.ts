@@ -169,7 +169,7 @@ test("an empty GEMM launches nothing", () => {
 });
 
 test("inconsistent sizes, strides and storages are rejected with their numbers, before a launch", () => {
-  // What needs scratch memory is the device's own affair, and known here of the CPU alone.
+  // Scratch memory depends on the device; this test knows the CPU's.
   withCpuRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       const operand = { storage: runtime.arena.allocate(64 * 64 * 4, "operand"), rowStride: 64 };

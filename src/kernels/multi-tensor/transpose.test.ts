@@ -14,7 +14,7 @@ const runtime = skip ? undefined! : openCudaKernelRuntime();
 interface Drawn {
   readonly rows: number;
   readonly columns: number;
-  /** Words between rows, and behind the result. */
+  /** Words between rows, and after the result. */
   readonly gap: number;
 }
 

@@ -77,7 +77,7 @@ class Bench {
     return new Uint32Array(this.runtime.read(this.words).buffer);
   }
 
-  /** Draws over guards, and holds the whole storage to the words expected and guards behind them. */
+  /** Draws into a storage filled with guard words, and compares all of it with the expected words and the guards after them. */
   assertDraws(count: number, state: RandomState, blocks?: number): void {
     this.setState(state);
     this.runtime.fill(this.words, guardByte);

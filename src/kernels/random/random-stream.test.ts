@@ -35,7 +35,7 @@ test("streams of different seeds, ids and uses share no word", () => {
     drawWords({ seed: 1, id: 1 }, 400),
     drawWords({ seed: 1, id: 2n ** 32n }, 400),
     Array.from({ length: 100 }, (_, block) => blocksOf({ seed: 1, id: 0 }, "order")(block)).flat(),
-    // What the device draws first.
+    // The first draw of the device.
     Array.from({ length: 100 }, (_, block) => philox([block, 0, 0, 0], [1, 0])).flat(),
   ].flatMap((words) => [...words]);
   assert.equal(new Set(drawn).size, drawn.length);

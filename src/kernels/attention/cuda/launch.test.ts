@@ -105,7 +105,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
           sameBytes(written[name], plain.written[name], `${name} of form ${index}`);
         }
         for (const name of ["out", "queryGradient", "keyGradient", "valueGradient"] as const) {
-          // Beside the results both have the same elements from before.
+          // Outside of the results both have the same old elements.
           const expected = narrow(plain.written[name] as Float32Array);
           sameBytes(written[name], expected, `${name} of form ${index} as ${resultDtype}`);
         }

@@ -49,7 +49,7 @@ const drawGemm: fc.Arbitrary<RandomGemm> = fc.record({
 describe("a DMMA GEMM", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
 
-  /** A product in step memory, and what its C should hold afterwards. */
+  /** A GEMM in step memory, and the expected C. */
   function place(randomGemm: RandomGemm) {
     const layouts = layOutGemm(randomGemm);
     const values = drawValues(randomGemm);
@@ -78,7 +78,7 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
   }
 
   test("is correct for every shape, layout, batch, bias and scale, with every tile, and writes nothing but C", () => {
-    // Every form is a kernel to compile, so each layout meets each tile a few times, and the rest is drawn.
+    // Every config is a kernel to compile. So each layout is tried with each tile a few times, and the rest is random.
     for (const tile of dmmaTiles) {
       for (const [isATransposed, isBTransposed] of [
         [false, false],

@@ -179,7 +179,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
     for (const element of elements) {
       for (const tile of [...allTiles, ...swappedTiles]) {
         for (const [isATransposed, isBTransposed] of layoutsOf(element, tile)) {
-          // f16 differs from bf16 in how an element is widened, whatever the layout.
+          // f16 differs from bf16 only in the instruction's element type, in every layout.
           if (element === "f16" && !isThorough && (isATransposed || isBTransposed)) continue;
           const isKnown = count++ % 2 === 0;
           fc.assert(
@@ -470,7 +470,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
       const unbiased: RandomGemm = { ...plain, bias: "none" };
       const { problem, config } = prepare(plain, "bf16");
       const { m, n } = plain;
-      // Too little for bf16 beside a sum.
+      // Too small to change a sum in bf16.
       const bias = put(runtime, new Float32Array(n).fill(2 ** -10), "bias");
       const other = smallValues(m * n, 9);
       const input = put(runtime, encodeFloats(other, "bf16"), "y");
@@ -523,7 +523,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
       const actual = floatsIn(doubled!);
       let exact = 0;
       for (const [index, value] of expected.subarray(0, m * n).entries()) {
-        // What is small keeps the addend, what is large rounds it away.
+        // A small value keeps the addend, a large value rounds it away.
         assert.ok(Math.abs(actual[index]! - 2 * value) <= 2 ** -11, `element ${index}`);
         if (actual[index] === 2 * value) exact++;
       }

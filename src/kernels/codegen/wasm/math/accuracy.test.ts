@@ -9,7 +9,7 @@ import type { VectorMathName } from "./table.js";
 interface Bound {
   readonly exact: (x: number) => number;
   readonly ulps: number;
-  /** Where the function does what it is for, sampled as densely as the whole range. */
+  /** The range in which the function is mostly used, sampled as densely as the whole range. */
   readonly dense: readonly [number, number];
 }
 
