@@ -30,7 +30,7 @@ const sumOf = (dtype: Dtype, op: ReduceOp = "add"): ColumnKernel => ({
 
 /** The gradients of a norm's weight and bias: two values, and two inputs with one column. */
 const normGradients: ColumnKernel = {
-  name: "pulls",
+  name: "norm gradients",
   inputs: ["f32", "f32", "f32", "f32"],
   outputs: ["f32", "f32"],
   scalars: [],
@@ -62,7 +62,7 @@ const scaled: ColumnKernel = {
 /** Strided outputs, and outputs in runs: like a head's weight gradient, and the biases of equal layers. */
 const head: ColumnKernel = {
   ...{ name: "head", inputs: ["f16", "f32"], outputs: ["f32", "bf16", "f32"], scalars: [], op: "add" },
-  values: [0.5, 1, 2].map((one) => term.mul(term.mul(term.load(0, "f32"), term.load(1, "f32")), one)),
+  values: [0.5, 1, 2].map((factor) => term.mul(term.mul(term.load(0, "f32"), term.load(1, "f32")), factor)),
   outputLayout: { stride: 3 },
 };
 const strided: ColumnKernel = {
@@ -72,7 +72,7 @@ const strided: ColumnKernel = {
 
 /** Subtracts the previous element of the row. */
 const difference: ColumnKernel = {
-  ...{ name: "beside", inputs: ["f32"], outputs: ["f32"], scalars: [], op: "add" },
+  ...{ name: "difference", inputs: ["f32"], outputs: ["f32"], scalars: [], op: "add" },
   values: [term.sub(term.load(0, "f32"), term.load(0, "f32", term.sub(0, term.min(term.position, 1))))],
 };
 
@@ -120,11 +120,11 @@ type Elements = ArrayBufferView & { readonly BYTES_PER_ELEMENT: number };
 /** Numbers whose sums round, so that another order of additions gives other bits. */
 function valuesFor(dtype: Dtype, count: number, seed: number): Elements {
   const numbers = Float64Array.from({ length: count }, (_, index) => Math.sin(index * 1.7 + seed) * 3);
-  if (dtype === "f64") return numbers.map((one) => 1 + one * 1e-3);
+  if (dtype === "f64") return numbers.map((number) => 1 + number * 1e-3);
   if (dtype === "bf16") return narrowToBf16(Float32Array.from(numbers));
   if (dtype === "f16") return narrowToF16(Float32Array.from(numbers));
-  if (dtype === "i32") return Int32Array.from(numbers, (one) => one * 1e9);
-  if (dtype === "u8") return Uint8Array.from(numbers, (one) => Math.abs(one) * 80);
+  if (dtype === "i32") return Int32Array.from(numbers, (number) => number * 1e9);
+  if (dtype === "u8") return Uint8Array.from(numbers, (number) => Math.abs(number) * 80);
   return Float32Array.from(numbers);
 }
 
@@ -158,7 +158,7 @@ function launchOf(runtime: Runtime, { kernel, rows, columns, gap, offset, scalar
 }
 
 const resultsOf = (runtime: Runtime, { kernel, operands }: ColumnLaunch): Uint8Array[] =>
-  operands.slice(kernel.inputs.length).map((one) => runtime.read(one));
+  operands.slice(kernel.inputs.length).map((item) => runtime.read(item));
 
 function launchCombo(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
   const bytes = columnScratchBytes(launches);
@@ -169,7 +169,7 @@ function launchCombo(runtime: Runtime, launches: readonly ColumnLaunch[]): void 
 
 /** Kernels with many rows run their first phase earlier; the group combines their partials. */
 function launchPdl(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
-  const early = launches.filter((one) => one.columns > 0 && isSplitReduction(one));
+  const early = launches.filter((launch) => launch.columns > 0 && isSplitReduction(launch));
   if (early.length === 0) {
     launchCombo(runtime, launches);
     return;
@@ -182,7 +182,7 @@ function launchPdl(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
   submit(
     runtime,
     backendOf(runtime).lowerColumnGroup(
-      launches.filter((one) => !early.includes(one)),
+      launches.filter((launch) => !early.includes(launch)),
       { earlier: earlier },
     ),
   );
@@ -193,10 +193,10 @@ function compare(runtime: Runtime, group: readonly Problem[]): void {
     runtime.step(() => {
       const launches = group.map((problem) => launchOf(runtime, problem));
       launch(launches);
-      return launches.map((one) => resultsOf(runtime, one));
+      return launches.map((launch) => resultsOf(runtime, launch));
     });
   const alone = run((launches) => {
-    for (const one of launches) submit(runtime, columnCalls(one));
+    for (const launch of launches) submit(runtime, columnCalls(launch));
   });
   const together = run((launches) => launchCombo(runtime, launches));
   const early = run((launches) => launchPdl(runtime, launches));
@@ -268,8 +268,8 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   test("a launch without enough scratch memory is rejected", () => {
     runtime.step(() => {
-      const launches = [plain(sumOf("f32"), 64, 8), plain(normGradients, 1024, 8)].map((one) =>
-        launchOf(runtime, one),
+      const launches = [plain(sumOf("f32"), 64, 8), plain(normGradients, 1024, 8)].map((problem) =>
+        launchOf(runtime, problem),
       );
       const needed = columnScratchBytes(launches);
       assert.equal(needed, 32 * 8 * 4 * 2, "of the second, two values");
@@ -298,7 +298,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   test("red proof: another order of additions gives other bits", () => {
     const values = valuesFor("f32", 3072, 0) as Float32Array;
-    const downwards = values.reduce((sum, one) => Math.fround(sum + one), 0);
+    const downwards = values.reduce((sum, value) => Math.fround(sum + value), 0);
     const launch = plain(kernels[0]!, 3072, 1);
     const [actual] = runtime.step(() => {
       const own = launchOf(runtime, launch);

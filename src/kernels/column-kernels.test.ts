@@ -159,8 +159,8 @@ for (const { device, skip, open } of kernelDevices) {
               { row: 1, column: "none" },
             ] as const;
             submit(runtime, columnCalls({ kernel: kernelOf(...chosen), rows, columns, strides, operands }));
-            return made.map((one, place) =>
-              runtime.read(one).slice(0, dtypes[outputs[chosen[place]!]!].bytes * columns),
+            return made.map((item, place) =>
+              runtime.read(item).slice(0, dtypes[outputs[chosen[place]!]!].bytes * columns),
             );
           });
         const together = run(0, 1, 2, 3);
@@ -176,28 +176,28 @@ for (const { device, skip, open } of kernelDevices) {
     test("outputs can be strided, and memory between them is not written; the CPU rejects this", () => {
       const [rows, columns] = [70, 12];
       const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index));
-      const run = (places: ColumnKernel["outputLayout"], length: number): Float32Array =>
+      const run = (outputLayout: ColumnKernel["outputLayout"], length: number): Float32Array =>
         runtime.step(() => {
           const output = put(runtime, new Float32Array(length).fill(-7), "sums");
           const strides = [{ row: columns, column: "unit" }] as const;
           const operands = [put(runtime, values, "x"), output];
-          const kernel = places ? { ...sum, places } : sum;
+          const kernel = outputLayout ? { ...sum, outputLayout } : sum;
           submit(runtime, columnCalls({ kernel, rows, columns, strides, operands }));
           return new Float32Array(runtime.read(output).buffer);
         });
       const layouts = [{ stride: 3 }, { stride: 1, runs: { length: 4, runStride: 9 } }] as const;
       if (device === "the CPU") {
-        for (const places of layouts) rejects("UNSUPPORTED", () => run(places, 40), /only a GPU/);
+        for (const layout of layouts) rejects("UNSUPPORTED", () => run(layout, 40), /only a GPU/);
         return;
       }
       const plain = run(undefined, columns);
-      const [stepped, inRuns] = layouts.map((places) => run(places, 40));
+      const [strided, inRuns] = layouts.map((layout) => run(layout, 40));
       const [expected, expectedInRuns] = [new Float32Array(40).fill(-7), new Float32Array(40).fill(-7)];
-      for (const [column, one] of plain.entries()) {
-        expected[3 * column] = one;
-        expectedInRuns[9 * Math.floor(column / 4) + (column % 4)] = one;
+      for (const [column, value] of plain.entries()) {
+        expected[3 * column] = value;
+        expectedInRuns[9 * Math.floor(column / 4) + (column % 4)] = value;
       }
-      sameBytes(stepped!, expected, "three apart");
+      sameBytes(strided!, expected, "a stride of three");
       sameBytes(inRuns!, expectedInRuns, "runs of four");
     });
 
@@ -253,10 +253,10 @@ for (const { device, skip, open } of kernelDevices) {
         const launch = { kernel: sum, strides };
         submit(runtime, columnCalls({ ...launch, rows: 0, columns: 18, operands: [input, operands[0]!] }));
         submit(runtime, columnCalls({ ...launch, rows: 3, columns: 0, operands: [input, operands[1]!] }));
-        return operands.map((one) => new Float32Array(runtime.read(one).buffer));
+        return operands.map((operand) => new Float32Array(runtime.read(operand).buffer));
       });
-      assert.ok(sums!.every((one) => one === 0));
-      assert.ok(untouched!.every((one) => one === 7));
+      assert.ok(sums!.every((sum) => sum === 0));
+      assert.ok(untouched!.every((item) => item === 7));
     });
   });
 }

@@ -91,13 +91,13 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       };
       const left = [1, 2, 3].map(() => room(4 * columnPartialCount * columns));
       const actual = run(summing, left);
-      const added = left.flatMap((one) => columnsOf(sumOf("f32"), columnPartialCount, columns, [one]));
+      const added = left.flatMap((item) => columnsOf(sumOf("f32"), columnPartialCount, columns, [item]));
       const expected = run(plain, []);
       const alone = [
         ...columnsOf(tilts, rows, columns, [g, x, mean]),
         ...columnsOf(sumOf("bf16"), rows, columns, [expected[1]!]),
       ];
-      const read = (storages: readonly Storage[]) => storages.map((one) => runtime.read(one));
+      const read = (storages: readonly Storage[]) => storages.map((storage) => runtime.read(storage));
       return {
         actual: read([...actual, ...added]),
         expected: read([...expected, ...alone]),
@@ -174,7 +174,10 @@ test("a row kernel sums columns if a row takes a warp, and a block has a warp fo
     stages: [...summing.stages, { kind: "store", output: 2, value: term.load(0, "f32", term.position) }],
   };
   assert.equal(can(3072, 256, indexed), false);
-  const wide = { ...summing, outputs: summing.outputs.map((one) => ({ ...one, dtype: "f64" as const })) };
+  const wide = {
+    ...summing,
+    outputs: summing.outputs.map((output) => ({ ...output, dtype: "f64" as const })),
+  };
   assert.equal(can(3072, 256, wide), false, "sums are of f32");
 });
 

@@ -231,7 +231,7 @@ for (const { device, skip, open } of kernelDevices) {
             const [picks, sums] = runtime.step(() => {
               const outputs = ["picks", "sums"].map((label) => runtime.arena.allocate(4 * rows, label));
               const strides = [[columns, step], ...[1, 2, 3, 4].map(() => [1, 0])];
-              const inputs = [values, indices, weights].map((one) => put(runtime, one, "input"));
+              const inputs = [values, indices, weights].map((array) => put(runtime, array, "input"));
               submit(
                 runtime,
                 rowCalls({
@@ -240,7 +240,7 @@ for (const { device, skip, open } of kernelDevices) {
                   operands: [...inputs, ...outputs],
                 }),
               );
-              return outputs.map((one) => new Float32Array(runtime.read(one).buffer));
+              return outputs.map((output) => new Float32Array(runtime.read(output).buffer));
             });
             for (let row = 0; row < rows; row++) {
               const own = values.subarray(row * columns, (row + 1) * columns);
@@ -293,7 +293,7 @@ for (const { device, skip, open } of kernelDevices) {
                   { row: 0, column: "none" },
                   { row: 1, column: "none" },
                 ],
-                operands: [...[values, table, indices].map((one) => put(runtime, one, "input")), output],
+                operands: [...[values, table, indices].map((array) => put(runtime, array, "input")), output],
                 scalars: [columns],
               }),
             );

@@ -202,11 +202,11 @@ for (const { device, skip, open } of kernelDevices) {
       });
       assert.deepEqual(
         f32(uniforms!),
-        Float32Array.from(words, (one) => (one >>> 8) * 2 ** -24),
+        Float32Array.from(words, (word) => (word >>> 8) * 2 ** -24),
       );
       assert.deepEqual(
         new Int32Array(lowers!.buffer),
-        words.map((one) => one & 0x1ff),
+        words.map((word) => word & 0x1ff),
       );
     });
   });

@@ -50,7 +50,7 @@ for (const { device, skip, open } of kernelDevices) {
         stages: values.map((value, output) => ({ kind: "store", output, value })),
       };
       return runtime.step(() => {
-        const inputs = operands.map((one) => put(runtime, one, "operand"));
+        const inputs = operands.map((item) => put(runtime, item, "operand"));
         const size = operands[0]?.byteLength ?? 0;
         const outputs = values.map(() => runtime.arena.allocate(size, "values"));
         const all = [...inputs, ...outputs];
@@ -74,12 +74,12 @@ for (const { device, skip, open } of kernelDevices) {
         );
         const tolerance = type === "f32" ? 5e-7 : 1e-15;
         for (const [which, [name, value]] of functions.entries()) {
-          for (const [index, one] of values.entries()) {
-            const expected = evaluate(value, { load: () => one, scalars: [], reduced: new Map() });
+          for (const [index, operand] of values.entries()) {
+            const expected = evaluate(value, { load: () => operand, scalars: [], reduced: new Map() });
             const error = Math.abs(actual[which]![index]! - expected);
             assert.ok(
               error <= tolerance * Math.max(1e-3, Math.abs(expected)),
-              `${name}(${one}) is ${actual[which]![index]}, expected ${expected}`,
+              `${name}(${operand}) is ${actual[which]![index]}, expected ${expected}`,
             );
           }
         }
@@ -105,14 +105,20 @@ for (const { device, skip, open } of kernelDevices) {
       const { POSITIVE_INFINITY: inf, NaN: nan } = Number;
       const numbers = [0, -0, 1, -1, inf, -inf, nan, 2 ** -149];
       for (const type of ["f32", "f64"] as const) {
-        const left = new arrays[type](numbers.flatMap((one) => numbers.map(() => one)));
+        const left = new arrays[type](numbers.flatMap((number) => numbers.map(() => number)));
         const right = new arrays[type](numbers.flatMap(() => numbers));
         const [a, b] = [term.load(0, type), term.load(1, type)];
         const [least, largest] = compute(type, [term.min(a, b), term.max(a, b)], left, right);
-        for (const [index, one] of left.entries()) {
+        for (const [index, operand] of left.entries()) {
           const other = right[index]!;
-          assert.ok(Object.is(least![index], Math.min(one, other)), `min(${one}, ${other}) of ${type}`);
-          assert.ok(Object.is(largest![index], Math.max(one, other)), `max(${one}, ${other}) of ${type}`);
+          assert.ok(
+            Object.is(least![index], Math.min(operand, other)),
+            `min(${operand}, ${other}) of ${type}`,
+          );
+          assert.ok(
+            Object.is(largest![index], Math.max(operand, other)),
+            `max(${operand}, ${other}) of ${type}`,
+          );
         }
       }
     });
@@ -184,8 +190,8 @@ for (const { device, skip, open } of kernelDevices) {
         const actual = compute(type, values, new arrays[type]([1, 1, 1, 1, 1]));
         for (const [which, constant] of constants.entries()) {
           const held = type === "f32" ? Math.fround(constant) : constant;
-          for (const one of actual[which]!)
-            assert.ok(Object.is(one, held), `${constant} is ${one} in ${type}`);
+          for (const operand of actual[which]!)
+            assert.ok(Object.is(operand, held), `${constant} is ${operand} in ${type}`);
         }
       }
     });

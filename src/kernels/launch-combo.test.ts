@@ -112,8 +112,8 @@ function valuesFor(dtype: Dtype, count: number, seed: number) {
   if (dtype === "f64") return numbers;
   if (dtype === "bf16") return narrowToBf16(Float32Array.from(numbers));
   if (dtype === "f16") return narrowToF16(Float32Array.from(numbers));
-  if (dtype === "i32") return Int32Array.from(numbers, (one) => one * 100);
-  if (dtype === "u8") return Uint8Array.from(numbers, (one) => Math.abs(one) * 80);
+  if (dtype === "i32") return Int32Array.from(numbers, (number) => number * 100);
+  if (dtype === "u8") return Uint8Array.from(numbers, (number) => Math.abs(number) * 80);
   return Float32Array.from(numbers);
 }
 
@@ -142,21 +142,21 @@ function launchOf(runtime: Runtime, problem: Problem): RowLaunch {
 /** In place, like weight updates: inputs are overwritten after they are read. */
 const inPlace = (launch: RowLaunch): RowLaunch => {
   const { inputs } = launch.kernel;
-  const operands = launch.operands.map((one, index) =>
-    index === inputs.length ? (launch.operands[0] as Storage) : one,
+  const operands = launch.operands.map((operand, index) =>
+    index === inputs.length ? (launch.operands[0] as Storage) : operand,
   );
   return { ...launch, operands };
 };
 
-function compare(runtime: Runtime, group: readonly Problem[], prepare = (one: RowLaunch) => one): void {
+function compare(runtime: Runtime, group: readonly Problem[], prepare = (launch: RowLaunch) => launch): void {
   const run = (launch: (launches: readonly RowLaunch[]) => void): Uint8Array[][] =>
     runtime.step(() => {
       const launches = group.map((problem) => prepare(launchOf(runtime, problem)));
       launch(launches);
-      return launches.map(({ operands }) => operands.map((one) => runtime.read(one)));
+      return launches.map(({ operands }) => operands.map((operand) => runtime.read(operand)));
     });
   const alone = run((launches) => {
-    for (const one of launches) submit(runtime, rowCalls(one));
+    for (const launch of launches) submit(runtime, rowCalls(launch));
   });
   const beside = run((launches) => submit(runtime, backendOf(runtime).lowerRowCombo(launches, "rows")));
   for (const [index, { kernel, rows, columns }] of group.entries()) {
@@ -207,7 +207,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   test("a combo launch has the blocks of all members; empty members are left out", () => {
     runtime.step(() => {
       const group = [plain(cast, 1, 4096), plain(cast, 0, 8), plain(centred, 70, 64), plain(total, 3, 2000)];
-      const launches = group.map((one) => launchOf(runtime, one));
+      const launches = group.map((item) => launchOf(runtime, item));
       const backend = backendOf(runtime);
       const [piece, ...others] = backend.lowerRowCombo(launches, "several");
       assert.equal(others.length, 0);
@@ -235,7 +235,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   test("red proof: another order of additions gives other bits", () => {
     const values = valuesFor("f64", 3072, 0) as Float64Array;
-    const downwards = values.reduce((sum, one) => sum + one * 0.5, 0);
+    const downwards = values.reduce((sum, value) => sum + value * 0.5, 0);
     const actual = runtime.step(() => {
       const launch = launchOf(runtime, plain(total, 1, 3072));
       submit(

@@ -119,8 +119,14 @@ for (const { device, skip, open } of kernelDevices) {
                 ? putAt(runtime, new Uint8Array(count), offset)
                 : putAt(runtime, new Float32Array(count), offset),
             );
-            const operands = [...inputs.map((one) => putAt(runtime, one.values, one.offset)), ...outputs];
-            const strides = [...inputs.map((one) => one.strides), ...outputs.map(() => contiguous(shape))];
+            const operands = [
+              ...inputs.map((input) => putAt(runtime, input.values, input.offset)),
+              ...outputs,
+            ];
+            const strides = [
+              ...inputs.map((input) => input.strides),
+              ...outputs.map(() => contiguous(shape)),
+            ];
             const iteration = iterateElements(shape, strides);
             submit(runtime, rowCalls({ kernel, iteration, operands, scalars: [drawnScalar] }));
             return outputs.map((output) => runtime.read(output));
@@ -275,8 +281,8 @@ for (const { device, skip, open } of kernelDevices) {
           { kind: "reduce", op: "max", value: turned },
           { kind: "store", output: 1, value: term.sub(turned, term.reduced(1, "f32")) },
         );
-        for (const [kernel, columns] of [stored, reduced].flatMap((one) =>
-          [3, 33, 200, 1500].map((size) => [one, size] as const),
+        for (const [kernel, columns] of [stored, reduced].flatMap((kernel) =>
+          [3, 33, 200, 1500].map((size) => [kernel, size] as const),
         )) {
           const rows = 3;
           const values = Float32Array.from({ length: rows * columns }, (_, index) => index);

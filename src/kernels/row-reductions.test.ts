@@ -80,7 +80,7 @@ const starts: Readonly<Record<ReduceOp, number>> = { add: 0, mul: 1, min: Infini
 for (const { device, skip, open } of kernelDevices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
-    const read = (one: Storage): Float32Array => new Float32Array(runtime.read(one).buffer);
+    const read = (storage: Storage): Float32Array => new Float32Array(runtime.read(storage).buffer);
 
     /** The rows' sums of squares, and every element less its row's largest. */
     function reduceRows(
@@ -193,7 +193,7 @@ for (const { device, skip, open } of kernelDevices) {
           for (const [place, value] of actual.entries()) {
             const [row, column] = [Math.floor(place / count), place % count];
             const own = left.subarray(row * columns, (row + 1) * columns);
-            const sum = own.reduce((sum, one, index) => sum + one * right[index * count + column]!, 0);
+            const sum = own.reduce((sum, value, index) => sum + value * right[index * count + column]!, 0);
             assert.equal(value, sum, `${count} columns: row ${row} of ${columns}, column ${column}`);
           }
         }
@@ -279,12 +279,12 @@ for (const { device, skip, open } of kernelDevices) {
                 const joined = joins[op](expected, values[place]!);
                 expected = compute === "i32" && op === "mul" ? Math.imul(expected, values[place]!) : joined;
               }
-              const one = actual[plane * rows + row]!;
+              const result = actual[plane * rows + row]!;
               const isExact = op === "min" || op === "max" || compute === "i32";
-              const error = Math.abs(one - expected);
+              const error = Math.abs(result - expected);
               assert.ok(
-                isExact ? one === expected : error <= tolerance * Math.abs(expected),
-                `row ${plane}, ${row} is ${one}, expected ${expected}`,
+                isExact ? result === expected : error <= tolerance * Math.abs(expected),
+                `row ${plane}, ${row} is ${result}, expected ${expected}`,
               );
             }
           }

@@ -157,7 +157,7 @@ class TrialMemory {
   requestOf(choice: number, scratchBytes: number): LaunchRequest {
     const { scratch: _, ...rest } = this.#problem;
     const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;
-    const problem = { ...rest, choice, ...(scratch && { scratch }) };
+    const problem = { ...rest, algorithm: choice, ...(scratch && { scratch }) };
     const call = { op: "gemm", work: { kind: "gemm", problem } } as const;
     const [first] = emitCommands(this.#runtime, [call], (slice) => this.#viewOf(slice));
     if (first?.command.kind !== "launch") throw new Error("A product has sent something else than a launch.");

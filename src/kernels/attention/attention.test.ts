@@ -31,7 +31,7 @@ const runtime = openKernelRuntime();
 for (const dtype of ["f32", "f64"] as const) {
   test(`attention in ${dtype} and its gradients are correct for every shape, layout and mask, and write nothing else`, () => {
     fc.assert(
-      fc.property(cases(dtype), (one) => proveCase(runtime, one)),
+      fc.property(cases(dtype), (testCase) => proveCase(runtime, testCase)),
       { numRuns: runsOfKernels(effort({ quick: 60, thorough: 150 })) },
     );
   });
@@ -45,18 +45,18 @@ test("the shapes of a small transformer and of a long sequence are correct", () 
 });
 
 test("the gradients agree with central differences in float64", () => {
-  const one: Case = {
+  const testCase: Case = {
     ...plainCase,
     dtype: "f64",
     ...{ heads: 2, rows: 3, columns: 5, width: 3, valueWidth: 2, scale: 0.7 },
     mask: { shared: [], hides: false },
   };
-  const { operands, mask, written } = runCase(runtime, one);
+  const { operands, mask, written } = runCase(runtime, testCase);
   const { query, key, value, outGradient } = operands;
   const step = 1e-5;
   const weighted = (): number => {
     const inputs = { query: query.at, key: key.at, value: value.at, mask: mask!.at };
-    const { out } = referenceAttention(one, inputs);
+    const { out } = referenceAttention(testCase, inputs);
     let sum = 0;
     for (let h = 0; h < 2; h++)
       for (let row = 0; row < 3; row++)
@@ -89,24 +89,25 @@ describe("the bits of attention and of its gradients", () => {
     { ...plainCase, dtype: "f64", batch: 9, heads: 3, rows: 17, columns: 13, width: 9, valueWidth: 11 },
   ];
 
-  function bitsWith(threads: number, one: Case): Record<string, Values>[] {
+  function bitsWith(threads: number, testCase: Case): Record<string, Values>[] {
     const driver = openCpuDriver({ threads });
     try {
       // Workers boot when they boot: the later of these runs surely have their help.
       return withRuntime({ driver: strict(driver) }, ({ runtime }) =>
-        Array.from({ length: threads === 1 ? 1 : 12 }, () => runCase(runtime, one).written),
+        Array.from({ length: threads === 1 ? 1 : 12 }, () => runCase(runtime, testCase).written),
       );
     } finally {
       driver.close();
     }
   }
 
-  for (const one of shapes) {
-    const { dtype, batch, heads, rows, columns } = one;
+  for (const testCase of shapes) {
+    const { dtype, batch, heads, rows, columns } = testCase;
     test(`are the same with 1, 2 and 4 threads: ${batch * heads} × ${rows}×${columns} in ${dtype}`, () => {
-      const [expected] = bitsWith(1, one);
+      const [expected] = bitsWith(1, testCase);
       for (const threads of [2, 4]) {
-        for (const actual of bitsWith(threads, one)) sameNamedBytes(actual, expected!, `${threads} threads`);
+        for (const actual of bitsWith(threads, testCase))
+          sameNamedBytes(actual, expected!, `${threads} threads`);
       }
     });
   }

@@ -34,9 +34,9 @@ for (const dtype of ["f32", "f64"] as const) {
     const taken = new Set<string>();
     withRuntime({}, ({ runtime }) => {
       fc.assert(
-        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (one) => {
-          taken.add(planGemm(shapeOf(one)).algorithm);
-          proveGemm(runtime, one);
+        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (gemm) => {
+          taken.add(planGemm(shapeOf(gemm)).algorithm);
+          proveGemm(runtime, gemm);
         }),
         { numRuns: effort({ quick: 50, thorough: 120 }) },
       );
@@ -76,15 +76,15 @@ test("with k = 0, C is multiplied by beta, and set to zero if beta is 0", () => 
 });
 
 /** A GEMM with k = 0 has empty operands, but a storage has at least one element: these are not read. */
-function runEmpty(runtime: Runtime, one: GemmCase) {
-  const layouts = layOutAll(one);
-  const c = randomValues(one.dtype, layouts.c.size, 3);
-  if (one.beta === 0) c.fill(Number.NaN);
+function runEmpty(runtime: Runtime, gemm: GemmCase) {
+  const layouts = layOutAll(gemm);
+  const c = randomValues(gemm.dtype, layouts.c.size, 3);
+  if (gemm.beta === 0) c.fill(Number.NaN);
   return runtime.step(() => {
     const storage = runtime.arena.allocate(c.byteLength, "c");
     const operand = { storage: runtime.arena.allocate(8, "operand"), rowStride: 7 };
     runtime.upload([{ source: c, target: storage }]);
-    const { dtype, m, n, beta } = one;
+    const { dtype, m, n, beta } = gemm;
     submit(
       runtime,
       gemmCalls({ dtype, m, n, k: 0, a: operand, b: operand, c: { storage, rowStride: n }, beta }),
@@ -101,24 +101,24 @@ describe("the bits of a GEMM", () => {
     { ...plainCase, dtype: "f64" as const, m: 131, n: 131, k: 300 },
   ];
 
-  function bitsWith(threads: number, one: GemmCase): Values[] {
+  function bitsWith(threads: number, gemm: GemmCase): Values[] {
     const driver = openCpuDriver({ threads });
     try {
       // Workers boot when they boot: the later of these runs surely have their help.
       return withRuntime({ driver: strict(driver) }, ({ runtime }) =>
-        Array.from({ length: threads === 1 ? 1 : 12 }, () => runGemm(runtime, one).after),
+        Array.from({ length: threads === 1 ? 1 : 12 }, () => runGemm(runtime, gemm).after),
       );
     } finally {
       driver.close();
     }
   }
 
-  for (const one of large) {
-    const { dtype, m, n, k, batch } = one;
+  for (const gemm of large) {
+    const { dtype, m, n, k, batch } = gemm;
     test(`are the same with 1, 2 and 4 threads: ${batch} × ${m}×${n}×${k} in ${dtype}`, () => {
-      const [expected] = bitsWith(1, one);
+      const [expected] = bitsWith(1, gemm);
       for (const threads of [2, 4]) {
-        for (const actual of bitsWith(threads, one)) sameBytes(actual, expected!, `${threads} threads`);
+        for (const actual of bitsWith(threads, gemm)) sameBytes(actual, expected!, `${threads} threads`);
       }
     });
   }

@@ -97,8 +97,8 @@ interface Scatter {
   readonly isIndexShared: boolean;
 }
 
-function scatterPlainly(one: Scatter, index: Int32Array, source: Values, target: Values): Values {
-  const { dtype, outer, length, inner, count, isIndexShared } = one;
+function scatterPlainly(scatter: Scatter, index: Int32Array, source: Values, target: Values): Values {
+  const { dtype, outer, length, inner, count, isIndexShared } = scatter;
   const sums = target.slice();
   for (let o = 0; o < outer; o++) {
     for (let c = 0; c < count; c++) {
@@ -135,21 +135,21 @@ const scatters = fc.record({
 /** Scatters between storages at offsets, and compares the target and the memory around it with the plain loops. */
 function proveScatter(
   runtime: Runtime,
-  one: Scatter,
+  scatter: Scatter,
   seed: number,
   offset: readonly [number, number, number],
 ): void {
-  const { dtype, outer, length, inner, count, isIndexShared } = one;
+  const { dtype, outer, length, inner, count, isIndexShared } = scatter;
   const index = indicesOf(isIndexShared ? count : outer * count * inner, length, seed);
   const source = valuesOf(dtype, outer * count * inner, seed);
   const target = valuesOf(dtype, outer * length * inner, seed + 1);
-  const expected = scatterPlainly(one, index, source, target);
+  const expected = scatterPlainly(scatter, index, source, target);
   runtime.step(() => {
     const to = place(runtime, target, offset[0], "target");
     submit(
       runtime,
       scatterAddCalls(backendOf(runtime), {
-        ...one,
+        ...scatter,
         index: place(runtime, index, offset[1], "index").storage,
         source: place(runtime, source, offset[2], "source").storage,
         target: to.storage,
@@ -196,8 +196,8 @@ for (const { device, skip, open, runs } of devices) {
 
     test("entries are added in order at their indices, and entries outside of the axis are skipped", () => {
       fc.assert(
-        fc.property(scatters, fc.nat(999), fc.tuple(offsets, offsets, offsets), (one, seed, offset) =>
-          proveScatter(runtime, one, seed, offset),
+        fc.property(scatters, fc.nat(999), fc.tuple(offsets, offsets, offsets), (scatter, seed, offset) =>
+          proveScatter(runtime, scatter, seed, offset),
         ),
         { numRuns: runs },
       );
@@ -225,8 +225,15 @@ for (const { device, skip, open, runs } of devices) {
 describe("the gradient of an embedding", () => {
   for (const isIndexShared of [true, false]) {
     test(`has the same bits on one thread and on two, with an index per ${isIndexShared ? "row" : "element"}`, () => {
-      const one: Scatter = { dtype: "f32", outer: 1, length: 500, inner: 256, count: 3072, isIndexShared };
-      for (const threads of [1, 2]) proveScatter(openCpuKernelRuntime(threads), one, 3, [0, 0, 0]);
+      const scatter: Scatter = {
+        dtype: "f32",
+        outer: 1,
+        length: 500,
+        inner: 256,
+        count: 3072,
+        isIndexShared,
+      };
+      for (const threads of [1, 2]) proveScatter(openCpuKernelRuntime(threads), scatter, 3, [0, 0, 0]);
     });
   }
 });
@@ -259,18 +266,26 @@ describe("validation", () => {
       const target = put(runtime, Float32Array.of(7, 7), "target");
       const source = put(runtime, Float32Array.of(1, 1), "source");
       const index = put(runtime, Int32Array.of(0), "index");
-      const one = { dtype: "f32", outer: 1, inner: 2, isIndexShared: true, index, source, target } as const;
-      submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 1, count: 0 }));
-      submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 0, count: 1 }));
+      const scatter = {
+        dtype: "f32",
+        outer: 1,
+        inner: 2,
+        isIndexShared: true,
+        index,
+        source,
+        target,
+      } as const;
+      submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 1, count: 0 }));
+      submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 0, count: 1 }));
       assert.deepEqual([...new Float32Array(runtime.read(target).buffer)], [7, 7]);
       rejects(
         "BAD_ARGUMENT",
-        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 2, count: 1 })),
+        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 2, count: 1 })),
         /target takes 16 bytes/,
       );
       rejects(
         "BAD_ARGUMENT",
-        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 1, count: 2 })),
+        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 1, count: 2 })),
         /index takes 8 bytes/,
       );
       rejects(
@@ -278,7 +293,7 @@ describe("validation", () => {
         () =>
           submit(
             runtime,
-            scatterAddCalls(backendOf(runtime), { ...one, length: 1, count: 1, isIndexShared: false }),
+            scatterAddCalls(backendOf(runtime), { ...scatter, length: 1, count: 1, isIndexShared: false }),
           ),
         /index takes 8 bytes \(\[1, 1, 2\] of i32\)/,
       );

@@ -13,8 +13,8 @@ import { testDevice } from "../../../../test/support/test-device.js";
 import { narrowToBf16, narrowToF16 } from "../../../ir/index.js";
 import { planSmall } from "./small-plan.js";
 
-const isSmall = (one: Case): boolean => planSmall("backward", one.dtype, one) !== undefined;
-const isLong = (one: Case): boolean => planSmall("forward", one.dtype, one) === undefined;
+const isSmall = (testCase: Case): boolean => planSmall("backward", testCase.dtype, testCase) !== undefined;
+const isLong = (testCase: Case): boolean => planSmall("forward", testCase.dtype, testCase) === undefined;
 
 const skipOnGpu = testDevice === "cuda" ? "only the emulator can be told to run in reverse" : false;
 
@@ -25,7 +25,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     // Every shape is a kernel of its own, which takes the emulator's compiler half a second.
     test(`short sequences of ${dtype} are correct for every shape, layout and mask, and write nothing else`, () => {
       fc.assert(
-        fc.property(cases(dtype).filter(isSmall), (one) => proveCase(runtime, one)),
+        fc.property(cases(dtype).filter(isSmall), (testCase) => proveCase(runtime, testCase)),
         { numRuns: 3, seed: 5 },
       );
     });
@@ -41,9 +41,9 @@ describe("on CUDA", { skip: cudaMissing }, () => {
         fc.property(
           fc
             .tuple(cases(dtype), long)
-            .map(([one, sizes]) => ({ ...one, ...sizes, batch: 1, heads: 2 }))
+            .map(([testCase, sizes]) => ({ ...testCase, ...sizes, batch: 1, heads: 2 }))
             .filter(isLong),
-          (one) => proveCase(runtime, one),
+          (testCase) => proveCase(runtime, testCase),
         ),
         { numRuns: effort({ quick: 3, thorough: 6 }), seed: 5 },
       );
@@ -70,13 +70,13 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   });
 
   test("a shape whose gradients differ in rows, width and K is correct", () => {
-    const one = { ...plainCase, heads: 2, rows: 9, columns: 30, width: 20, valueWidth: 43, scale: 0.3 };
-    assert.ok(isSmall(one));
-    for (const isCausal of [false, true]) proveCase(runtime, { ...one, isCausal });
+    const testCase = { ...plainCase, heads: 2, rows: 9, columns: 30, width: 20, valueWidth: 43, scale: 0.3 };
+    assert.ok(isSmall(testCase));
+    for (const isCausal of [false, true]) proveCase(runtime, { ...testCase, isCausal });
   });
 
   test("a shape that fits into a block only in the forward pass is correct", () => {
-    const one = {
+    const testCase = {
       ...plainCase,
       rows: 40,
       columns: 40,
@@ -85,8 +85,8 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       scale: 1 / 8,
       isCausal: true,
     };
-    assert.ok(!isSmall(one) && !isLong(one));
-    proveCase(runtime, one);
+    assert.ok(!isSmall(testCase) && !isLong(testCase));
+    proveCase(runtime, testCase);
   });
 
   test("16-bit results are the f32 results, rounded once, and nothing else is written", () => {
@@ -96,11 +96,11 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       { ...plainCase, heads: 2, rows: 5, columns: 7, width: 3, valueWidth: 9, isCausal: true },
       { ...plainCase, rows: 70, columns: 130, width: 40, valueWidth: 33, scale: 0.2 },
     ];
-    for (const [index, one] of forms.entries()) {
-      const plain = runCase(runtime, one);
+    for (const [index, testCase] of forms.entries()) {
+      const plain = runCase(runtime, testCase);
       for (const resultDtype of ["f16", "bf16"] as const) {
         const narrow = { f16: narrowToF16, bf16: narrowToBf16 }[resultDtype];
-        const { written } = runCase(runtime, one, resultDtype);
+        const { written } = runCase(runtime, testCase, resultDtype);
         for (const name of ["probabilities", "scoreGradient"] as const) {
           sameBytes(written[name], plain.written[name], `${name} of form ${index}`);
         }
@@ -119,14 +119,14 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       { ...transformer, heads: 2, offset: 1, padding: 3 },
       { ...plainCase, rows: 70, columns: 130, width: 40, valueWidth: 33, scale: 0.2, isCausal: true },
     ];
-    for (const [index, one] of forms.entries()) {
+    for (const [index, testCase] of forms.entries()) {
       for (const [dtype, names] of [
         ["bf16", ["query", "key", "value", "outGradient"]],
         ["f16", ["key", "outGradient"]],
       ] as const) {
         const resultDtype = index === 0 ? dtype : "f32";
-        const plain = runCase(runtime, one, resultDtype, { dtype, names, areHalves: false });
-        const halves = runCase(runtime, one, resultDtype, { dtype, names, areHalves: true });
+        const plain = runCase(runtime, testCase, resultDtype, { dtype, names, areHalves: false });
+        const halves = runCase(runtime, testCase, resultDtype, { dtype, names, areHalves: true });
         sameNamedBytes(halves.written, plain.written, `form ${index} of ${dtype}`);
       }
     }
@@ -148,11 +148,11 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       scale: 0.2,
       isCausal: true,
     };
-    for (const one of [transformer, long]) {
-      const forwards = runCase(runtime, one).written;
+    for (const testCase of [transformer, long]) {
+      const forwards = runCase(runtime, testCase).written;
       emulator.set("reversed", 1);
       try {
-        sameNamedBytes(runCase(runtime, one).written, forwards, "in reverse");
+        sameNamedBytes(runCase(runtime, testCase).written, forwards, "in reverse");
       } finally {
         emulator.reset();
       }

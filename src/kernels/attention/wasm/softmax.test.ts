@@ -117,7 +117,8 @@ for (const { device, skip, open } of kernelDevices) {
         ]);
         // The identity's zeros carry a NaN of the query into every score of its row.
         assert.ok(rows[1]!.every(Number.isNaN));
-        for (const row of [rows[0]!, rows[2]!]) for (const one of row) assert.ok(Math.abs(one - 0.2) < 1e-7);
+        for (const row of [rows[0]!, rows[2]!])
+          for (const probability of row) assert.ok(Math.abs(probability - 0.2) < 1e-7);
       });
     }
 

@@ -25,7 +25,7 @@ const sumOf = (dtype: Dtype, type: "f32" | "f64" = "f32"): ColumnKernel => ({
 });
 /** The gradients of a layer norm's weight and bias. */
 const normGradients: ColumnKernel = {
-  name: "pulls",
+  name: "norm gradients",
   inputs: ["f32", "f32", "f32", "f32"],
   outputs: ["f32", "f32"],
   scalars: [],
@@ -98,7 +98,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
             blocks: config.blocks,
             arguments: [...operands, ...config.sizes],
           });
-          return outputs.map((one) => runtime.read(one));
+          return outputs.map((output) => runtime.read(output));
         });
         return { config, actual };
       };
@@ -107,8 +107,8 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       const [first, ...others] = [1, ...enough].map(run);
       assert.equal(new Set([first!, ...others].map(({ config }) => config.key)).size, 4);
       for (const { config, actual } of others) {
-        for (const [index, one] of actual.entries())
-          sameBytes(one, first!.actual[index]!, `${config.key}, value ${index}`);
+        for (const [index, value] of actual.entries())
+          sameBytes(value, first!.actual[index]!, `${config.key}, value ${index}`);
       }
     }
   });

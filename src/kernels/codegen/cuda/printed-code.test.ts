@@ -230,7 +230,9 @@ test("independent reductions share one pass over a row, and a dependent one has 
     return printReducingKernel(kernel, layout).cuda?.code ?? "";
   };
   const passes = (code: string): number[] =>
-    [/for \(unsigned position/g, /__syncthreads/g, /loadVec<4>/g].map((one) => code.match(one)?.length ?? 0);
+    [/for \(unsigned position/g, /__syncthreads/g, /loadVec<4>/g].map(
+      (pattern) => code.match(pattern)?.length ?? 0,
+    );
   const [y, first] = [term.load(1, "f32"), term.reduced(0, "f32")];
   assert.deepEqual(passes(reduceAll(x, y)), [1, 1, 2]);
   assert.deepEqual(passes(reduceAll(x, term.mul(x, y), y)), [1, 1, 2]);

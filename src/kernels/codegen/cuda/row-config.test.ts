@@ -147,7 +147,7 @@ describe("reduced rows", () => {
         { kind: "store", output: 0, value: term.reduced(0, "f64") },
       ],
     };
-    const isCached = (one: LaunchConfig): boolean => codeOf(one).includes("[v]");
+    const isCached = (selected: LaunchConfig): boolean => codeOf(selected).includes("[v]");
     assert.ok(isCached(config(3, 256)) && isCached(config(3, 1024)) && isCached(config(3, 256, wide)));
     assert.ok(!isCached(config(3, 1024, wide)));
     // The threads of a block have fewer registers each, and those of a large one fewer still.
@@ -191,11 +191,11 @@ describe("rows of whole vectors", () => {
       ...each.map((index) => at(third + 4 * index)),
     ]);
   };
-  const uses = (one: LaunchConfig, name: string): boolean => codeOf(one).includes(`${name}(`);
+  const uses = (selected: LaunchConfig, name: string): boolean => codeOf(selected).includes(`${name}(`);
 
   test("are accessed as vectors by aligned operands, and element by element by others", () => {
-    const one = config(1, 9);
-    assert.ok(isVectorised(one) && uses(one, "loadStrided") && !uses(one, "loadTail"));
+    const selected = config(1, 9);
+    assert.ok(isVectorised(selected) && uses(selected, "loadStrided") && !uses(selected, "loadTail"));
     const askew = config(1, 1, first + 4);
     assert.ok(isVectorised(askew) && uses(askew, "loadStrided"));
     assert.notEqual(askew.key, config(1, 1).key);
@@ -242,8 +242,8 @@ describe("the key of a config contains", () => {
 
   test("no aliasing if nothing is read after a store", () => {
     const copy = copyOf("f32", "f32");
-    const one = iterateElements([64], [[1], [1]]);
-    assert.equal(cudaRowConfig(copy, one, [p, p]).key, cudaRowConfig(copy, one, [p, g]).key);
+    const selected = iterateElements([64], [[1], [1]]);
+    assert.equal(cudaRowConfig(copy, selected, [p, p]).key, cudaRowConfig(copy, selected, [p, g]).key);
   });
 });
 

@@ -30,9 +30,9 @@ for (const dtype of ["f32", "f64"] as const) {
       const before = countGemms();
       let large = 0;
       fc.assert(
-        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (one) => {
-          if (planGemm(shapeOf(one)).algorithm === "packed") large += one.batch;
-          proveGemm(runtime, one);
+        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (gemm) => {
+          if (planGemm(shapeOf(gemm)).algorithm === "packed") large += gemm.batch;
+          proveGemm(runtime, gemm);
         }),
         { numRuns: 60 },
       );

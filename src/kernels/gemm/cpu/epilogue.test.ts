@@ -76,9 +76,9 @@ for (const { device, skip, open } of kernelDevices) {
       fc.assert(
         fc.property(drawGemms(dtypes), (randomGemm) => {
           // Our own kernels give the operands' dtype only, and so do ops that ask for no other.
-          const one = device === "CUDA" ? randomGemm : { ...randomGemm, resultDtype: randomGemm.dtype };
-          const { actual, expected } = run(runtime, one);
-          proveValues(one, actual, expected);
+          const gemm = device === "CUDA" ? randomGemm : { ...randomGemm, resultDtype: randomGemm.dtype };
+          const { actual, expected } = run(runtime, gemm);
+          proveValues(gemm, actual, expected);
         }),
         { numRuns: device === "CUDA" ? 80 : 150 },
       );

@@ -55,7 +55,7 @@ for (const { device, skip, open } of kernelDevices) {
             c: { storage: c, rowStride: n },
           }),
         );
-        assert.deepEqual(new Float32Array(runtime.read(c).buffer), expected, `choice ${algorithm}`);
+        assert.deepEqual(new Float32Array(runtime.read(c).buffer), expected, `algorithm ${algorithm}`);
       }
     });
   });

@@ -232,13 +232,13 @@ describe("the config of DMMA GEMMs", () => {
   };
 
   test("exists only for f32 on Hopper", () => {
-    const one = gemmDesc({ m: 3072, n: 1024, k: 256 });
-    assert.ok(selectDmmaConfig(hopper, "f32", [one]));
-    assert.equal(selectDmmaConfig(hopper, "tf32", [one]), undefined);
-    assert.equal(selectDmmaConfig({ ...hopper, computeCapability: "8.0" }, "f32", [one]), undefined);
-    assert.equal(selectDmmaConfig({ parallelism: hopper.parallelism }, "f32", [one]), undefined);
+    const gemm = gemmDesc({ m: 3072, n: 1024, k: 256 });
+    assert.ok(selectDmmaConfig(hopper, "f32", [gemm]));
+    assert.equal(selectDmmaConfig(hopper, "tf32", [gemm]), undefined);
+    assert.equal(selectDmmaConfig({ ...hopper, computeCapability: "8.0" }, "f32", [gemm]), undefined);
+    assert.equal(selectDmmaConfig({ parallelism: hopper.parallelism }, "f32", [gemm]), undefined);
     for (const dtype of ["f64", "f16", "bf16"] as const)
-      assert.equal(selectDmmaConfig(hopper, "f32", [{ ...one, dtype }]), undefined);
+      assert.equal(selectDmmaConfig(hopper, "f32", [{ ...gemm, dtype }]), undefined);
     assert.equal(selectDmmaConfig(hopper, "f32", [gemmDesc({ m: 3072, n: 1024, k: 31 })]), undefined);
     assert.equal(selectDmmaConfig(hopper, "f32", []), undefined);
   });
@@ -266,12 +266,12 @@ describe("the config of DMMA GEMMs", () => {
   });
 
   test("is shared by GEMMs with the same K and layouts, all with or all without a bias", () => {
-    const one = gemmDesc({ m: 1024, n: 256, k: 3072 });
-    assert.equal(tileOf(one, gemmDesc({ m: 256, n: 1024, k: 3072 })), "64×64");
-    assert.equal(tileOf(one, gemmDesc({ m: 256, n: 1024, k: 3000 })), undefined);
-    assert.equal(tileOf(one, { ...one, a: { ...one.a, isTransposed: true, rowStride: 1024 } }), undefined);
-    assert.equal(tileOf(one, { ...one, bias: { span: span(256, 1024) } }), undefined);
-    assert.equal(tileOf(one, { ...one, beta: 1 }), undefined);
+    const gemm = gemmDesc({ m: 1024, n: 256, k: 3072 });
+    assert.equal(tileOf(gemm, gemmDesc({ m: 256, n: 1024, k: 3072 })), "64×64");
+    assert.equal(tileOf(gemm, gemmDesc({ m: 256, n: 1024, k: 3000 })), undefined);
+    assert.equal(tileOf(gemm, { ...gemm, a: { ...gemm.a, isTransposed: true, rowStride: 1024 } }), undefined);
+    assert.equal(tileOf(gemm, { ...gemm, bias: { span: span(256, 1024) } }), undefined);
+    assert.equal(tileOf(gemm, { ...gemm, beta: 1 }), undefined);
   });
 });
 

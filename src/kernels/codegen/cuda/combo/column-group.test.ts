@@ -26,7 +26,13 @@ const sumOf = (dtype: Dtype): ColumnKernel => ({
 const sum = sumOf("f32");
 /** The two gradients of a norm, and the weight gradient of a head with three outputs. */
 const normGradients: ColumnKernel = {
-  ...{ name: "pulls", inputs: ["f32", "f32", "f32", "f32"], outputs: ["f32", "f32"], scalars: [], op: "add" },
+  ...{
+    name: "norm gradients",
+    inputs: ["f32", "f32", "f32", "f32"],
+    outputs: ["f32", "f32"],
+    scalars: [],
+    op: "add",
+  },
   values: [term.mul(load(0), term.mul(term.sub(load(1), load(2)), load(3))), load(0)],
 };
 const head: ColumnKernel = {

@@ -81,9 +81,9 @@ test("members with few blocks come first, and members with the same code are pri
 
 test("launches have the same key if their configs are the same", () => {
   const keyOf = (...members: readonly RowGroupMember[]): string => rowGroupConfig(members).key;
-  const [one, two] = [ofElements(cast, 4096), ofElements(update, 8192)];
-  assert.equal(keyOf(one, two), keyOf(ofElements(cast, 512, 64), ofElements(update, 2048, 64)));
-  const keys = [keyOf(one, two), keyOf(one), keyOf(one, one), keyOf(ofElements(cast, 4096, 4), two)];
+  const [first, two] = [ofElements(cast, 4096), ofElements(update, 8192)];
+  assert.equal(keyOf(first, two), keyOf(ofElements(cast, 512, 64), ofElements(update, 2048, 64)));
+  const keys = [keyOf(first, two), keyOf(first), keyOf(first, first), keyOf(ofElements(cast, 4096, 4), two)];
   assert.equal(new Set(keys).size, keys.length);
 });
 
