@@ -129,8 +129,8 @@ function valuesFor(dtype: Dtype, count: number, seed: number): Elements {
 }
 
 /** The number of elements of an output, including those between its results. */
-function lengthOf({ outputLayout: places }: ColumnKernel, columns: number): number {
-  const { stride: step = 1, runs } = places ?? {};
+function lengthOf({ outputLayout }: ColumnKernel, columns: number): number {
+  const { stride: step = 1, runs } = outputLayout ?? {};
   const last = Math.max(0, columns - 1);
   return (
     1 + (runs ? Math.floor(last / runs.length) * runs.runStride + (runs.length - 1) * step : last * step)
@@ -195,16 +195,16 @@ function compare(runtime: Runtime, group: readonly Problem[]): void {
       launch(launches);
       return launches.map((launch) => resultsOf(runtime, launch));
     });
-  const alone = run((launches) => {
+  const separate = run((launches) => {
     for (const launch of launches) submit(runtime, columnCalls(launch));
   });
-  const together = run((launches) => launchCombo(runtime, launches));
+  const grouped = run((launches) => launchCombo(runtime, launches));
   const early = run((launches) => launchPdl(runtime, launches));
   for (const [index, { kernel, rows, columns }] of group.entries()) {
-    for (const [place, bytes] of alone[index]!.entries()) {
-      const what = `${kernel.name} of ${rows} × ${columns}, value ${place}`;
-      sameBytes(together[index]![place]!, bytes, what);
-      sameBytes(early[index]![place]!, bytes, `${what}, begun early`);
+    for (const [value, bytes] of separate[index]!.entries()) {
+      const what = `${kernel.name} of ${rows} × ${columns}, value ${value}`;
+      sameBytes(grouped[index]![value]!, bytes, what);
+      sameBytes(early[index]![value]!, bytes, `${what}, first phase earlier`);
     }
   }
 }
@@ -301,13 +301,13 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     const downwards = values.reduce((sum, value) => Math.fround(sum + value), 0);
     const launch = plain(kernels[0]!, 3072, 1);
     const [actual] = runtime.step(() => {
-      const own = launchOf(runtime, launch);
-      launchCombo(runtime, [own]);
-      return resultsOf(runtime, own);
+      const copy = launchOf(runtime, launch);
+      launchCombo(runtime, [copy]);
+      return resultsOf(runtime, copy);
     });
-    const [together] = new Float32Array(actual!.slice().buffer);
-    assert.ok(Math.abs(together! - downwards) < 1e-2);
-    assert.notEqual(together, downwards);
+    const [reduced] = new Float32Array(actual!.slice().buffer);
+    assert.ok(Math.abs(reduced! - downwards) < 1e-2);
+    assert.notEqual(reduced, downwards);
   });
 
   test("too many arguments are rejected before a launch", () => {
@@ -319,8 +319,8 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     assert.equal(canGroupColumns(runtime, ofFour), false, "in the second launch");
     assert.equal(canGroupColumns(runtime, ofFour.slice(0, 25)), true);
     runtime.step(() => {
-      const own = launchOf(runtime, plain(normGradients, 3, 4));
-      const launches = many.map(() => own);
+      const launch = launchOf(runtime, plain(normGradients, 3, 4));
+      const launches = many.map(() => launch);
       assert.throws(() => submit(runtime, backendOf(runtime).lowerColumnGroup(launches, {})), {
         code: "BAD_ARGUMENT",
       });

@@ -82,24 +82,24 @@ for (const { device, skip, open } of kernelDevices) {
         const [columns, wide] = [300, 304];
         const values = Float32Array.from({ length: rows * wide }, (_, index) => Math.sin(index) * 1e3);
         const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
-        const together = weigh(values, weights, columns, wide);
+        const all = weigh(values, weights, columns, wide);
         for (const column of [0, 1, 7, 8, 299]) {
-          const own = Float32Array.from({ length: rows }, (_, row) => values[row * wide + column]!);
-          const [alone] = weigh(own, weights, 1);
-          assert.ok(Object.is(alone, together[column]), `column ${column} of ${rows} rows`);
+          const single = Float32Array.from({ length: rows }, (_, row) => values[row * wide + column]!);
+          const [expected] = weigh(single, weights, 1);
+          assert.ok(Object.is(expected, all[column]), `column ${column} of ${rows} rows`);
         }
       }
     });
 
     test("column kernels support doubles, scalars, row indices and positions", () => {
-      const place = term.sub(term.convert(term.row, "f64"), term.convert(term.position, "f64"));
+      const indices = term.sub(term.convert(term.row, "f64"), term.convert(term.position, "f64"));
       const kernel: ColumnKernel = {
         name: "largest",
         inputs: ["f64"],
         outputs: ["f64"],
         scalars: ["f64"],
         op: "max",
-        values: [term.add(term.mul(term.load(0, "f64"), term.scalar(0, "f64")), place)],
+        values: [term.add(term.mul(term.load(0, "f64"), term.scalar(0, "f64")), indices)],
       };
       const [rows, columns] = [5, 21];
       const values = Float64Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 1e-3);
@@ -134,13 +134,13 @@ for (const { device, skip, open } of kernelDevices) {
       const square = term.mul(x1, x1);
       const outputs = ["f32", "f64", "i32", "bf16"] as const;
       const values = [square, term.convert(term.add(square, x1), "f64"), x2, term.sub(x1, square)];
-      const kernelOf = (...chosen: readonly number[]): ColumnKernel => ({
+      const kernelOf = (...selection: readonly number[]): ColumnKernel => ({
         name: "several",
         inputs: ["f32", "i32"],
-        outputs: chosen.map((index) => outputs[index]!),
+        outputs: selection.map((index) => outputs[index]!),
         scalars: [],
         op: "add",
-        values: chosen.map((index) => values[index]!),
+        values: selection.map((index) => values[index]!),
       });
       for (const [rows, columns] of [
         [3, 21],
@@ -150,23 +150,26 @@ for (const { device, skip, open } of kernelDevices) {
       ] as const) {
         const first = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index));
         const second = Int32Array.from({ length: rows }, (_, index) => (index * 7919) | 0);
-        const run = (...chosen: readonly number[]): Uint8Array[] =>
+        const run = (...selection: readonly number[]): Uint8Array[] =>
           runtime.step(() => {
-            const made = chosen.map(() => runtime.arena.allocate(8 * columns, "sums"));
-            const operands = [put(runtime, first, "x"), put(runtime, second, "y"), ...made];
+            const results = selection.map(() => runtime.arena.allocate(8 * columns, "sums"));
+            const operands = [put(runtime, first, "x"), put(runtime, second, "y"), ...results];
             const strides = [
               { row: columns, column: "unit" },
               { row: 1, column: "none" },
             ] as const;
-            submit(runtime, columnCalls({ kernel: kernelOf(...chosen), rows, columns, strides, operands }));
-            return made.map((item, place) =>
-              runtime.read(item).slice(0, dtypes[outputs[chosen[place]!]!].bytes * columns),
+            submit(
+              runtime,
+              columnCalls({ kernel: kernelOf(...selection), rows, columns, strides, operands }),
+            );
+            return results.map((item, position) =>
+              runtime.read(item).slice(0, dtypes[outputs[selection[position]!]!].bytes * columns),
             );
           });
-        const together = run(0, 1, 2, 3);
+        const all = run(0, 1, 2, 3);
         for (const index of values.keys()) {
-          const [alone] = run(index);
-          sameBytes(together[index]!, alone!, `value ${index} of ${rows} rows`);
+          const [separate] = run(index);
+          sameBytes(all[index]!, separate!, `value ${index} of ${rows} rows`);
         }
         const [twice, again] = run(0, 0);
         sameBytes(twice!, again!, "the same value twice");

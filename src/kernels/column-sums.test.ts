@@ -34,7 +34,7 @@ const gradient = (isColsum: boolean): RowKernel => ({
     { kind: "store", output: 0, value: term.sub(load(0), term.reduced(0, "f32")) },
     { kind: "store", output: 1, value: term.mul(load(0), load(3)) },
     ...(isColsum ? [tilt, load(0), load(4)] : []).map(
-      (value, place): Stage => ({ kind: "store", output: 2 + place, value }),
+      (value, index): Stage => ({ kind: "store", output: 2 + index, value }),
     ),
   ],
 });
@@ -84,23 +84,23 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       const inputs = sizes.map((size, seed) => putAt(runtime, valuesOf(size, seed), offset));
       const [g, x, mean] = inputs as [Storage, Storage, Storage];
       const run = (kernel: RowKernel, sums: readonly Storage[]): Storage[] => {
-        const [own, halves] = [room(4 * rows * columns), room(2 * rows * columns)];
-        const operands = [...inputs, halves, own, halves, ...sums];
+        const [stored, halves] = [room(4 * rows * columns), room(2 * rows * columns)];
+        const operands = [...inputs, halves, stored, halves, ...sums];
         submit(runtime, rowCalls({ kernel, iteration: iterationOf(kernel, rows, columns), operands }));
-        return [own, halves];
+        return [stored, halves];
       };
       const left = [1, 2, 3].map(() => room(4 * columnPartialCount * columns));
       const actual = run(summing, left);
       const added = left.flatMap((item) => columnsOf(sumOf("f32"), columnPartialCount, columns, [item]));
       const expected = run(plain, []);
-      const alone = [
+      const separate = [
         ...columnsOf(tilts, rows, columns, [g, x, mean]),
         ...columnsOf(sumOf("bf16"), rows, columns, [expected[1]!]),
       ];
       const read = (storages: readonly Storage[]) => storages.map((storage) => runtime.read(storage));
       return {
         actual: read([...actual, ...added]),
-        expected: read([...expected, ...alone]),
+        expected: read([...expected, ...separate]),
         left: read(left),
       };
     });
@@ -214,7 +214,7 @@ describe("under nvcc", { skip: noCompiler() }, () => {
   /** A storage with an address: configs need nothing else. */
   const storageAt = (address: number): Storage =>
     ({ span: { address, size: 1 << 20 } }) as unknown as Storage;
-  const operands = [1, 2, 3, 4, 6, 5, 6, 7, 8, 9].map((place) => storageAt(place << 24));
+  const operands = [1, 2, 3, 4, 6, 5, 6, 7, 8, 9].map((index) => storageAt(index << 24));
 
   test("a block has registers for all of its threads, and stored values are forwarded from registers", () => {
     const sources = [1024, 3072, 4096].map((rows) => {

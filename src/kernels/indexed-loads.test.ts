@@ -40,14 +40,14 @@ function valuesOf(dtype: Dtype, count: number): ArrayBufferView {
 }
 
 /** The elements of an array at these indices, in order. */
-function pick(values: ArrayBufferView, dtype: Dtype, places: readonly number[]): Uint8Array {
+function select(values: ArrayBufferView, dtype: Dtype, positions: readonly number[]): Uint8Array {
   const { bytes } = dtypes[dtype];
   const source = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-  const picked = new Uint8Array(places.length * bytes);
-  for (const [to, from] of places.entries()) {
-    picked.set(source.subarray(from * bytes, (from + 1) * bytes), to * bytes);
+  const selected = new Uint8Array(positions.length * bytes);
+  for (const [to, from] of positions.entries()) {
+    selected.set(source.subarray(from * bytes, (from + 1) * bytes), to * bytes);
   }
-  return picked;
+  return selected;
 }
 
 const counts = (from: number, count: number): number[] =>
@@ -60,7 +60,7 @@ for (const { device, skip, open } of kernelDevices) {
     function runIndexing(
       dtype: Dtype,
       at: Expression,
-      given: {
+      request: {
         values: ArrayBufferView;
         indices: Int32Array;
         iteration: Iteration;
@@ -76,15 +76,15 @@ for (const { device, skip, open } of kernelDevices) {
         stages: [{ kind: "store", output: 0, value: load(0, dtypes[dtype].compute, at) }],
       };
       return runtime.step(() => {
-        const output = runtime.arena.allocate(given.count * dtypes[dtype].bytes, "output");
+        const output = runtime.arena.allocate(request.count * dtypes[dtype].bytes, "output");
         const operands = [
-          put(runtime, given.values, "values"),
-          put(runtime, given.indices, "indices"),
+          put(runtime, request.values, "values"),
+          put(runtime, request.indices, "indices"),
           output,
         ];
         submit(
           runtime,
-          rowCalls({ kernel, iteration: given.iteration, operands, scalars: [given.scalar ?? 0] }),
+          rowCalls({ kernel, iteration: request.iteration, operands, scalars: [request.scalar ?? 0] }),
         );
         return runtime.read(output);
       });
@@ -106,8 +106,8 @@ for (const { device, skip, open } of kernelDevices) {
           );
           const at = times(load(1, "i32"), scalar);
           const actual = runIndexing(dtype, at, { values, indices, iteration, count, scalar: width });
-          const places = [...indices].flatMap((index) => counts(index * width, width));
-          sameBytes(actual, pick(values, dtype, places), `${dtype}, rows of ${width}`);
+          const positions = [...indices].flatMap((index) => counts(index * width, width));
+          sameBytes(actual, select(values, dtype, positions), `${dtype}, rows of ${width}`);
         }
       });
 
@@ -133,8 +133,8 @@ for (const { device, skip, open } of kernelDevices) {
             count,
             scalar: width,
           });
-          const acrossPlaces = [...indices].map((index, place) => index * width + (place % width));
-          sameBytes(fromRows, pick(values, dtype, acrossPlaces), `${dtype} across rows of ${width}`);
+          const acrossPlaces = [...indices].map((index, position) => index * width + (position % width));
+          sameBytes(fromRows, select(values, dtype, acrossPlaces), `${dtype} across rows of ${width}`);
           // Along: output[i, j] = values[i, index[i, j]].
           const alongIndices = indices.map((index) => index % width);
           const along = iterateElements(
@@ -145,11 +145,13 @@ for (const { device, skip, open } of kernelDevices) {
               [width, 1],
             ],
           );
-          const given = { values, indices: alongIndices, iteration: along, count };
-          const places = [...alongIndices].map((index, place) => Math.floor(place / width) * width + index);
+          const request = { values, indices: alongIndices, iteration: along, count };
+          const positions = [...alongIndices].map(
+            (index, position) => Math.floor(position / width) * width + index,
+          );
           sameBytes(
-            runIndexing(dtype, load(1, "i32"), given),
-            pick(values, dtype, places),
+            runIndexing(dtype, load(1, "i32"), request),
+            select(values, dtype, positions),
             `${dtype} along rows of ${width}`,
           );
         }
@@ -177,9 +179,9 @@ for (const { device, skip, open } of kernelDevices) {
         ];
         for (const { strides, at, from } of flips) {
           const iteration = iterateElements([rows, width], [strides, [0, 0], [width, 1]]);
-          const given = { values, indices: new Int32Array(1), iteration, count: rows * width, scalar: at };
-          const expected = pick(values, dtype, counts(0, rows).flatMap(from));
-          sameBytes(runIndexing(dtype, scalar, given), expected, `${dtype}, strides ${strides}`);
+          const request = { values, indices: new Int32Array(1), iteration, count: rows * width, scalar: at };
+          const expected = select(values, dtype, counts(0, rows).flatMap(from));
+          sameBytes(runIndexing(dtype, scalar, request), expected, `${dtype}, strides ${strides}`);
         }
       });
     }
@@ -191,12 +193,12 @@ for (const { device, skip, open } of kernelDevices) {
       const iteration = iterateRows([20], [[0], [0], [1]], 1);
       const at = load(1, "i32", load(1, "i32", position));
       const actual = runIndexing("f32", at, { values, indices, iteration, count: 20 });
-      const places = counts(0, 20).map((place) => indices[indices[place]!]!);
-      sameBytes(actual, pick(values, "f32", places), "twice indexed");
+      const positions = counts(0, 20).map((position) => indices[indices[position]!]!);
+      sameBytes(actual, select(values, "f32", positions), "twice indexed");
     });
 
     describe("one value per row", () => {
-      const picked = load(0, "f32", load(1, "i32"));
+      const selected = load(0, "f32", load(1, "i32"));
       const largest: Expression = { kind: "reduced", stage: 0, type: "f32" };
       /** Each row's element at its index, its weight, and its largest element, the last two as sums. */
       const kernel: RowKernel = {
@@ -209,7 +211,7 @@ for (const { device, skip, open } of kernelDevices) {
         scalars: [],
         stages: [
           { kind: "reduce", op: "max", value: load(0, "f32") },
-          { kind: "store", output: 0, value: picked },
+          { kind: "store", output: 0, value: selected },
           {
             kind: "store",
             output: 1,

@@ -64,15 +64,15 @@ test("the gradients agree with central differences in float64", () => {
     return sum;
   };
   const proveSlopes = (name: string, values: Values, gradient: Values, count: number): void => {
-    for (let place = 0; place < count; place++) {
-      const before = values[place]!;
-      values[place] = before + step;
+    for (let index = 0; index < count; index++) {
+      const before = values[index]!;
+      values[index] = before + step;
       const above = weighted();
-      values[place] = before - step;
+      values[index] = before - step;
       const below = weighted();
-      values[place] = before;
-      const error = Math.abs((above - below) / (2 * step) - gradient[place]!);
-      assert.ok(error < 1e-8, `${name}[${place}] is off by ${error}`);
+      values[index] = before;
+      const error = Math.abs((above - below) / (2 * step) - gradient[index]!);
+      assert.ok(error < 1e-8, `${name}[${index}] is off by ${error}`);
     }
   };
   // All operands are contiguous from 0 on, so that a value and its gradient have the same index.
@@ -120,14 +120,14 @@ test("queries, keys and values can share one buffer, and their gradients another
   const upstream = randomValues("f32", batch * rows * heads * width, 6);
   // [B, S, 3, H, D], as one projection makes them.
   const rowStride = 3 * heads * width;
-  const place = (which: number, b: number, h: number, row: number, column: number): number =>
+  const offsetOf = (which: number, b: number, h: number, row: number, column: number): number =>
     b * rows * rowStride + row * rowStride + (which * heads + h) * width + column;
   const lookUp =
     (from: Values, which: number): Lookup =>
     (...at) =>
-      from[place(which, ...at)]!;
+      from[offsetOf(which, ...at)]!;
   const plain = { batchStride: rows * heads * width, headStride: width, rowStride: heads * width };
-  const given = { ...shape, scale: 0.4, isCausal: true };
+  const problem = { ...shape, scale: 0.4, isCausal: true };
   const actual = runtime.step(() => {
     const joint = put(runtime, values, "joint");
     const gradients = runtime.arena.allocate(values.byteLength, "gradients");
@@ -139,7 +139,7 @@ test("queries, keys and values can share one buffer, and their gradients another
     const scores = (name: string) => runtime.arena.allocate(batch * heads * rows * rows * 4, name);
     const inputs = {
       dtype: "f32" as const,
-      ...given,
+      ...problem,
       query: part(joint, 0),
       key: part(joint, 1),
       value: part(joint, 2),
@@ -166,10 +166,10 @@ test("queries, keys and values can share one buffer, and their gradients another
     return new Float32Array(runtime.read(gradients).buffer);
   });
   const inputs = { query: lookUp(values, 0), key: lookUp(values, 1), value: lookUp(values, 2) };
-  const { probabilities } = referenceAttention(given, { ...inputs, mask: () => 0 });
+  const { probabilities } = referenceAttention(problem, { ...inputs, mask: () => 0 });
   const outGradient: Lookup = (b, h, row, column) =>
     upstream[((b * rows + row) * heads + h) * width + column]!;
-  const expected = referenceGradients(given, { ...inputs, probabilities: probabilities.at, outGradient });
+  const expected = referenceGradients(problem, { ...inputs, probabilities: probabilities.at, outGradient });
   for (const [which, name] of (["queryGradient", "keyGradient", "valueGradient"] as const).entries()) {
     near("f32", name, lookUp(actual, which), expected[name], [batch, heads, rows, width]);
   }

@@ -12,7 +12,7 @@ import type { AttentionBackwardProblem, AttentionProblem } from "./problem.js";
 
 /** A valid problem over new storages: 2 batches, 3 heads, 4 rows, 5 columns, width 6 and value width 7. */
 function soundProblem(on: Runtime): AttentionProblem & AttentionBackwardProblem {
-  const place = (name: string, rows: number, width: number) => ({
+  const allocate = (name: string, rows: number, width: number) => ({
     storage: on.arena.allocate(2 * 3 * rows * width * 4, name),
     batchStride: 3 * rows * width,
     headStride: rows * width,
@@ -20,16 +20,16 @@ function soundProblem(on: Runtime): AttentionProblem & AttentionBackwardProblem 
   });
   return {
     ...{ dtype: "f32", batch: 2, heads: 3, rows: 4, columns: 5, width: 6, valueWidth: 7, scale: 1 },
-    query: place("query", 4, 6),
-    key: place("key", 5, 6),
-    value: place("value", 5, 7),
-    out: place("out", 4, 7),
-    probabilities: place("probabilities", 4, 5).storage,
-    outGradient: place("outGradient", 4, 7),
-    queryGradient: place("queryGradient", 4, 6),
-    keyGradient: place("keyGradient", 5, 6),
-    valueGradient: place("valueGradient", 5, 7),
-    scoreGradient: place("scoreGradient", 4, 5).storage,
+    query: allocate("query", 4, 6),
+    key: allocate("key", 5, 6),
+    value: allocate("value", 5, 7),
+    out: allocate("out", 4, 7),
+    probabilities: allocate("probabilities", 4, 5).storage,
+    outGradient: allocate("outGradient", 4, 7),
+    queryGradient: allocate("queryGradient", 4, 6),
+    keyGradient: allocate("keyGradient", 5, 6),
+    valueGradient: allocate("valueGradient", 5, 7),
+    scoreGradient: allocate("scoreGradient", 4, 5).storage,
   };
 }
 
@@ -85,7 +85,7 @@ test("inconsistent sizes, strides and storages are rejected with their numbers, 
               runtime,
               attentionBackwardCalls({ ...valid, keyGradient: { ...keyGradient, batchStride: 0 } }),
             ),
-          /attendBackward: keyGradient's batch stride of 0 makes its elements overlap; at least 6/,
+          /attendBackward: keyGradient's batch stride of 0 makes its elements overlap; it must be at least 6/,
         ],
         [
           () => submit(runtime, attentionCalls({ ...valid, mask: { ...query, columnStride: 40 } })),
@@ -158,13 +158,13 @@ test("keys and values are not read beyond their last element, for every stride",
     runtime.step(() => {
       // Two rows: a third one, in the place of a vector's next lane, would lie outside of all memory.
       const rowStride = 8 << 20;
-      const place = (name: string, elements: number) => runtime.arena.allocate(elements * 4, name);
+      const allocate = (name: string, elements: number) => runtime.arena.allocate(elements * 4, name);
       const near = { batchStride: 0, headStride: 0, rowStride: 4 };
-      const far = { storage: place("far", rowStride + 4), batchStride: 0, headStride: 0, rowStride };
+      const far = { storage: allocate("far", rowStride + 4), batchStride: 0, headStride: 0, rowStride };
       runtime.fill(far.storage, 0);
-      const query = { storage: place("query", 4), ...near };
+      const query = { storage: allocate("query", 4), ...near };
       runtime.fill(query.storage, 0);
-      const probabilities = place("probabilities", 2);
+      const probabilities = allocate("probabilities", 2);
       submit(
         runtime,
         attentionCalls({
@@ -172,7 +172,7 @@ test("keys and values are not read beyond their last element, for every stride",
           query,
           key: far,
           value: far,
-          out: { storage: place("out", 4), ...near },
+          out: { storage: allocate("out", 4), ...near },
           probabilities,
         }),
       );

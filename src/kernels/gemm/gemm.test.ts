@@ -31,17 +31,17 @@ import { gemmCalls, gemmScratchBytes } from "./gemm.js";
 
 for (const dtype of ["f32", "f64"] as const) {
   test(`a GEMM of ${dtype} is correct for every shape, layout, alpha and beta, and writes nothing but C`, () => {
-    const taken = new Set<string>();
+    const algorithms = new Set<string>();
     withRuntime({}, ({ runtime }) => {
       fc.assert(
         fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (gemm) => {
-          taken.add(planGemm(shapeOf(gemm)).algorithm);
+          algorithms.add(planGemm(shapeOf(gemm)).algorithm);
           proveGemm(runtime, gemm);
         }),
         { numRuns: effort({ quick: 50, thorough: 120 }) },
       );
     });
-    assert.deepEqual([...taken].sort(), ["columns", "dots", "packed"]);
+    assert.deepEqual([...algorithms].sort(), ["columns", "dots", "packed"]);
   });
 }
 
@@ -67,8 +67,8 @@ test("with k = 0, C is multiplied by beta, and set to zero if beta is 0", () => 
       for (const beta of [0, -2]) {
         const { values, layouts, after } = runEmpty(runtime, { ...plainCase, dtype, m: 5, n: 7, beta });
         const { offset, extent } = layouts.c;
-        for (let place = offset; place < offset + extent; place++) {
-          assert.equal(after[place], beta === 0 ? 0 : beta * values.c[place]!);
+        for (let index = offset; index < offset + extent; index++) {
+          assert.equal(after[index], beta === 0 ? 0 : beta * values.c[index]!);
         }
       }
     }

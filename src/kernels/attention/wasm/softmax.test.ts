@@ -49,7 +49,7 @@ function probabilitiesOf(
 function runMasked(runtime: Runtime, mask: readonly number[]) {
   return runtime.step(() => {
     const operand = (name: string, rows: number) => {
-      const values = Float32Array.from({ length: rows * 4 }, (_, place) => Math.sin(place + name.length));
+      const values = Float32Array.from({ length: rows * 4 }, (_, index) => Math.sin(index + name.length));
       return { storage: put(runtime, values, name), batchStride: 0, headStride: 0, rowStride: 4 };
     };
     const [out, queryGradient] = [operand("out", 2), operand("queryGradient", 2)];

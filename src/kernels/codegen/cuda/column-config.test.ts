@@ -116,12 +116,12 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
 /** The maximum number of global loads between two branches or labels. */
 function maxLoadsInCombo(ptx: string): number {
-  let [most, together] = [0, 0];
+  let [maxLoads, loads] = [0, 0];
   for (const line of ptx.split("\n")) {
-    if (/\bbra\b|^\$L/.test(line)) together = 0;
-    else if (/\bld\.global/.test(line)) most = Math.max(most, ++together);
+    if (/\bbra\b|^\$L/.test(line)) loads = 0;
+    else if (/\bld\.global/.test(line)) maxLoads = Math.max(maxLoads, ++loads);
   }
-  return most;
+  return maxLoads;
 }
 
 describe("under nvcc", { skip: noCompiler() }, () => {

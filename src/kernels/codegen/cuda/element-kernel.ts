@@ -32,7 +32,11 @@ export function printElementKernel(kernel: RowKernel, layout: ElementLayout): Ke
 /** The same as a device function, for combo kernels. */
 export function printElementFunction(kernel: RowKernel, layout: ElementLayout, name: string): BlockFunction {
   const text = printBody(kernel, layout, "block");
-  return { ...text.toFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
+  return {
+    ...text.toFunction(name, ["const unsigned block"]),
+    leadingArguments: ["block"],
+    sharedDoubles: 0,
+  };
 }
 
 /** `block`: the expression of the block's index. */

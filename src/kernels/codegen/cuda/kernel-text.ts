@@ -126,10 +126,10 @@ ${called.has("gridDependencyWait") ? "" : pdlWait}${body}
     return { name, parameters: this.#parameters.map(({ kind }) => kind), cuda };
   }
 
-  /** A device function. `before`: leading parameters. */
-  toFunction(name: string, before: readonly string[]): PrintedFunction {
+  /** A device function. */
+  toFunction(name: string, leadingParameters: readonly string[]): PrintedFunction {
     const { signature, body, called, isRead } = this.#print();
-    const named = before.map((parameter) => {
+    const named = leadingParameters.map((parameter) => {
       const space = parameter.lastIndexOf(" ");
       return isRead(parameter.slice(space + 1)) ? parameter : parameter.slice(0, space);
     });

@@ -34,9 +34,9 @@ function elementKernel(inputs: readonly Dtype[], values: readonly Expression[]):
   };
 }
 
-function elementLayout(kernel: RowKernel, own: Partial<ElementLayout> = {}): ElementLayout {
+function elementLayout(kernel: RowKernel, overrides: Partial<ElementLayout> = {}): ElementLayout {
   const inner = units(kernel.inputs.length + kernel.outputs.length);
-  return { outerRank: 0, inner, aliases: new Map(), width: 4, access: "vector", ...own };
+  return { outerRank: 0, inner, aliases: new Map(), width: 4, access: "vector", ...overrides };
 }
 
 const x = term.load(0, "f32");
@@ -143,8 +143,8 @@ function conversions(from: Dtype): RowKernel {
 /** The stages of layerNorm: two reductions, stores per element and per row, and a row-invariant operand. */
 function reducing(dtype: "f32" | "f64" | "bf16", op: ReduceOp): RowKernel {
   const { compute } = dtypes[dtype];
-  const own = term.load(0, compute);
-  const centred = term.sub(own, term.mul(term.reduced(0, compute), term.load(1, compute)));
+  const element = term.load(0, compute);
+  const centred = term.sub(element, term.mul(term.reduced(0, compute), term.load(1, compute)));
   return {
     name: `${op} of ${dtype}`,
     inputs: [dtype, dtype],
@@ -154,7 +154,7 @@ function reducing(dtype: "f32" | "f64" | "bf16", op: ReduceOp): RowKernel {
     ],
     scalars: [],
     stages: [
-      { kind: "reduce", op, value: own },
+      { kind: "reduce", op, value: element },
       { kind: "reduce", op: "add", value: term.mul(centred, centred) },
       { kind: "store", output: 0, value: term.mul(centred, term.rsqrt(term.reduced(1, compute))) },
       { kind: "store", output: 1, value: term.reduced(1, compute) },

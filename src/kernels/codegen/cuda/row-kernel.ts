@@ -100,7 +100,11 @@ export function printReducingFunction(
   name: string,
 ): BlockFunction {
   const text = new Printer(kernel, layout, threads, "block").print();
-  return { ...text.toFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
+  return {
+    ...text.toFunction(name, ["const unsigned block"]),
+    leadingArguments: ["block"],
+    sharedDoubles: 0,
+  };
 }
 
 /** A reducing stage, and the names of its locals in the generated code. */

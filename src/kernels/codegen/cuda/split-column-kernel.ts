@@ -118,11 +118,11 @@ class Printer {
     }
     printStrides(text, this.#stride, (beginRow) => this.#printStride(beginRow));
     const doubles = this.#printCombines();
-    const before = ["const unsigned block", "double* const memory"];
+    const leadingParameters = ["const unsigned block", "double* const memory"];
     return {
-      ...text.toFunction(name, before),
+      ...text.toFunction(name, leadingParameters),
       sharedDoubles: doubles,
-      before: ["block", "memory"],
+      leadingArguments: ["block", "memory"],
     };
   }
 
@@ -288,5 +288,9 @@ export function printColumnCombine(
   }
   text.line(`if (threadColumn >= columns || threadIdx.x % ${combineLanes}u != 0u) return;`);
   text.line(`out[${outputIndex(outputLayout, "column")}] = ${narrowed(text, dtype, "partials[0]")};`);
-  return { ...text.toFunction(name, ["const unsigned block"]), sharedDoubles: 0, before: ["block"] };
+  return {
+    ...text.toFunction(name, ["const unsigned block"]),
+    sharedDoubles: 0,
+    leadingArguments: ["block"],
+  };
 }

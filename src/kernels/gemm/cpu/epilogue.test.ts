@@ -33,7 +33,7 @@ function run(
   const layouts = layOutGemm(randomGemm);
   const values = drawValues(randomGemm);
   return runtime.step(() => {
-    const place = (name: "a" | "b" | "c", dtype: FloatName) => {
+    const upload = (name: "a" | "b" | "c", dtype: FloatName) => {
       const { rowStride, batchStride, offset, extent } = layouts[name];
       const bytes = floatBytes[dtype];
       const whole = put(runtime, encodeFloats(values[name], dtype), name);
@@ -44,7 +44,7 @@ function run(
       };
     };
     const { dtype, resultDtype, m, n, k, batch, alpha, beta, bias, activation } = randomGemm;
-    const [a, b, c] = [place("a", dtype), place("b", dtype), place("c", resultDtype)];
+    const [a, b, c] = [upload("a", dtype), upload("b", dtype), upload("c", resultDtype)];
     const problem: GemmProblem<GemmInputDtype> = {
       ...{ dtype, resultDtype, m, n, k, batch, alpha, beta },
       ...{ a: a.operand, b: b.operand, c: c.operand },

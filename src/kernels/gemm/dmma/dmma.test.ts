@@ -50,7 +50,7 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
 
   /** A GEMM in step memory, and the expected C. */
-  function place(randomGemm: RandomGemm) {
+  function prepare(randomGemm: RandomGemm) {
     const layouts = layOutGemm(randomGemm);
     const values = drawValues(randomGemm);
     const { m, n, k, batch, alpha, beta } = randomGemm;
@@ -93,7 +93,7 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
             runtime.step(() => {
               const a = { ...randomGemm.a, isTransposed: isATransposed! };
               const b = { ...randomGemm.b, isTransposed: isBTransposed! };
-              const { problem, prove } = place({ ...randomGemm, a, b });
+              const { problem, prove } = prepare({ ...randomGemm, a, b });
               const form = selectDmmaConfig(small, "f32", [problem]);
               fc.pre(form !== undefined);
               observed++;
@@ -120,12 +120,12 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
       "A's layout": (problem, form) => [problem, { ...form, a: { ...form.a, isKMajor: false } }],
       "B's layout": (problem, form) => [problem, { ...form, b: { ...form.b, isKMajor: true } }],
       "C's stride": (problem, form) => [{ ...problem, c: { ...problem.c, rowStride: 40 } }, form],
-      "the terms": (problem, form) => [{ ...problem, k: 39 }, form],
+      K: (problem, config) => [{ ...problem, k: 39 }, config],
       "the bias": ({ bias: _, ...problem }, form) => [problem, { ...form, hasBias: false }],
     };
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
-        const { problem, prove } = place(randomGemm);
+        const { problem, prove } = prepare(randomGemm);
         const form = selectDmmaConfig(small, "f32", [problem])!;
         submit(runtime, [
           lowerDmmaGemms([...[inject(problem, form)[0]]], inject(problem, form)[1], "product"),
@@ -153,13 +153,13 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
           sum += left[Math.floor(index / n) * k + term]! * right[term * n + (index % n)]!;
         return Math.fround(sum);
       });
-      const alone = dmmaTiles.map((tile) => {
+      const separate = dmmaTiles.map((tile) => {
         const problem = make();
         const form = selectDmmaConfig(small, "f32", [problem])!;
         submit(runtime, [lowerDmmaGemms([problem], { ...form, tile }, "product")]);
         return read(problem);
       });
-      for (const bits of alone) assert.deepEqual(bits, exact);
+      for (const bits of separate) assert.deepEqual(bits, exact);
       const group = [make(), make(), make()];
       submit(runtime, [lowerDmmaGemms(group, selectDmmaConfig(small, "f32", group)!, "products")]);
       for (const problem of group) assert.deepEqual(read(problem), exact);

@@ -95,7 +95,7 @@ typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
     ...{ name: `gemm_${element}_sm90`, elements: "float", onlyFor: sm90Capability },
     ...{ threads: usesRs ? rsThreads : consumers + 32, sharedBytes, declarations },
     ...(clusterSize !== undefined && { cluster: clusterSize }),
-    ...(usesRs && { isAlone: true }),
+    ...(usesRs && { blocksPerSm: 1 }),
     parameters: sm90Parameters(config, accesses, epilogue),
     pointers: { ...printed?.pointers, ...resultPointers(config, accesses.length) },
     maps: tensorMapsOf(config, accesses.length),

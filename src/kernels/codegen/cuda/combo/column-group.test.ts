@@ -127,27 +127,29 @@ test("earlier partials are combined in the first launch, unless the group stores
   assert.equal(step.blocks, 32);
   assert.equal(step.arguments.length, step.print().parameters.length);
   const [, combined] = columnGroupConfig([member(sum, 1024, 17)], scratch, earlier);
-  const places = combined!.arguments.filter((member) => member === scratch || member === earlier.scratch);
-  assert.deepEqual(new Set(places), new Set([scratch, earlier.scratch]), "each combines its own partials");
+  const scratches = combined!.arguments.filter(
+    (argument) => argument === scratch || argument === earlier.scratch,
+  );
+  assert.deepEqual(new Set(scratches), new Set([scratch, earlier.scratch]), "each combines its own partials");
 });
 
 test("the longest work comes first, and members with the same code are neighbours and printed once", () => {
-  const placed = stepReductions.map((member, index) => ({
+  const group = stepReductions.map((member, index) => ({
     ...member,
     operands: member.operands.map(() => storageAt(16 * index)),
   }));
-  const [first, second] = configOf(placed);
-  const members = first!.arguments.flatMap((member) =>
-    typeof member === "object" && member !== scratch ? member.span.address / 16 : [],
+  const [first, second] = configOf(group);
+  const members = first!.arguments.flatMap((argument) =>
+    typeof argument === "object" && argument !== scratch ? argument.span.address / 16 : [],
   );
   assert.deepEqual([...new Set(members)], [2, 5, 1, 3, 4, 6, 0]);
   const { code = "", threads } = first!.print().cuda ?? {};
   assert.equal(threads, 256);
   assert.equal(code.match(/__forceinline__ void member\d/g)?.length, 5);
-  // Of one text, those of more rows.
+  // Among members with the same code, the one with more rows.
   const [rows] = configOf([member(normGradients, 3072, 256, 16), member(normGradients, 9216, 256, 32)]);
   assert.deepEqual(
-    rows!.arguments.flatMap((member) => (typeof member === "object" ? member.span.address : [])),
+    rows!.arguments.flatMap((argument) => (typeof argument === "object" ? argument.span.address : [])),
     [32, 32, 32, 32, 0, 16, 16, 16, 16, 0],
   );
   assert.equal(second!.print().cuda?.code.match(/__forceinline__ void member\d/g)?.length, 1);

@@ -11,7 +11,7 @@ import { branchByMember, indented, selectMember } from "./select-member.js";
 /** A device function that all threads of a block run. */
 export interface BlockFunction extends PrintedFunction {
   /** Leading arguments: `block`, the block's index within the member, and `memory`, static shared memory. */
-  readonly before: readonly string[];
+  readonly leadingArguments: readonly string[];
   /** How much of the shared memory it uses. All members share one allocation, since a block runs only one of them. */
   readonly sharedDoubles: number;
 }
@@ -112,7 +112,7 @@ function runsOf(
 
 /** Selects the operands among the members from `first` to `end`, then calls the function. */
 function callFunction(
-  { before, parameters }: BlockFunction,
+  { leadingArguments, parameters }: BlockFunction,
   name: string,
   first: number,
   end: number,
@@ -122,6 +122,6 @@ function callFunction(
     name: parameter,
     valueOf: (member: number) => `${parameter}_of${member}`,
   }));
-  const values = [...before, ...parameters.map((parameter) => parameter.name)];
+  const values = [...leadingArguments, ...parameters.map((parameter) => parameter.name)];
   return [...selectMember({ first, end, locals, index: "block" }), `${name}(${values.join(", ")});`];
 }

@@ -90,12 +90,15 @@ test("launches have the same key if their configs are the same", () => {
 describe("under nvcc", { skip: noCompiler() }, () => {
   test("a combo kernel needs hardly more registers than its largest member, and no local memory", () => {
     const members = [ofElements(update, 2 ** 21), ofElements(cast, 2 ** 19), ofRows(mean, 1, 3072)];
-    const alone = members.map(({ kernel, iteration, operands }) =>
+    const separate = members.map(({ kernel, iteration, operands }) =>
       cudaRowConfig(kernel, iteration, operands).print(),
     );
-    const [beside, ...others] = compileWithNvcc([rowGroupConfig(members).print(), ...alone], "sm_90");
-    const most = Math.max(...others.map(({ registers }) => registers));
-    assert.ok(beside!.registers <= most + 8, `${beside!.registers} registers, and ${most} alone`);
-    assert.deepEqual([beside!.stackBytes, beside!.spillBytes], [0, 0]);
+    const [combo, ...others] = compileWithNvcc([rowGroupConfig(members).print(), ...separate], "sm_90");
+    const maxRegisters = Math.max(...others.map(({ registers }) => registers));
+    assert.ok(
+      combo!.registers <= maxRegisters + 8,
+      `${combo!.registers} registers, and ${maxRegisters} alone`,
+    );
+    assert.deepEqual([combo!.stackBytes, combo!.spillBytes], [0, 0]);
   });
 });

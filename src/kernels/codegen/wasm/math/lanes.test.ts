@@ -23,13 +23,16 @@ test("a value's result is the same in every lane and with all neighbours", () =>
     const apply = overArrays(name);
     fc.assert(
       fc.property(anyFloat, anyFloat, fourFloats, fourFloats, (x, y, otherX, otherY) => {
-        const alone = apply(new Float32Array(4).fill(x), new Float32Array(4).fill(y))[0]!;
+        const expected = apply(new Float32Array(4).fill(x), new Float32Array(4).fill(y))[0]!;
         for (const lane of [0, 1, 2, 3]) {
           const xs = new Float32Array(otherX.with(lane, x));
           const ys = new Float32Array(otherY.with(lane, y));
           const actual = apply(xs, ys)[lane]!;
           // Object.is takes any NaN for any other, and a zero for one of its own sign only.
-          assert.ok(Object.is(actual, alone), `${name}(${x}) in lane ${lane} is ${actual}, alone ${alone}`);
+          assert.ok(
+            Object.is(actual, expected),
+            `${name}(${x}) in lane ${lane} is ${actual}, alone ${expected}`,
+          );
         }
       }),
       { numRuns: 300 },
