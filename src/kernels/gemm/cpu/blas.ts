@@ -53,7 +53,7 @@ export function blasKernel(blas: Blas, dtype: GemmDtype, access: AccessToC): Ker
 }
 
 function createKernel(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {
-  const gemm = blas.products[dtype];
+  const gemm = blas.gemms[dtype];
   const run = (
     firstBlock: number,
     endBlock: number,

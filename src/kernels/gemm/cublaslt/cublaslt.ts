@@ -1,6 +1,6 @@
 /** GEMMs by cuBLASLt, with bias and activation as its epilogue. */
 
-import type { GemmMatrix, KernelSource, Parameter, Product } from "../../../driver/index.js";
+import type { GemmMatrix, KernelSource, LibraryGemm, Parameter } from "../../../driver/index.js";
 import type { LaunchCommand } from "../../../runtime/index.js";
 import { literalKey, type Span } from "../../../units/index.js";
 import { cachedSource } from "../../source-cache.js";
@@ -40,7 +40,7 @@ export function libraryWorkspaceBytes(target: Target, problem: GemmDesc): number
 
 /** The number of algorithms that cuBLASLt proposes for a GEMM. */
 export function libraryAlgorithms(target: Target, problem: GemmDesc): number {
-  return target.kernel(sourceOf(target, { ...problem, algorithm: 0 })).choices ?? 1;
+  return target.kernel(sourceOf(target, { ...problem, algorithm: 0 })).algorithmCount ?? 1;
 }
 
 /** Equal for GEMMs that cuBLASLt treats alike, so that a measurement of one is valid for all. */
@@ -65,10 +65,10 @@ function sourceOf(target: Pick<Target, "settings">, problem: GemmDesc): KernelSo
   const access = accessToC(problem);
   const parameters: Parameter[] = ["in", "in", access, ...(bias ? (["in"] as const) : [])];
   const key = `cublaslt ${access} ${keyOf(gemm)}`;
-  return cachedSource(key, () => ({ name: `gemm_${dtype}`, parameters, product: gemm }));
+  return cachedSource(key, () => ({ name: `gemm_${dtype}`, parameters, gemm }));
 }
 
-function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): Product {
+function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): LibraryGemm {
   const {
     dtype,
     m,
@@ -102,7 +102,7 @@ function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): Product {
     hasBias: bias !== undefined,
     biasBatchStride,
     activation: libraryActivates(target, problem) ? activation : "none",
-    choice: algorithm,
+    algorithm,
   };
 }
 
@@ -120,7 +120,7 @@ function alignmentOf(address: number): number {
   return alignment;
 }
 
-function keyOf({ a, b, c, ...rest }: Product): string {
+function keyOf({ a, b, c, ...rest }: LibraryGemm): string {
   const matrix = ({ rowStride, isTransposed, batchStride, alignment }: GemmMatrix): string =>
     `${rowStride} ${isTransposed ? "T" : "N"} ${batchStride} ${alignment}`;
   const facts = Object.values(rest).map((value) => (typeof value === "number" ? literalKey(value) : value));

@@ -173,7 +173,7 @@ typedef ${tileOf("tileM", a)} TileA;
 typedef ${tileOf("tileN", b)} TileB;`;
   const prologue = selectGemm(accesses.length, localsOf(config));
   return cudaKernel({
-    ...{ name: "gemm_f32_dmma", elements: "float", threads, onlyFor: dmmaCapability },
+    ...{ name: "gemm_f32_dmma", elements: "float", threads, requiredCapability: dmmaCapability },
     parameters: dmmaParameters(config, accesses),
     declarations,
     body: `${indented(prologue)}${mainloop}\n${epilogueStore(config)}`,
