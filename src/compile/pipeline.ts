@@ -75,7 +75,7 @@ export const phases = {
   },
   dce: {
     pass: "dce",
-    purpose: "results that nobody reads are not computed",
+    purpose: "results without readers are not computed",
     run: (calls, _, { deadOnExit }) => eliminateDeadCalls(calls, deadOnExit),
   },
   coalesceCasts: {

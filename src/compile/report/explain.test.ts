@@ -70,7 +70,7 @@ test("each pass has its call counts before and after and its effect, then come t
   assert.match(lineOf("cse"), /6 → 5 .*: exp ×1 gone$/);
   assert.match(lineOf("copyPropagation"), /5 → 4 .*: copy ×1 gone$/);
   assert.match(lineOf("dce"), /4 → 3 .*: neg ×1 gone$/);
-  assert.match(unwrapped, /verticalFusion 3 → 1 [^:]*: 1 call of 3, and 2 buffers of 4\.69 KiB less ×1/);
+  assert.match(unwrapped, /verticalFusion 3 → 1 [^:]*: 3 calls become 1; 2 buffers \(4\.69 KiB\) gone ×1/);
   assert.match(text, /^ +×1 {2}exp \+ add \+ neg$/m);
   assert.match(text, /^ +1 call on 1 stream$/m);
   const rules = Object.keys(planRules);

@@ -151,10 +151,10 @@ export function effectOf(before: readonly Call[], after: readonly Call[]): strin
     const members = fusions.reduce((sum, { ops }) => sum + ops.length, 0);
     const gone = new Set(fusions.flatMap((fusion) => fusion.gone.filter(({ storage }) => !storage)));
     const bytes = [...gone].reduce((sum, buffer) => sum + buffer.bytes, 0);
-    const saved = gone.size > 0 ? `, and ${count(gone.size, "buffer")} of ${formatBytes(bytes)} less` : "";
+    const saved = gone.size > 0 ? `; ${count(gone.size, "buffer")} (${formatBytes(bytes)}) gone` : "";
     const names = tally(fusions.map(({ kernel }) => kernel));
     const rows = firstOf(names, maxFusions, ([name, times]) => `${`×${times}`.padStart(4)}  ${name}`);
-    return [`${count(fusions.length, "call")} of ${members}${saved}`, ...rows];
+    return [`${members} calls become ${fusions.length}${saved}`, ...rows];
   }
   const counts = new Map(tally(before.map(({ op }) => op)));
   for (const { op } of after) counts.set(op, (counts.get(op) ?? 0) - 1);
@@ -175,7 +175,7 @@ function explainRounding(before: readonly Call[], after: readonly Call[]): strin
     (work.kind === "gemm" || work.kind === "gemm-epilogue") && work.problem.resultDtype === "bf16";
   const more = after.filter(isRounded).length - before.filter(isRounded).length;
   const saved = stepBytesOf(before) - stepBytesOf(after);
-  return more > 0 ? `${count(more, "GEMM")}, and ${formatBytes(saved)} of buffers less` : "";
+  return more > 0 ? `${count(more, "GEMM")} store bf16; ${formatBytes(saved)} of buffers gone` : "";
 }
 
 /** The sum of all step buffers, as if none shared memory. */
@@ -214,7 +214,7 @@ function listHolders(holders: readonly (readonly [label: string, bytes: number, 
   const rest = holders.slice(maxHolders);
   const restBytes = rest.reduce((sum, [, bytes]) => sum + bytes, 0);
   const shown = holders.slice(0, maxHolders).map(([label, bytes, note]) => [formatBytes(bytes), label, note]);
-  const rows = rest.length > 0 ? [...shown, [formatBytes(restBytes), `in ${rest.length} others`, ""]] : shown;
+  const rows = rest.length > 0 ? [...shown, [formatBytes(restBytes), `in ${count(rest.length, "other")}`, ""]] : shown;
   const columns = [
     { title: "", align: "right" },
     { title: "", align: "left", max: 60 },
@@ -244,7 +244,7 @@ function tally(names: readonly string[]): [name: string, times: number][] {
 /** The first `shown` items as text, then the number of the others. */
 function firstOf<T>(list: readonly T[], shown: number, print: (item: T) => string): string[] {
   const texts = list.slice(0, shown).map(print);
-  return list.length > shown ? [...texts, `and ${list.length - shown} others`] : texts;
+  return list.length > shown ? [...texts, `and ${count(list.length - shown, "other")}`] : texts;
 }
 
 function count(number: number, noun: string, plural = `${noun}s`): string {
