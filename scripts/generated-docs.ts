@@ -45,15 +45,15 @@ export function errorsPage(): string {
   return page([
     notice("src/errors/"),
     "# Errors and exit codes",
-    "Every error that Holdfast throws on purpose is a `HoldfastError`. Its `code` is one of the codes below. Its message has the case and the numbers, and `numbers` has them for programs. `holdfast explain CODE` prints an entry of this page.",
+    "Every error that Holdfast throws on purpose is a `HoldfastError`. Its `code` is one of the codes below. Its message states the problem and the numbers. The field `numbers` has the numbers for programs. `holdfast explain CODE` prints an entry of this page.",
     "## Exit codes",
-    "The `holdfast` command ends with one of these codes. The last column says what happens if you run the same command again. The Job in [deploy/](../deploy/README.md) uses it.",
+    "The `holdfast` command ends with one of these codes. The last column says what happens if you run the same command again. The Job in [deploy/](../deploy/README.md) retries by this column.",
     [
       "| code | meaning | the same command again |",
       "|---|---|---|",
       ...Object.values(exitCodes).map(({ code, meaning, retry }) => `| ${code} | ${meaning} | ${retry} |`),
     ].join("\n"),
-    "An error ends the command with the exit code of its entry below. There is one exception: if the system's reason can pass (a full or failing disk, a port in use, too many open files), the exit code is 1. `holdfast doctor` and `holdfast health` end with 1 if they find something wrong.",
+    "An error ends the command with the exit code of its entry below. There is one exception: if the cause may be temporary (a full or failing disk, a port in use, too many open files), the exit code is 1. `holdfast doctor` and `holdfast health` end with 1 if they find something wrong.",
     ...Object.entries(errorCodes).flatMap(([code, { meaning, help }]) => [
       `## ${code}`,
       meaning,

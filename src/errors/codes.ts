@@ -137,17 +137,17 @@ export const errorCodes = {
 
   // Out of memory
   OUT_OF_BUDGET: {
-    meaning: "The memory budget is exhausted; the device was not asked.",
+    meaning: "The memory budget is exhausted. Holdfast did not ask the device for more.",
     help: "See the table of holders: raise HOLDFAST_MEMORY, keep fewer tensors, or use a smaller batch.",
   },
   OUT_OF_MEMORY: {
     meaning:
       "The device could not provide memory that the budget allows, or the host had no memory for an upload.",
-    help: "Another program uses the memory; lower HOLDFAST_MEMORY or free the device. For an upload, create smaller tensors.",
+    help: "Another program may use the memory: end it, or lower HOLDFAST_MEMORY. For an upload, create smaller tensors.",
   },
   ARENA_FULL: {
     meaning: "The request exceeds the capacity of the step arena.",
-    help: "The diagnosis says why: mis-sized (raise HOLDFAST_ARENA), never reset (use a step scope), or truly full.",
+    help: "The message says why: mis-sized (raise HOLDFAST_ARENA), never reset (use a step scope), or truly full.",
   },
 
   // Misuse of memory
@@ -203,7 +203,7 @@ export const errorCodes = {
     help: "Copy through the staging ring, as upload() and read() do.",
   },
   CAPTURE_REJECTED: {
-    meaning: "A call was made inside a capture that is illegal there.",
+    meaning: "A call was made that is illegal inside a capture.",
     help: "Do it before the capture; the message names the call and the op.",
   },
   CAPTURE_ORDER: {

@@ -51,10 +51,11 @@ export const settingsTable = {
     variable: "HOLDFAST_MEMORY",
     ...size,
     meaning:
-      "The budget: the maximum bytes that Holdfast may use on the device. auto leaves a discrete card a margin of max(512 MiB, " +
-      "2 %), a unified-memory machine max(8 GiB, 10 %) for the host, and a CPU machine max(512 MiB, 10 %). In a container the margin is " +
-      "max(512 MiB, 10 %) of the container's limit. The 512 MiB are at most a quarter of the memory. A size that you set has " +
-      "no margin, but must be free. On a unified-memory machine without a container limit, the margin stays.",
+      "The budget: the maximum bytes that Holdfast may use on the device. auto takes the free memory minus a margin. The margin is " +
+      "max(512 MiB, 2 %) on a discrete card, max(8 GiB, 10 %) on a unified-memory machine, and max(512 MiB, 10 %) on a CPU. In a " +
+      "container it is max(512 MiB, 10 %) of the container's limit. The 512 MiB count as at most a quarter of the memory. A size " +
+      "that you set has no margin, but that much memory must be free. On a unified-memory machine without a container limit, the " +
+      "margin must be free too.",
     defaultText: "auto",
     example: "64GiB",
     fallback: () => "auto",
@@ -63,8 +64,9 @@ export const settingsTable = {
     variable: "HOLDFAST_ARENA",
     ...size,
     meaning:
-      "The step arena's capacity: an address range, filled with memory only as it is used. auto takes the whole budget, " +
-      "or half of it if addresses are scarce (the CPU driver has 4 GiB) or if a GPU cannot commit memory in parts.",
+      "The capacity of the step arena, which holds the memory of steps. The capacity is an address range; memory is committed to it " +
+      "only as it is used. auto takes the whole budget, or half of it if addresses are scarce (the CPU driver has 4 GiB) or if a GPU " +
+      "cannot commit memory in chunks.",
     defaultText: "auto",
     example: "1.5GiB",
     fallback: () => "auto",
@@ -83,7 +85,7 @@ export const settingsTable = {
     variable: "HOLDFAST_POISON",
     ...onOff,
     meaning:
-      "Fill step memory with NaN when it is committed and when it is freed, so that a stale read shows.",
+      "Fill step memory with NaN when it is committed and when it is freed, so that a stale read gives NaN.",
     defaultText: "off",
     example: "on",
     fallback: () => false,
@@ -135,8 +137,8 @@ export const settingsTable = {
     ...choice("end", "report"),
     meaning:
       "report: write the stall report to stderr and to a file, and let the run continue. end: write it and end the process with " +
-      "exit code 86. A stall in your own code between two steps is reported, but never ends the process. The commands of holdfast " +
-      "default to end; holdfast doctor always ends.",
+      "exit code 86. A stall in your own code between two steps is reported, but never ends the process. The holdfast " +
+      "commands default to end; holdfast doctor always ends.",
     defaultText: "report",
     example: "end",
     fallback: () => "report" as const,
@@ -164,8 +166,8 @@ export const settingsTable = {
     variable: "HOLDFAST_PRECISION",
     ...choice("f32", "tf32", "bf16"),
     meaning:
-      "The precision to which a GPU may round the operands of f32 GEMMs: f32 (IEEE, no rounding), TF32 or bf16. With bf16, a " +
-      "compiled step also rounds GEMM results that only pass from one kernel to the next. Weights, their gradients, " +
+      "The precision to which a GPU may round the operands of f32 matrix products: f32 (IEEE, no rounding), TF32 or bf16. With bf16, a " +
+      "compiled step also rounds results of matrix products that only pass from one kernel to the next. Weights, their gradients, " +
       "accumulators, statistics and everything else stay f32. The CPU always computes in f32.",
     defaultText: "f32",
     example: "tf32",
@@ -176,8 +178,8 @@ export const settingsTable = {
     kind: "folder | off",
     parse: nonEmpty,
     meaning:
-      "The folder for kernels compiled for a GPU. Only files that this user owns and no other user may write are " +
-      "loaded. off compiles them every time.",
+      "The folder for kernels compiled for a GPU. Holdfast loads only files that this user owns and that no other user can write. " +
+      "off compiles the kernels in every process.",
     defaultText: "holdfast in the user's cache folder",
     example: "/var/tmp/kernels",
     fallback: () => defaultCacheFolder(process.env),
@@ -197,7 +199,7 @@ export const settingsTable = {
     kind: "count | auto",
     parse: threadCount,
     meaning:
-      "Threads of the CPU driver. auto uses all that the machine offers, limited to the whole CPUs of a container's quota.",
+      "Threads of the CPU driver. auto uses all threads of the machine, but at most the whole CPUs of a container's quota.",
     defaultText: "auto",
     example: "2",
     fallback: () => "auto" as const,
@@ -207,8 +209,8 @@ export const settingsTable = {
     kind: "library | off",
     parse: nonEmpty,
     meaning:
-      "A BLAS library, by path or soname, for large GEMMs instead of the CPU driver's WebAssembly kernels, with as " +
-      "many threads. Whether the same seed then gives the same bits depends on the library.",
+      "The path or soname of a BLAS library. The CPU driver uses it for large matrix products instead of its WebAssembly kernels, " +
+      "with the same number of threads. It then depends on the library whether the same seed gives the same bits.",
     defaultText: "off",
     example: "libopenblas.so.0",
     fallback: () => "off",
