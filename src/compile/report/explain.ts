@@ -214,7 +214,8 @@ function listHolders(holders: readonly (readonly [label: string, bytes: number, 
   const rest = holders.slice(maxHolders);
   const restBytes = rest.reduce((sum, [, bytes]) => sum + bytes, 0);
   const shown = holders.slice(0, maxHolders).map(([label, bytes, note]) => [formatBytes(bytes), label, note]);
-  const rows = rest.length > 0 ? [...shown, [formatBytes(restBytes), `in ${count(rest.length, "other")}`, ""]] : shown;
+  const rows =
+    rest.length > 0 ? [...shown, [formatBytes(restBytes), `in ${count(rest.length, "other")}`, ""]] : shown;
   const columns = [
     { title: "", align: "right" },
     { title: "", align: "left", max: 60 },
