@@ -94,8 +94,8 @@ export const settingsTable = {
     variable: "HOLDFAST_CAPTURE",
     ...choice("auto", "on", "off"),
     meaning:
-      "auto: capture, and run directly (with one warning) if a capture is rejected. on: a rejected capture is an error. " +
-      "off: always run directly.",
+      "How a compiled step runs. auto: as a captured graph, or directly if the capture is rejected (with one warning) or if the graph " +
+      "is slower. on: as a graph; a rejected capture is an error. off: always directly.",
     defaultText: "auto",
     example: "off",
     fallback: () => "auto" as const,
