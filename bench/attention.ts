@@ -1,7 +1,8 @@
 /**
- * `npm run bench:attention`: attention in one kernel against the same out of products and row kernels, in microseconds
- * and GFLOP/s, with 1 and 2 threads. Only the products' arithmetic counts. They take turns and the best of each
- * counts, because other work on the machine only ever slows one down.
+ * `npm run bench:attention`: attention in one kernel, compared with attention built from GEMMs and row
+ * kernels. Prints microseconds and GFLOP/s with 1 and 2 threads; only the arithmetic of the GEMMs counts.
+ * Both variants alternate and the best time of each counts, because other load on the machine only ever adds
+ * time.
  */
 
 import { cpus } from "node:os";
@@ -57,7 +58,7 @@ const softmaxGradient: RowKernel = {
   ],
 };
 
-/** Forward and backward, each both ways. */
+/** Forward and backward, in both variants. */
 function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
   const [operandSize, scoreSize] = [rows * width, rows * rows];
   const place = (name: string, elements: number): Storage => {
@@ -208,7 +209,7 @@ function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
 console.log(
   `${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}, ${cpus().length} × ${cpus()[0]?.model}`,
 );
-console.log("\n  pairs × rows × width      threads                one kernel              products");
+console.log("\n  pairs × rows × width      threads                one kernel                 GEMMs");
 for (const attention of attentions) {
   for (const threads of [1, 2]) {
     const driver = openCpuDriver({ threads });

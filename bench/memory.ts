@@ -1,6 +1,7 @@
 /**
- * `npm run bench:memory`: what memory costs. Time per arena allocation over 10,000 steps (flat, and under a microsecond),
- * time per upload of many small tensors, and what the always-on parts (recorder, watched driver) add.
+ * `npm run bench:memory`: the cost of memory operations. Time per arena allocation over 10,000 steps
+ * (constant, and less than a microsecond), time per upload of many small tensors, and the overhead of the
+ * always-on recorder and watched driver.
  */
 
 import { cpus } from "node:os";
@@ -18,7 +19,7 @@ function withRuntime(use: (runtime: Runtime) => void): void {
   driver.close();
 }
 
-/** Nanoseconds for one allocation and its share of the step's end, in each fifth of the run. */
+/** Nanoseconds for an allocation and its share of the step's end, in each fifth of the run. */
 function arenaAllocations(runtime: Runtime): void {
   const sizes = Array.from({ length: allocationsPerStep }, (_, index) => 256 + ((index * 7919) % 65_536));
   console.log(`\n${steps} steps of ${allocationsPerStep} arena allocations`);

@@ -1,7 +1,7 @@
 /**
- * `npm run bench:plan`: how good plans are, and how long they take. First three training steps: the plan's peak against the
- * most that is live at once, which no plan can be below. Then transformers of more and more layers, up to some 20,000
- * calls: the time of each stage, and how it grows.
+ * `npm run bench:plan`: the quality of plans, and the time that they take. First three training steps: the
+ * plan's peak compared with the maximum of live bytes, the lower bound of every plan. Then transformers with
+ * up to some 20,000 calls: the time of each stage, and how it grows.
  */
 
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -77,7 +77,7 @@ function crossAsset(): Workload {
   ]);
 }
 
-/** Letters and their places, layers of attention, and a guess of the next letter. */
+/** Letters and their positions, layers of attention, and a prediction of the next letter. */
 class Characters extends nn.Module {
   readonly letters = new nn.Embedding(40, 64);
   readonly places = new nn.Embedding(64, 64);
@@ -137,7 +137,7 @@ function timed<T>(times: Record<string, number>, name: string, run: () => T): T 
   return result;
 }
 
-/** The stages of a plan one by one, each with its time. */
+/** The stages of a plan one by one, with their times. */
 function planOf({ step }: Workload) {
   const times: Record<string, number> = {};
   const guards = new Guards();

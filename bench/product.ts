@@ -1,8 +1,8 @@
 /**
- * `npm run bench:product`: matrix products of a training step in GFLOP/s, with 1 and 2 threads, beside OpenBLAS where
- * Debian's package libopenblas0-pthread is installed. Repetitions of both take turns and the best of each counts, because
- * other work on the machine only ever slows one down. OPENBLAS_CORETYPE=Nehalem holds OpenBLAS to vectors of 128
- * bits, which is all that WebAssembly has; OPENBLAS_CORETYPE=Haswell to 256.
+ * `npm run bench:gemm`: GEMMs of a training step in GFLOP/s, with 1 and 2 threads, compared with OpenBLAS if
+ * Debian's package libopenblas0-pthread is installed. Repetitions of both alternate and the best of each
+ * counts, because other load on the machine only ever adds time. OPENBLAS_CORETYPE=Nehalem limits OpenBLAS to
+ * vectors of 128 bits, which is all that WebAssembly has; OPENBLAS_CORETYPE=Haswell to 256.
  */
 
 import { cpus } from "node:os";
@@ -14,7 +14,7 @@ import { bestTimes } from "./best-times.js";
 
 const repetitions = 12;
 
-/** One product: C[m, n] = op(A) · op(B), all matrices dense. */
+/** A GEMM: C[m, n] = op(A) · op(B), all matrices dense. */
 interface Product {
   readonly m: number;
   readonly n: number;
@@ -76,7 +76,7 @@ function gemmOn(runtime: Runtime): Contender {
       },
       c: { storage: place("c"), rowStride: n, batchStride: sizes.c },
     };
-    // A storage has at least one byte; a product that needs none does not look at it.
+    // A storage has at least one byte; a GEMM without operands does not read it.
     const placement = { name: "scratch", size: Math.max(gemmScratchBytes(runtime, problem), 1) };
     const scratch = runtime.persistent.place("library workspace", "scratch", [placement]).storages[0]!;
     return () => {
@@ -86,7 +86,7 @@ function gemmOn(runtime: Runtime): Contender {
   };
 }
 
-/** Undefined where the library is not installed. */
+/** Undefined if the library is not installed. */
 function loadOpenBlas(): OpenBlas | undefined {
   let library: ReturnType<typeof koffi.load>;
   try {

@@ -1,9 +1,8 @@
 /**
- * `npm run docs:images -- FOLDER`: pictures of the inspector's views into docs/images/, for the README and the page about the inspector.
- * They show runs that were: a folder of four of `holdfast train crossasset`, on a GPU for pictures that people will see.
+ * `npm run docs:images -- FOLDER`: writes pictures of the inspector's views to docs/images/, for the README and the page about the inspector. They show a folder with four real runs of `holdfast train crossasset`, on a GPU for published pictures.
  *
  *   --out FOLDER/first --profile                  the run that is shown
- *   --out FOLDER/lower-rate --profile --lr 3e-4   two to lay over it
+ *   --out FOLDER/lower-rate --profile --lr 3e-4   two for the comparison
  *   --out FOLDER/bf16 --profile --precision bf16
  *   --out FOLDER/short --memory 440MiB            one that is rejected for its memory
  */
@@ -45,7 +44,7 @@ const views: readonly View[] = [
 const [, , folder = ""] = process.argv;
 const missing = ["first", "lower-rate", "bf16", "short"].filter((run) => !existsSync(join(folder, run)));
 if (missing.length > 0)
-  throw new Error(`${folder || "No folder was given, so it"} lacks the runs ${missing.join(", ")}.`);
+  throw new Error(`${folder || "The missing folder argument"} lacks the runs ${missing.join(", ")}.`);
 mkdirSync(images, { recursive: true });
 const inspector = await openInspector({ root: folder });
 try {
@@ -61,7 +60,7 @@ async function take(url: string, view: View): Promise<void> {
   const page = await context.newPage();
   await page.goto(url + hash);
   await page.locator("#panel .figure").first().waitFor();
-  // Whatever was asked for has come when nothing says that it is being read.
+  // All requested data has arrived when no view says that it is reading.
   await page.evaluate(
     `(async () => { const isWaiting = () => /Reading/.test(document.body.innerText) || /–/.test(document.querySelector(".tiles").innerText);
       for (let frame = 0; frame < 30 || isWaiting(); frame++)

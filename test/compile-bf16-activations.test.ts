@@ -1,6 +1,6 @@
 /**
- * Steps whose products leave each other bf16: their gradients are those of f32 as far as bf16 goes, weights' gradients are not
- * rounded, and a replay has the bits of the planned calls.
+ * Steps whose GEMMs store bf16 for each other: their gradients equal those of f32 within the precision of
+ * bf16, gradients of weights are not rounded, and a replay has the bits of the planned calls.
  */
 
 import assert from "node:assert/strict";
@@ -24,7 +24,7 @@ afterEach(() => {
   if (!skip) openEmulator().reset();
 });
 
-/** The gradients of a small CrossAsset, by the parameters' names; compiled where passes are given. */
+/** The gradients of a small CrossAsset, by the parameters' names; compiled if passes are passed. */
 function gradientsOf(device: Device, passes?: PassSettings) {
   manualSeed(11);
   const sizes = { sources: 3, features: 16, width: 32, heads: 2, layers: 2, hidden: 64 };
@@ -53,7 +53,7 @@ const resultsOf = (calls: readonly Call[], isGradient: boolean): (string | undef
   });
 
 describe("a compiled step in bf16", { skip }, () => {
-  test("has the gradients of f32 as nearly as bf16 has them, and those of weights are stored as f32", () => {
+  test("has the gradients of f32 within bf16's precision, and stores those of weights as f32", () => {
     const { gradients: expected } = gradientsOf(openEmulatorGpu());
     const device = openEmulatorGpu({ precision: "bf16" });
     const { gradients, calls } = gradientsOf(device, {});
@@ -76,7 +76,7 @@ describe("a compiled step in bf16", { skip }, () => {
     }
   });
 
-  test("stores nothing of a product as bf16 where the pass is left out, or eager code's products are wanted", () => {
+  test("stores no GEMM's result as bf16 if the pass is off, or if eager GEMMs are requested", () => {
     const device = openEmulatorGpu({ precision: "bf16" });
     for (const passes of [{ bf16Activations: false }, { autotune: false }]) {
       const { calls } = gradientsOf(device, passes);
@@ -97,7 +97,7 @@ describe("a compiled step in bf16", { skip }, () => {
     );
   });
 
-  test("replays random feed-forward stacks, which leave bf16, to the bits of their planned calls", () => {
+  test("replays random feed-forward stacks, which store bf16, to the bits of their planned calls", () => {
     const devices = (["off", "on"] as const).map((capture) =>
       openEmulatorGpu({ precision: "bf16", capture }),
     );
@@ -149,6 +149,6 @@ describe("a compiled step in bf16", { skip }, () => {
       }),
       { numRuns: 4, seed: 7 },
     );
-    assert.ok(narrow > 0, "no product has left bf16");
+    assert.ok(narrow > 0, "no GEMM stores bf16");
   });
 });

@@ -1,6 +1,6 @@
 /**
- * A training step on a GPU whose small kernels run beside others: it has the eager step's bits, and so has every replay, on
- * one branch and on several.
+ * A training step on a GPU with small kernels in combo kernels: it and every replay have the eager step's
+ * bits, on one stream and on several.
  */
 
 import assert from "node:assert/strict";
@@ -15,7 +15,7 @@ import { sameBytes } from "./support/same-bytes.js";
 
 type Step = (x: Tensor, y: Tensor) => { readonly loss: Tensor };
 
-/** Three steps of a classifier; what its weights are behind them. */
+/** Three steps of a classifier; the weights after them. */
 function train(device: Device, prepare: (step: Step) => Step): Float32Array[] {
   manualSeed(3);
   const layers = [new nn.Linear(20, 24), new nn.GELU(), new nn.Linear(24, 4)];
@@ -56,7 +56,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     return { weights, planned, calls: planned.schedule.calls.map(({ call }) => call), text: made.text ?? "" };
   };
 
-  test("runs the record of its loss beside other kernels, says so, and has the eager weights to the bit", () => {
+  test("records its loss in a combo kernel, says so, and has the eager weights to the bit", () => {
     const eager = train(device, (step) => step);
     const runs = [compile({ streams: false }), compile({ comboKernels: false }), compile({ streams: true })];
     for (const { weights } of runs) {
@@ -79,10 +79,10 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     assert.match(apart.text, / comboKernels: left out, as the settings say/m);
   });
 
-  test("sends one piece of work for each such call, on one branch and on several, where the late passes run once more", () => {
+  test("submits one command for each combo call, on one stream and on several, where the late passes run again", () => {
     const { planned } = compile({ streams: false, renameBuffers: false });
     const streamed = assignStreams(device.runtime, planned, { streams: 2, lag: 1 });
-    assert.ok(streamed, "gradients of weights go aside");
+    assert.ok(streamed, "gradients of weights run on side streams");
     for (const one of [planned, streamed]) {
       const places = one.schedule.calls.flatMap(({ call }, place) =>
         call.work.kind === "combo" ? [place] : [],

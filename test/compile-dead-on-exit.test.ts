@@ -1,6 +1,6 @@
 /**
- * Gradients that a compiled step forgets: what nothing in the step reads of them is not stored, and all else is as in eager
- * code. Gradients that are there behind the step are those of eager code.
+ * Gradients that a compiled step discards: those that nothing in the step reads are not stored, and all else
+ * is as in eager code. Gradients that live after the step are those of eager code.
  */
 
 import assert from "node:assert/strict";
@@ -28,7 +28,7 @@ interface Outcome {
 
 const bytesOf = (tensor: Tensor): Uint8Array => new Uint8Array(tensor.dataSync().slice().buffer);
 
-/** Some steps from the same start. A factor of infinity makes gradients that are not finite, for which a step is skipped. */
+/** Some steps from the same start. A factor of infinity makes gradients non-finite, so that a step is skipped. */
 function train(on: Device, way: "eager" | "compiled", forgets: Forgetting, factors = [1, 2, 3]): Outcome {
   manualSeed(11);
   const model = new nn.Sequential(new nn.Linear(7, 9), new nn.GELU(), new nn.Linear(9, 5)).to(on);
@@ -50,7 +50,7 @@ function train(on: Device, way: "eager" | "compiled", forgets: Forgetting, facto
     randn([6, 7], { device: on }),
     factors.map((one) => randn([1], { device: on }).fill_(one)),
   ];
-  // What is cleared before has to be there.
+  // Gradients that are cleared first must exist.
   if (forgets === "before") on.step(() => model.forward(x).sum().backward());
   const compiled = on.compile(step);
   let returned: Uint8Array | undefined;
@@ -74,7 +74,7 @@ function train(on: Device, way: "eager" | "compiled", forgets: Forgetting, facto
   return outcome;
 }
 
-/** The ops of the calls behind the gradients' norm that write gradients. */
+/** The ops of the calls after the gradients' norm that write gradients. */
 function writersOf(compiled: object): readonly string[] {
   const calls = latestPlanOf(compiled)!.planned.schedule.calls.map(({ call }) => call);
   const norm = calls.findIndex(({ op }) => op.includes("gradientNorm"));
@@ -108,29 +108,29 @@ describe("of gradients that a compiled step clips,", () => {
     return compiled!;
   };
 
-  test("those that it forgets at its end are not stored, and everything else has the eager bits", () => {
+  test("those that it discards at its end are not stored, and everything else has the eager bits", () => {
     const { writers, gradients } = both("behind");
     assert.deepEqual(writers, []);
     assert.ok(gradients.every((one) => one === undefined));
   });
 
   for (const forgets of ["before", "never"] as const) {
-    test(`those that are there behind it are the eager ones: forgotten ${forgets}`, () => {
+    test(`those that live after it are the eager ones: discarded ${forgets}`, () => {
       const { writers, gradients } = both(forgets);
       assert.ok(writers.length > 0);
       assert.ok(gradients.every((one) => one !== undefined));
     });
   }
 
-  test("all are stored where it forgets only some of those that it clips in one call", () => {
+  test("all are stored if it discards only some of those that it clips in one call", () => {
     assert.ok(both("in part").writers.length > 0);
   });
 
-  test("those that it reads behind the place where it forgets them are stored", () => {
+  test("those that it reads after discarding them are stored", () => {
     assert.ok(both("and returned").returned);
   });
 
-  test("those that it forgets and has not read are not even made", () => {
+  test("those that it discards without a read are not even computed", () => {
     const weight = randn([4, 4], { device, requiresGrad: true });
     const x = randn([3, 4], { device });
     const writers = [true, false].map((forgets) => {
@@ -150,7 +150,7 @@ describe("of gradients that a compiled step clips,", () => {
     assert.ok(writers[1]! > 0);
   });
 
-  test("those of a step that is skipped change nothing, and the next step is the eager one", () => {
+  test("those of a skipped step change nothing, and the next step is the eager one", () => {
     assert.deepEqual(both("behind", [1, Infinity, 2]).writers, []);
   });
 });

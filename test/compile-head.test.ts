@@ -1,6 +1,7 @@
 /**
- * The head of a classifier on a GPU: a norm, a product with a few classes, the loss and the way back through all of them are
- * three kernels; behind a deep model, which leaves time to count labels, all of that is one. The bits are those of the eager step.
+ * The head of a classifier on a GPU: a norm, a GEMM with a few classes, the loss and the backward pass of all
+ * of them are three kernels. After a deep model, which leaves time to count labels, they are one. The bits
+ * are those of the eager step.
  */
 
 import assert from "node:assert/strict";
@@ -15,14 +16,14 @@ const [rows, width, classes] = [1100, 32, 3] as const;
 
 interface Options {
   readonly isWeighted?: boolean;
-  /** How many norms stand before the head. */
+  /** The number of norms before the head. */
   readonly depth?: number;
-  /** Are the labels picked out of others, in the step? */
+  /** True if the step selects the labels from a larger tensor. */
   readonly arePicked?: boolean;
   readonly passes?: CompileOptions["passes"];
 }
 
-/** The loss, the gradients, and what the step tells of itself. */
+/** The loss, the gradients, and the step's explanation. */
 function run(device: Device, way: "eager" | "compiled", options: Options) {
   const { isWeighted = false, depth = 2, arePicked = false, passes = {} } = options;
   manualSeed(3);
@@ -30,7 +31,7 @@ function run(device: Device, way: "eager" | "compiled", options: Options) {
   const model = new nn.Sequential(...norms, new nn.Linear(width, classes)).to(device);
   const parameters = model.parameters();
   const x = randn([rows, width], { device });
-  // Of four labels one does not count.
+  // One of four labels is ignored.
   const labels = Int32Array.from({ length: rows }, (_, index) => ((index * index) % 7) % 4);
   const y = tensor(
     labels.map((label) => label - 1),
@@ -58,7 +59,7 @@ function run(device: Device, way: "eager" | "compiled", options: Options) {
   return { loss, gradients, told, ops };
 }
 
-/** Runs both ways, and holds one against the other; the compiled step's. */
+/** Runs both variants and compares them; returns the compiled step's. */
 function compare(device: Device, options: Options) {
   const [eager, compiled] = [run(device, "eager", options), run(device, "compiled", options)];
   assert.equal(compiled.loss, eager.loss);
@@ -92,7 +93,7 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
 
   const ways = [{}, { isWeighted: true }, { arePicked: true }, { isWeighted: true, arePicked: true }];
   for (const way of ways) {
-    test(`is one kernel behind a deep model, with the eager bits: ${JSON.stringify(way)}`, () => {
+    test(`is one kernel after a deep model, with the eager bits: ${JSON.stringify(way)}`, () => {
       const device = openEmulatorGpu({ precision: "f32" });
       const options = { depth: 4, ...way };
       const [made, plain] = [

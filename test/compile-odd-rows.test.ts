@@ -1,4 +1,7 @@
-/** Operands of large products on a GPU whose rows begin at odd addresses are laid out anew, if they are not large themselves. */
+/**
+ * Large GEMMs on a GPU whose operands have unaligned rows: the operands are copied to aligned rows, unless
+ * they are large themselves.
+ */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -7,10 +10,10 @@ import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { testEnvironment } from "./support/test-device.js";
 
-describe("a product on a GPU", { skip: emulatorMissing }, () => {
+describe("a GEMM on a GPU", { skip: emulatorMissing }, () => {
   const device = emulatorMissing ? undefined! : openEmulatorGpu({ precision: "tf32" });
 
-  /** What the compiled product of [rows, length] and [length, 256] is said to be, without running it. */
+  /** The description of the compiled GEMM of [rows, length] and [length, 256], without running it. */
   function explain(rows: number, length: number): string {
     const weight = zeros([length, 256], { device });
     const step = device.compile((x) => x.matmul(weight));
@@ -22,14 +25,14 @@ describe("a product on a GPU", { skip: emulatorMissing }, () => {
 
   const copies = /^ *\d+ +matmul +copy/m;
 
-  test("copies rows of an odd length to where it reads them faster", () => {
+  test("copies rows of an odd length to aligned memory, where it reads them faster", () => {
     assert.match(explain(2000, 193), copies);
-    assert.doesNotMatch(explain(2000, 192), copies, "these lie well");
-    assert.doesNotMatch(explain(200, 193), copies, "too small a product to gain by it");
-    assert.doesNotMatch(explain(25_000, 193), copies, "too large an operand to have twice");
+    assert.doesNotMatch(explain(2000, 192), copies, "these are aligned");
+    assert.doesNotMatch(explain(200, 193), copies, "too small a GEMM to gain by it");
+    assert.doesNotMatch(explain(25_000, 193), copies, "too large an operand to copy");
   });
 
-  test("is the same product for it, as it lies and transposed", () => {
+  test("has the same result after the copy, normal and transposed", () => {
     const cpu = new Device("cpu", { memory: "64MiB", environment: testEnvironment, print: () => {} });
     try {
       const resultsOn = (on: Device): number[] => {

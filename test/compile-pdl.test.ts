@@ -1,6 +1,7 @@
 /**
- * Launches that begin while the one before them ends, on an emulated GPU that shows them memory as it was before that one until they
- * wait: a step has the eager step's bits all the same, and marks that the verifier rejects, used all the same, give other ones.
+ * Programmatic dependent launch on the emulator, which shows a launch the memory from before its predecessor
+ * until it waits. A step still has the eager step's bits, and marks that the verifier rejects give other
+ * bits.
  */
 
 import assert from "node:assert/strict";
@@ -17,7 +18,7 @@ import { type RunOutcome, type TracedTraining, traceTraining } from "./support/t
 
 const pdlLaunches = (): number => openEmulator().calls("cuLaunchKernelEx");
 
-/** So many steps of a regression, each followed by `look`; what its weights are behind them. */
+/** Some steps of a regression, each followed by `look`; the weights after them. */
 function train(
   device: Device,
   steps: number,
@@ -42,7 +43,7 @@ function train(
   return model.parameters().map((one) => one.dataSync() as Float32Array);
 }
 
-describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
+describe("a step with programmatic dependent launches", { skip: emulatorMissing }, () => {
   const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
   const training: TracedTraining = emulatorMissing ? undefined! : traceTraining(device);
   const { straight } = training ?? {};
@@ -51,7 +52,7 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
     !("rejection" in outcome) &&
     outcome.gradients.every((bytes, index) => Buffer.compare(bytes, training.eager[index]!) === 0);
 
-  test("has the eager gradients to the bit, and nearly all of its launches may begin early", () => {
+  test("has the eager gradients to the bit, and nearly all of its launches use PDL", () => {
     const { calls } = straight.schedule;
     const marked = calls.filter(({ prefetches: early }) => early).length;
     assert.ok(marked > 0.8 * calls.length, `${marked} of ${calls.length}`);
@@ -62,7 +63,7 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
     assert.ok(pdlLaunches() - before >= marked / 2, `${pdlLaunches() - before} of ${marked}`);
   });
 
-  test("is tried with launches in turn as well, on each schedule, and has the eager weights whichever is kept", () => {
+  test("is also tried without PDL, on each schedule, and has the eager weights with each candidate", () => {
     let verdict: Verdict | undefined;
     const weights = train(device, 40, true, (step) => {
       verdict = latestPlanOf(step)?.running?.verdict;
@@ -75,7 +76,7 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
     for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
   });
 
-  test("red proof: fetches that the verifier rejects give other gradients, and those that it lets pass don't", () => {
+  test("red proof: prefetches that the verifier rejects give other gradients, and those that it accepts do not", () => {
     const counts = { passed: 0, rejected: 0, wrong: 0 };
     for (const place of straight.schedule.calls.keys()) {
       if (!straight.schedule.calls[place]!.prefetches) continue;
@@ -87,7 +88,7 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
       if (rejection) assert.equal(rejection.numbers["rule"], "pdl", rejection.message);
       else assert.ok(isHarmless, `call ${place} passed, and gives other gradients`);
     }
-    // A kernel that fetches nothing early does no harm, whatever is said of it.
+    // A kernel that prefetches nothing is safe with any mark.
     assert.ok(Math.min(counts.passed, counts.rejected) > 3 && counts.wrong > 0, JSON.stringify(counts));
   });
 });

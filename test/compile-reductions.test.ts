@@ -1,6 +1,6 @@
 /**
- * A training step on a GPU whose gradients of biases and norms are made together: it has the eager step's bits, and so has
- * every replay.
+ * A training step on a GPU with grouped gradients of biases and norms: it and every replay have the eager
+ * step's bits.
  */
 
 import assert from "node:assert/strict";
@@ -14,7 +14,7 @@ import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { sameBytes } from "./support/same-bytes.js";
 
-/** Two steps of a model with two norms and three biases; what its weights are behind them. */
+/** Two steps of a model with two norms and three biases; the weights after them. */
 function train(
   device: Device,
   prepare: (step: (x: Tensor) => Tensor) => (x: Tensor) => Tensor,
@@ -35,7 +35,7 @@ function train(
     optimizer.zeroGrad();
     return loss;
   });
-  // As many rows as have 1024 partial results a column.
+  // Enough rows for 1024 partials a column.
   const x = randn([1100, 24], { device });
   for (let turn = 0; turn < 2; turn++) step(x);
   return [...model.parameters()].map((one) => one.dataSync() as Float32Array);
@@ -60,14 +60,14 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     return { weights, calls: schedule.calls.map(({ call }) => call), text: made.text ?? "" };
   };
 
-  test("makes the gradients of biases and norms together, says so, and has the eager weights to the bit", () => {
+  test("groups the gradients of biases and norms, says so, and has the eager weights to the bit", () => {
     const eager = train(device, (step) => step);
     const [together, apart] = [compile(), compile({ groupReductions: false })];
     for (const { weights } of [together, apart]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
     const [begun] = together.calls.flatMap(({ work }) => (work.kind === "partial-reduce" ? [work] : []));
-    // What 32 blocks leave: of the biases' gradients, and of the norms' two.
+    // The partials of 32 blocks: of the biases' gradients, and of the norms' two.
     assert.equal(begun!.scratch.size, 32 * 4 * (40 + 24 + 2 * 40 + 2 * 24));
     const namesOf = (columns: readonly ColumnCall[]) => columns.map(({ kernel }) => kernel.name).sort();
     assert.deepEqual(namesOf(begun!.columns), [
@@ -76,7 +76,8 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
       "sum",
       "sum",
     ]);
-    // Each is there before the calls that wait for none of them, and joined behind those, where one block has all of the last one's rows.
+    // The partials are computed before independent calls and combined after those; for the last one, a single
+    // block has all rows.
     const [joining] = together.calls.flatMap(({ work }) => (work.kind === "grouped-reduce" ? [work] : []));
     assert.deepEqual([namesOf(joining!.columns), joining!.partials], [["sum"], begun]);
     assert.ok(
@@ -91,7 +92,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     assert.match(together.text, /2 × sum|2 × layerNormAffineGra/);
   });
 
-  test("begins those of a wide norm in the kernel of its gradient, and has the eager weights to the bit", () => {
+  test("computes the partials of a wide norm's gradients in the kernel of its input gradient, and has the eager weights to the bit", () => {
     const width = 72;
     const eager = train(device, (step) => step, width);
     const [within, apart] = [compile({}, width), compile({ columnReductions: false }, width)];
@@ -104,7 +105,8 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
         const sums = outputs.filter(({ per }) => per === "column").length;
         return sums > 0 ? [sums] : [];
       });
-    // Of the gain, of the shift, and of the bias before the norm; a row of the other norm takes less than a warp.
+    // Of the gain, of the shift, and of the bias before the norm; a row of the other norm takes less than a
+    // warp.
     assert.deepEqual([sumsOf(within), sumsOf(apart)], [[3], []]);
     assert.match(
       within.text,

@@ -1,4 +1,4 @@
-/** A compiled step's plans as plain data: what they say agrees with the plan, and measuring changes nothing. */
+/** A compiled step's plans as plain data: they agree with the plan, and measuring changes nothing. */
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -26,7 +26,7 @@ function compileTraining() {
   return { step, parameters };
 }
 
-test("tensors lie inside the plan's block, their live bytes at the peak are the lower bound, and saved ones are told", () => {
+test("tensors are inside the plan's block, their live bytes at the peak are the lower bound, and saved ones are marked", () => {
   const { step } = compileTraining();
   step(randn([64, 6], { device }));
   const [plan] = step.report();
@@ -44,7 +44,7 @@ test("tensors lie inside the plan's block, their live bytes at the peak are the 
   step.close();
 });
 
-test("calls belong to the parts of the step, in their order, and the text is explain()'s", () => {
+test("calls belong to the phases of the step, in order, and the text is explain()'s", () => {
   const { step } = compileTraining();
   step(randn([64, 6], { device }));
   const [plan] = step.report();
@@ -56,7 +56,7 @@ test("calls belong to the parts of the step, in their order, and the text is exp
   step.close();
 });
 
-test("times are measured for every call, stay with the plan, and the training goes on to the same bits", () => {
+test("every call has a measured time, the plan keeps it, and training continues with the same bits", () => {
   const inputs = Array.from({ length: 6 }, () => randn([64, 6], { device }));
   const train = (measures: boolean): number[] => {
     const { step, parameters } = compileTraining();
@@ -77,7 +77,7 @@ test("times are measured for every call, stay with the plan, and the training go
   assert.deepEqual(train(true), train(false));
 });
 
-test("a plan that has not begun is told, without a way to run and without times", () => {
+test("a plan that has not run is reported without a mode and without times", () => {
   const step = device.compile((x: Tensor) => x.exp().add(1));
   step.memory(randn([3], { device }));
   const [plan] = step.report({ times: true });

@@ -1,6 +1,6 @@
 /**
- * The end of a training step: gradients are made where they belong, their norm is one launch and its end one more, which has
- * the optimizer's count too. The bits are those of the eager step.
+ * The end of a training step: gradients are computed in their destinations, their norm is one launch and its
+ * end one more, which also has the optimizer's step count. The bits are those of the eager step.
  */
 
 import assert from "node:assert/strict";
@@ -14,7 +14,7 @@ const [batch, sources, features] = [6, 3, 10] as const;
 
 const openGpu = (precision: "f32" | "tf32"): Device => openEmulatorGpu({ precision });
 
-/** Three steps from the same start; the losses, the weights behind them, and what the step tells of itself. */
+/** Three steps from the same start: the losses, the weights after them, and the step's explanation. */
 function train(
   device: Device,
   way: "eager" | "compiled",
@@ -59,7 +59,7 @@ function requireTail(kernels: readonly string[], expected: readonly string[]): v
 
 describe("a compiled training step on a GPU", { skip }, () => {
   for (const precision of ["f32", "tf32"] as const) {
-    test(`ends in few calls, and leaves the eager step's bits: ${precision}`, () => {
+    test(`ends in few calls, with the eager step's bits: ${precision}`, () => {
       const device = openGpu(precision);
       const [eager, compiled] = [train(device, "eager"), train(device, "compiled")];
       assert.deepEqual(compiled.losses, eager.losses);
@@ -70,7 +70,8 @@ describe("a compiled training step on a GPU", { skip }, () => {
       const apart = train(device, "compiled", { comboKernels: false });
       requireTail(callsOf(apart.told), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);
       assert.deepEqual(apart.weights, eager.weights);
-      // A library has this product; where its own choice is kept, it is given no other layout than in eager code.
+      // A library computes this GEMM; if its default algorithm is kept, it gets the same layout as in eager
+      // code.
       assert.equal(copiesIn(kernels), precision === "f32" ? 1 : 0);
       const kept = train(device, "compiled", { autotune: false });
       assert.equal(copiesIn(callsOf(kept.told)), 1);

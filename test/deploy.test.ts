@@ -1,4 +1,4 @@
-/** The files in deploy/ say what the command does: its options, its exit codes, its probes, its settings. */
+/** The files in deploy/ agree with the command: its options, its exit codes, its probes, its settings. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -13,7 +13,7 @@ import { readRepositoryFile, repositoryRoot } from "./support/repository.js";
 
 type YamlRecord = { readonly [key: string]: Yaml };
 
-/** What is at a path of keys and positions. */
+/** The value at a path of keys and indices. */
 function at(value: Yaml | undefined, ...path: readonly (string | number)[]): Yaml {
   const found = path.reduce<Yaml | undefined>((one, key) => (one as YamlRecord | undefined)?.[key], value);
   return found ?? assert.fail(`There is no ${path.join(".")}.`);
@@ -38,7 +38,7 @@ function helpOf(...command: readonly string[]): string {
   return text;
 }
 
-/** The options of a command that its help does not know. */
+/** The options of a command that its help does not list. */
 function unknownOptions(command: readonly string[], args: readonly string[]): string[] {
   const known = new Set(helpOf(...command).match(/--[a-z-]+/g));
   return args.filter((arg) => arg.startsWith("--") && !known.has(arg));
@@ -53,17 +53,17 @@ for (const [name, pod] of Object.entries(pods)) {
     const args = at(container, "args") as readonly string[];
     const given = (option: string): string => args[args.indexOf(option) + 1] ?? assert.fail(option);
 
-    it("gives the command options that it has, as texts", () => {
+    it("passes only options that the command has, as texts", () => {
       assert.ok(args.every((arg) => typeof arg === "string"));
       assert.deepEqual(args.slice(0, 2), ["train", "crossasset"]);
       assert.deepEqual(unknownOptions(args.slice(0, 2), args), []);
     });
 
-    it("is probed by the health command, about the run that it trains", () => {
+    it("is probed by the health command with the folder of its run", () => {
       for (const probe of ["startupProbe", "livenessProbe"]) {
         const [program, command, folder] = at(container, probe, "exec", "command") as readonly string[];
         assert.deepEqual([program, command, folder], ["holdfast", "health", given("--out")]);
-        assert.ok((at(container, probe, "timeoutSeconds") as number) >= 5, "a process has to start");
+        assert.ok((at(container, probe, "timeoutSeconds") as number) >= 5, "a process needs time to start");
       }
       assert.match(helpOf("health"), /Usage: holdfast health /);
     });
@@ -94,16 +94,16 @@ for (const [name, pod] of Object.entries(pods)) {
       assert.match(containerfile, new RegExp(`^FROM \\S+ AS ${given("--device")}$`, "m"));
     });
 
-    it("leaves a run longer to end than it takes", () => {
+    it("leaves a run more time to end than it takes", () => {
       assert.ok((at(pod, "terminationGracePeriodSeconds") as number) > endingSeconds);
     });
 
-    it("opens the port that the metrics are served on, to anybody outside", () => {
+    it("opens the port of the metrics, on all addresses", () => {
       assert.equal(String(at(container, "ports", 0, "containerPort")), given("--metrics-port"));
       assert.equal(given("--metrics-host"), "0.0.0.0");
     });
 
-    it("runs as the image's user, who is not root", () => {
+    it("runs as the image's user, which is not root", () => {
       assert.equal(at(pod, "securityContext", "runAsNonRoot"), true);
       const user = at(pod, "securityContext", "runAsUser");
       assert.match(containerfile, new RegExp(`useradd --uid ${user} `));
@@ -112,10 +112,10 @@ for (const [name, pod] of Object.entries(pods)) {
   });
 }
 
-/** Folders that the image's variables name. */
+/** Folders in the image's variables. */
 const imageFolders = [...containerfile.matchAll(/\bHOLDFAST_\w+=(\/\S+)/g)].map(([, folder = ""]) => folder);
 
-test("the Job knows every exit code that the command has, and each as what it means", () => {
+test("the Job lists every exit code of the command, with its meaning", () => {
   const rules = at(job, "spec", "podFailurePolicy", "rules") as readonly YamlRecord[];
   const actions = rules.flatMap((rule) => {
     if (!rule["onExitCodes"]) return [];
@@ -134,12 +134,12 @@ test("the Job knows every exit code that the command has, and each as what it me
   assert.deepEqual(new Map(actions), new Map(wanted));
   assert.equal(actions.length, wanted.length, "each once");
   assert.equal(exitCodes.ok.code, 0);
-  // A failure policy is for pods that are not restarted.
+  // A failure policy needs pods that are not restarted.
   assert.equal(at(pods["kubernetes-job.yaml"], "restartPolicy"), "Never");
   assert.ok((at(job, "spec", "backoffLimit") as number) > 0);
 });
 
-test("exit codes that comments and the page name are the command's", () => {
+test("exit codes in comments and on the page are the command's", () => {
   const codes = new Set<number>(Object.values(exitCodes).map(({ code }) => code));
   const named = ["kubernetes-job.yaml", "pod.yaml", "README.md", "Containerfile"].flatMap((name) =>
     [
@@ -155,7 +155,7 @@ test("exit codes that comments and the page name are the command's", () => {
   );
 });
 
-test("the Containerfile copies what there is, sets variables that there are, and ends runs as the command expects", () => {
+test("the Containerfile copies existing files, sets existing variables, and ends runs as the command expects", () => {
   for (const [, sources = ""] of containerfile.matchAll(/^COPY (?!--from)(.*) \S+$/gm)) {
     for (const source of sources.split(" ")) assert.ok(existsSync(join(repositoryRoot, source)), source);
   }
@@ -174,7 +174,7 @@ test("the Containerfile copies what there is, sets variables that there are, and
   assert.ok(Number(node) >= Number.parseInt(engines.node.replace(">=", ""), 10));
 });
 
-test("what the page tells to type is there, and its links lead to files", () => {
+test("commands on the page exist, and its links lead to files", () => {
   const page = readRepositoryFile("deploy/README.md");
   for (const [, target = "", words = ""] of page.matchAll(/^podman run .* holdfast:(\w+) (.*)$/gm)) {
     assert.match(containerfile, new RegExp(` AS ${target}$`, "m"));
@@ -193,13 +193,13 @@ test("what the page tells to type is there, and its links lead to files", () => 
   );
 });
 
-test("red proof: an option that the command lacks is found", () => {
+test("red proof: an unknown option is found", () => {
   assert.deepEqual(unknownOptions(["train", "crossasset"], ["--out", "/runs/x", "--epoch", "3"]), [
     "--epoch",
   ]);
 });
 
-test("YAML is read as it is meant, and what is easily misread is rejected", () => {
+test("YAML is read correctly, and ambiguous YAML is rejected", () => {
   assert.deepEqual(readYaml('a:\n  - b: 1\n    c: [x, "2"]\n  - d\ne/f: true\n---\ng: 10.0.0.1\n'), [
     { a: [{ b: 1, c: ["x", "2"] }, "d"], "e/f": true },
     { g: "10.0.0.1" },

@@ -1,6 +1,6 @@
 /**
- * Every system call of a training, its resume, its evaluation and its inspection fails once, in every form that it can: some 1,900
- * runs. failing-calls.test.ts has a sample.
+ * Every system call of a training, its resume, its evaluation and its inspection fails once, in every
+ * possible way: some 1,900 runs. failing-calls.test.ts has a sample.
  */
 
 import assert from "node:assert/strict";
@@ -14,7 +14,8 @@ import { makeFolder } from "./support/folders.js";
 import { repositoryRoot } from "./support/repository.js";
 import { testEnvironment } from "./support/test-device.js";
 
-// Small buffers are filled by a few steps, so that their writes can fail too. They are read when the library is loaded.
+// Small buffers fill after a few steps, so that their writes can fail too. The sizes are read when the
+// library is loaded.
 process.env["TEST_HOLDFAST_SIZES"] = "8";
 const { DisturbedRuns } = await import("./support/disturbed-runs.js");
 
@@ -22,7 +23,7 @@ const runsFolder = makeFolder();
 let prepared: Promise<Runs> | undefined;
 
 for (const command of ["train", "resume", "evaluate", "inspect"] as const) {
-  test(`whichever call of ${command} fails, an error of Holdfast is told and nothing is lost`, async (t) => {
+  test(`whichever call of ${command} fails, it reports an error of Holdfast and loses nothing`, async (t) => {
     prepared ??= DisturbedRuns.prepare(runsFolder);
     const runs = await prepared;
     const cases = await runs.cases(command);
@@ -37,14 +38,14 @@ for (const command of ["train", "resume", "evaluate", "inspect"] as const) {
         wrong.push(error instanceof Error ? error.message : String(error));
       }
     }
-    t.diagnostic(`${cases.length} faults: ${wentOn} changed nothing, ${missed.length} came too late`);
+    t.diagnostic(`${cases.length} faults: ${wentOn} changed nothing, ${missed.length} were not reached`);
     assert.deepEqual(wrong.slice(0, 5), [], `${wrong.length} of ${cases.length}`);
-    // How often the machine is asked for its memory depends on the time; so does a status that is due.
+    // The number of memory queries and of status writes depends on the time.
     assert.ok(missed.length < cases.length / 20, missed.join("\n"));
   });
 }
 
-test("the command itself prints one line and ends with the exit code for it, wherever a call fails", () => {
+test("the command prints one line and ends with the right exit code, wherever a call fails", () => {
   const folder = makeFolder();
   const preload = join(repositoryRoot, "dist/test/support/failing-calls-preload.js");
   const args = ["--generate", "12000", "--folds", "1", "--epochs", "2", "--batch", "32", "--quiet"];

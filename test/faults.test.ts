@@ -1,4 +1,4 @@
-/** Any driver call may fail, once, at any moment: the error is a HoldfastError, and nothing half-done is left behind. */
+/** Any driver call may fail, once, at any moment: the error is a HoldfastError, and everything is undone. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -16,7 +16,7 @@ import {
 import { around } from "../src/driver/index.js";
 import { bytes, KiB } from "../src/units/index.js";
 
-/** What gives back what. */
+/** Calls that free something, with their counterparts. */
 const opposites: Partial<Record<DriverCall, DriverCall>> = {
   release: "reserve",
   freeHost: "allocateHost",
@@ -26,7 +26,7 @@ const opposites: Partial<Record<DriverCall, DriverCall>> = {
   destroyGraph: "endCapture",
 };
 
-/** Everything the runtime does, once. */
+/** All operations of the runtime, once. */
 function useEverything(runtime: Runtime): void {
   const count = 5000;
   const region = runtime.persistent.place("weights", "model", [
@@ -65,7 +65,7 @@ function useEverything(runtime: Runtime): void {
 
 interface Outcome {
   readonly error: unknown;
-  /** What was taken from the device and not given back. */
+  /** Resources of the device that were not freed. */
   readonly left: Readonly<Record<string, number>>;
   /** The call that failed. */
   readonly struck: DriverCall | undefined;
@@ -123,12 +123,12 @@ describe("one failing driver call", () => {
   const sound = runWith([]);
   const nothing = Object.fromEntries(Object.values(opposites).map((call) => [call, 0]));
 
-  test("the scenario passes where nothing fails, and gives everything back", () => {
+  test("the scenario passes without a fault, and frees everything", () => {
     assert.equal(sound.error, undefined);
     assert.deepEqual({ ...nothing, ...sound.left }, nothing);
   });
 
-  test(`each of the scenario's ${sound.calls} calls may be the one: an error with a code, everything else given back`, () => {
+  test(`each of the scenario's ${sound.calls} calls may fail: the program gets an error with a code, and everything else is freed`, () => {
     const seen = new Set<DriverCall>();
     for (let n = 1; n <= sound.calls; n++) {
       const suffix = ["th", "st", "nd", "rd"][n % 100 > 10 && n % 100 < 14 ? 0 : n % 10] ?? "th";
@@ -136,7 +136,7 @@ describe("one failing driver call", () => {
       assert.ok(error instanceof HoldfastError, `call ${n} (${struck}): ${error}`);
       assert.ok(struck);
       seen.add(struck);
-      // What the device would not take back may stay with it; nothing else may.
+      // A resource that the device failed to free may stay; nothing else may.
       const rejected = opposites[struck];
       const others = Object.entries(left).filter(([taken]) => taken !== rejected);
       assert.deepEqual(

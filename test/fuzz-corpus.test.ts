@@ -1,4 +1,7 @@
-/** Inputs that once did harm, and the seeds of the fuzzers: each is read or rejected by name, within limits of memory and time. */
+/**
+ * Inputs that once did harm, and the seeds of the fuzzers: each is read or rejected with an error code,
+ * within limits of memory and time.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -13,7 +16,7 @@ test("no input of the corpus does harm", async (t) => {
   t.diagnostic(`${report?.inputs} inputs, ${report?.rejected} rejected`);
 });
 
-test("the fuzzers notice raw errors, lost rejections, crashes, hangs and too much memory", async () => {
+test("the fuzzers detect raw errors, lost rejections, crashes, hangs and too much memory", async () => {
   const targetsUrl = new URL("./support/fuzz/planted-harm.js", import.meta.url);
   const tried = async (target: string, inputMs?: number): Promise<string | undefined> => {
     const limits = inputMs === undefined ? {} : { inputMs };

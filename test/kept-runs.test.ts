@@ -1,4 +1,7 @@
-/** Run folders of 0.1.0 are read, shown, asked and resumed by this version. The folders are kept in test/fixtures/run-0.1.0. */
+/**
+ * This version reads, shows, queries and resumes run folders of 0.1.0. The folders are in
+ * test/fixtures/run-0.1.0.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -14,9 +17,9 @@ import { testDevice } from "./support/test-device.js";
 
 const onCpu = { skip: testDevice !== "cpu" && "the runs were made on a CPU" };
 
-/** Later versions may round otherwise: two optimizer steps keep such a difference small. */
+/** Later versions may round differently: two optimizer steps keep that difference small. */
 function near(actual: number, expected: number): void {
-  assert.ok(Math.abs(actual - expected) < 1e-3 * Math.abs(expected), `${actual} for ${expected}`);
+  assert.ok(Math.abs(actual - expected) < 1e-3 * Math.abs(expected), `${actual} instead of ${expected}`);
 }
 
 interface KeptLine {
@@ -28,7 +31,7 @@ interface KeptLine {
 describe("a run that 0.1.0 finished", () => {
   const run = unpackRun("0.1.0", "finished");
 
-  test("is read with its status, metrics and results, and without a complaint", () => {
+  test("is read with its status, metrics and results, and without a warning", () => {
     const { run: record, status, metrics, results, messages } = readRun(run);
     assert.deepEqual(messages, []);
     assert.deepEqual([record?.holdfast, record?.settings["batch"]], ["0.1.0", 15]);
@@ -38,7 +41,7 @@ describe("a run that 0.1.0 finished", () => {
     assert.equal(crossasset.stateOfRun(run), "finished");
   });
 
-  test("is shown: steps, plans, memory, the page of text and its health", () => {
+  test("is shown: steps, plans, memory, the text page and its health", () => {
     const { plans, memory, incidents, messages } = readInspection(run);
     assert.deepEqual([incidents, messages], [[], []]);
     assert.ok(plans.length >= 2 && memory.length > 0);
@@ -69,11 +72,11 @@ describe("a run that 0.1.0 finished", () => {
   });
 });
 
-describe("a run that 0.1.0 was stopped in", onCpu, () => {
+describe("a run of 0.1.0 that was stopped", onCpu, () => {
   const run = unpackRun("0.1.0", "stopped");
   const bars = crossasset.generateBars({ bars: 12_000, seed: 42 });
 
-  test("is well, and can be asked about bars", () => {
+  test("is healthy, and answers questions about bars", () => {
     const { state, exitCode } = healthOf(run);
     assert.deepEqual([state, exitCode], ["stopped", 0]);
     assert.match(viewAsText(run).print(), /stopped/);
@@ -95,7 +98,7 @@ describe("a run that 0.1.0 was stopped in", onCpu, () => {
     device.close();
   });
 
-  test("is resumed, and ends as 0.1.0 ended it", async () => {
+  test("is resumed, and ends like in 0.1.0", async () => {
     const device = openDevice();
     const settings = { ...crossasset.defaultSettings, folds: 2, epochs: 2, batch: 15 };
     const asked = { ...settings, generate: 12_000, precision: "f32" };

@@ -1,6 +1,6 @@
 /**
- * Every op twice, forward and backward: the second call, on other values that lie the same way, replays the lowering of the
- * first, and has the same bits as on a device without a lowering cache.
+ * Every op twice, forward and backward: the second call, on other values with the same layout, replays the
+ * lowering of the first. It has the same bits as on a device without a lowering cache.
  */
 
 import assert from "node:assert/strict";
@@ -70,7 +70,7 @@ function workOf(op: Op): readonly Work[] {
     );
 }
 
-/** Other values of the same kind: the same ones, from the last to the first. */
+/** Other values of the same kind: the same ones in reverse order. */
 function turned({ operands, attributes }: CaseCall): CaseCall {
   const turn = (operand: CaseOperand): CaseOperand =>
     typeof operand === "object" ? { ...operand, values: operand.values.toReversed() } : operand;
@@ -92,7 +92,7 @@ function run(device: Device, { op, call, wanted, float }: Work): Record<string, 
   });
 }
 
-/** All lowerings of all ops, counted, while a function runs. */
+/** Counts all lowerings of all ops while a function runs. */
 function countLowerings(body: () => void): Readonly<Record<string, number>> {
   const made: Record<string, number> = {};
   const kernelOps = Object.values(opTable).filter((op): op is KernelOp => op.kind === "kernel");
@@ -113,7 +113,7 @@ function countLowerings(body: () => void): Readonly<Record<string, number>> {
   return made;
 }
 
-/** Runs a call and then its like on both devices. */
+/** Runs a call and then a similar one on both devices. */
 function compare(work: Work): void {
   const told = `${describeCall(work.op, work.call)} in ${work.float}`;
   const again = { ...work, call: turned(work.call) };
@@ -125,12 +125,12 @@ function compare(work: Work): void {
 
 describe("with the lowering cache and without", () => {
   for (const [name, op] of Object.entries(opTable)) {
-    test(`${name} comes to the same bits, the first time and the second`, () => {
+    test(`${name} gives the same bits, the first time and the second`, () => {
       for (const work of workOf(op)) compare(work);
     });
   }
 
-  test("lowerings are counted: a call that is like none before is one", () => {
+  test("lowerings are counted: a call with a new shape is one", () => {
     const shape = [3, 1, 7, 1];
     const operand = {
       shape,
@@ -154,7 +154,7 @@ describe("with the lowering cache and without", () => {
     );
   });
 
-  test("red proof: a lowering that decides by what it read is seen", () => {
+  test("red proof: a lowering that depends on values is detected", () => {
     const peeking: KernelOp = {
       ...(contiguous as KernelOp),
       name: "peeking",

@@ -1,4 +1,4 @@
-/** Random sequences of everything that owns memory, against the plain shadow model, on the strict driver. */
+/** Random sequences of all operations that own memory, compared with a simple model, on the strict driver. */
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -22,7 +22,7 @@ after(() => {
   host.remove();
 });
 
-/** A command: which, and two numbers that it uses as it likes. */
+/** A command: its kind, and two numbers that it interprets. */
 interface Command {
   readonly name: keyof typeof commands;
   readonly pick: number;
@@ -66,7 +66,7 @@ function allocate(model: MemoryModel, size: number, pattern: number): ModelBlock
       assert.equal(error.code, "OUT_OF_BUDGET");
       assert.ok(
         model.left < capacity - model.committed,
-        "rejected although the budget could let the arena grow whole",
+        "rejected although the budget would let the arena grow",
       );
     }
     model.checkFigures();
@@ -163,7 +163,7 @@ const commands = {
     const own = block.pins.filter((one) => one === storage).length;
     const byGraphs = model.graphs.filter((graph) => graph.pinned === storage).length;
     if (own === 0) return rejected(model, ["NOT_PINNED"], () => model.runtime.arena.unpin(storage));
-    // A graph's pins are its own to take back.
+    // Only a graph releases its pins.
     if (own === byGraphs) return;
     model.runtime.arena.unpin(storage);
     model.unpinned(block, storage);
@@ -258,7 +258,7 @@ const commands = {
 } satisfies Record<string, (model: MemoryModel, command: { pick: number; size: number }) => void>;
 
 const names = Object.keys(commands) as (keyof typeof commands)[];
-/** Allocations come most often, or there is nothing to play with. */
+/** Allocations are the most frequent; otherwise there would be nothing to work on. */
 const weighted = [
   ...names,
   ...Array.from({ length: 6 }, () => "allocate" as const),
@@ -272,7 +272,7 @@ const command: fc.Arbitrary<Command> = fc.record({
   size: fc.nat({ max: 1 << 20 }),
 });
 
-/** What ends or rewrites memory is followed by a look at every byte that should have stayed. */
+/** After every command that ends or rewrites memory, check every byte that must be unchanged. */
 const endings: ReadonlySet<Command["name"]> = new Set([
   "free",
   "unpin",
@@ -282,7 +282,7 @@ const endings: ReadonlySet<Command["name"]> = new Set([
   "closeGraph",
 ]);
 
-/** Plays random sequences and tells which commands they had; fails at the first that leaves the model. */
+/** Runs random sequences and returns their commands; fails at the first that deviates from the model. */
 function play(count: number, wrap: (driver: Driver) => Driver, seed?: number): Set<string> {
   const seen = new Set<string>();
   const property = fc.property(
@@ -302,14 +302,14 @@ function play(count: number, wrap: (driver: Driver) => Driver, seed?: number): S
       } finally {
         model.runtime.close();
       }
-      assert.equal(device.memory().free, free, "a closed runtime has given everything back");
+      assert.equal(device.memory().free, free, "a closed runtime has freed everything");
     },
   );
   fc.assert(property, { numRuns: count, ...(seed !== undefined && { seed }) });
   return seen;
 }
 
-test(`${sequences} random sequences keep to the model: no overlap, no changed byte, equal accounting, rejections without trace`, () => {
+test(`${sequences} random sequences follow the model: no overlap, no changed byte, equal accounting, rejections without side effects`, () => {
   const seen = play(sequences, strict);
   assert.deepEqual([...seen].sort(), [...names].sort(), "every command was tried");
 });
@@ -318,13 +318,13 @@ interface Fault {
   /** Runs with the fault in a class, or in the driver. */
   readonly inject?: (run: () => void) => void;
   readonly wrap?: (driver: Driver) => Driver;
-  /** What the model says of it. */
+  /** The model's message about it. */
   readonly seenAs: RegExp;
 }
 
-/** Old faults, planted one at a time; on the plain driver, so that the model is what must see them. */
+/** Old faults, injected one at a time; on the plain driver, so that the model must detect them. */
 const faults: Readonly<Record<string, Fault>> = {
-  "blocks are handed out one unit early": {
+  "blocks are allocated one unit too low": {
     inject: (run) => {
       const { slotOffset } = TlsfAllocator.prototype;
       const early = function (this: TlsfAllocator, slot: number): number {
@@ -334,7 +334,7 @@ const faults: Readonly<Record<string, Fault>> = {
     },
     seenAs: /overlaps/,
   },
-  "what dies is poisoned with what lies beside it": {
+  "poison of dead memory also overwrites its neighbour": {
     wrap: (driver) =>
       around(driver, (call, args, proceed) => {
         const [stream, target, byte] = args as Parameters<Driver["fill"]>;
@@ -344,7 +344,7 @@ const faults: Readonly<Record<string, Fault>> = {
       }),
     seenAs: /bytes of op/,
   },
-  "a returned charge stays in the books": {
+  "a returned charge stays in the accounts": {
     inject: (run) => withMethods(Budget.prototype, { release: () => undefined }, run),
     seenAs: /budget/,
   },
@@ -352,7 +352,7 @@ const faults: Readonly<Record<string, Fault>> = {
     inject: (run) => {
       const { reset, unpin } = Arena.prototype;
       const careless = function (this: Arena): void {
-        // Only behind a reset that is legal: a rejected one is not what is planted here.
+        // Only after a legal reset: a rejected one is not the fault injected here.
         reset.call(this);
         for (const storage of pinned.splice(0)) if (this.isLive(storage)) unpin.call(this, storage);
       };
@@ -369,9 +369,9 @@ const faults: Readonly<Record<string, Fault>> = {
 };
 
 for (const [fault, { inject, wrap, seenAs }] of Object.entries(faults)) {
-  // One seed for the proofs: which symptom of a fault is met first would else be left to chance.
+  // One seed for the red proofs: otherwise the first symptom of a fault would be random.
   const run = (): void => void play(2000, wrap ?? ((driver) => driver), 42);
-  test(`red proof: the model sees that ${fault}`, () => {
+  test(`red proof: the model detects that ${fault}`, () => {
     assert.throws(
       () => (inject ? inject(run) : run()),
       ({ cause }: Error) => cause instanceof assert.AssertionError && seenAs.test(cause.message),

@@ -1,6 +1,6 @@
 /**
- * Every op in f32, f16 and bf16 against itself in f64, on the same numbers: values and gradients within what the dtype
- * can hold. The narrow dtypes run through other kernels, in vectors, and widen and narrow on the way.
+ * Every op in f32, f16 and bf16 compared with f64, on the same numbers: values and gradients agree within the
+ * dtype's precision. The narrow dtypes run through other kernels, in vectors, with conversions.
  */
 
 import assert from "node:assert/strict";
@@ -28,7 +28,7 @@ for (const op of new Set(Object.values(opTable))) {
   }
 }
 
-test("red proof: an op that is a ten-thousandth off in f32 alone is found", () => {
+test("red proof: an op that is a ten-thousandth off only in f32 is found", () => {
   const wrong: Op = {
     kind: "composite",
     name: "wrong in f32",
@@ -73,7 +73,7 @@ function requireNear(
     if (!expected) continue;
     const own = found[what][index] ?? assert.fail(`${told}: ${what} ${index} is missing`);
     assert.equal(own.length, expected.length, `${told}: the length of ${what} ${index}`);
-    // Sums of large terms cancel to something smaller than the terms' own roundings.
+    // Sums of large terms cancel to less than the terms' rounding errors.
     const scale = Math.max(1, ...Array.from(expected, Math.abs).filter(Number.isFinite));
     for (const [at, value] of expected.entries()) {
       if (isNear(own[at]!, value, tolerances["against f64"][float], scale)) continue;
@@ -82,7 +82,7 @@ function requireNear(
   }
 }
 
-/** The numbers that the dtype can hold nearest to an operand's. */
+/** An operand's numbers, rounded to the dtype. */
 function round(operand: CaseOperand, float: FloatDtype): CaseOperand {
   if (typeof operand !== "object" || operand.dtype !== "float") return operand;
   return { ...operand, values: [...placeOperand(cpu, operand, float).tensor.dataSync()] };

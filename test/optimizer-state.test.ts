@@ -1,4 +1,7 @@
-/** An optimizer's state is exact: saved to a file's bytes and taken over by a fresh one, training goes on bit for bit. */
+/**
+ * An optimizer's state is exact: after saving it to bytes and loading it into a fresh optimizer, training
+ * continues bit for bit.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -29,7 +32,7 @@ const firstValues = shapes.map((shape, index) =>
   ),
 );
 
-/** Gradients that follow from the step alone; in every third step the second parameter has none. */
+/** Gradients that depend only on the step; in every third step the second parameter has none. */
 function trainSteps(
   parameters: readonly Tensor[],
   optimizer: optim.Optimizer,
@@ -49,7 +52,7 @@ function trainSteps(
   }
 }
 
-/** Through the bytes of a file and back: as the file holds them, or as tensors anew. */
+/** Through the bytes of a file and back: as loaded, or copied into new tensors. */
 function throughFile(
   home: Device,
   state: Readonly<Record<string, Tensor>>,
@@ -86,7 +89,7 @@ for (const [name, make] of Object.entries(makers)) {
     ["bf16", false],
     ["bf16", true],
   ] as const) {
-    test(`${name} in ${dtype}${asTensors ? " by tensors" : ""}: five steps, a file, a fresh optimizer and five more are ten steps, bit for bit`, () => {
+    test(`${name} in ${dtype}${asTensors ? " by tensors" : ""}: five steps, a file, a fresh optimizer and five more equal ten steps, bit for bit`, () => {
       const straight = placeGiven(cpu, dtype, shapes, firstValues);
       trainSteps(straight, make(straight), 0, 10);
 
@@ -112,7 +115,7 @@ for (const [name, make] of Object.entries(makers)) {
   }
 }
 
-test("stored elements of another size than their shape are rejected", () => {
+test("stored elements whose size does not match their shape are rejected", () => {
   const [parameter] = placeGiven(cpu, "f32", [[2]], [[1, 2]]);
   const optimizer = new optim.Adam([parameter!]);
   const state = throughFile(cpu, optimizer.stateDict(), false);

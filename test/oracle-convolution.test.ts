@@ -1,4 +1,4 @@
-/** Convolutions and pools: values and all gradients as PyTorch has them, in f64 and in f32. */
+/** Convolutions and pools: values and all gradients equal PyTorch's, in f64 and in f32. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,7 @@
-/** CrossAsset against PyTorch: ten steps of AdamW with clipping, from the same weights over the same batches. */
+/**
+ * CrossAsset compared with PyTorch: ten steps of AdamW with clipping, from the same weights over the same
+ * batches.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -40,7 +43,7 @@ function load(device: Device, name: string, dtype: "f32" | "f64" | "i32"): Tenso
   return device.fromHost(valuesOf(name), stored(name).shape, dtype, name);
 }
 
-/** Holds every element to the trajectories' tolerance. */
+/** Checks every element against the trajectories' tolerance. */
 function requireNear(
   found: ArrayLike<number>,
   expected: ArrayLike<number>,

@@ -1,4 +1,4 @@
-/** Every op case of the oracle: values and all gradients as PyTorch has them, in f64 and in f32. */
+/** Every op case of the oracle: values and all gradients equal PyTorch's, in f64 and in f32. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -16,7 +16,7 @@ const cpu = openDevice({ threads: 1 });
 const { cases } = JSON.parse(readRepositoryFile("test/oracle/ops.json")) as { cases: readonly OracleCase[] };
 const { tensors } = readSafetensors(readFileSync(join(repositoryRoot, "test/oracle/ops.safetensors")));
 
-test("the oracle has 152 cases, and a call of ours for each of its ops", () => {
+test("the oracle has 152 cases, and Holdfast has a call for each of its ops", () => {
   assert.equal(cases.length, 152);
   const missing = new Set(cases.map(({ op }) => op).filter((op) => !oracleCalls[op]));
   assert.deepEqual([...missing], []);
@@ -25,7 +25,7 @@ test("the oracle has 152 cases, and a call of ours for each of its ops", () => {
 for (const one of cases) {
   for (const float of ["f64", "f32"] as const) {
     test(`${one.name}, ${one.op} ${JSON.stringify(one.attrs)}: value and gradients in ${float}`, () => {
-      const call = oracleCalls[one.op] ?? assert.fail(`nothing here stands for ${one.op}`);
+      const call = oracleCalls[one.op] ?? assert.fail(`no call stands for ${one.op}`);
       check(one, float, call);
     });
   }
@@ -68,7 +68,7 @@ function check(one: OracleCase, float: "f32" | "f64", call: OracleCall): void {
   });
 }
 
-/** A tensor of the oracle: floats in the dtype under test, and its indices in ours. */
+/** A tensor of the oracle: floats in the dtype under test, and its indices in Holdfast's. */
 function place(name: string, float: "f32" | "f64"): Tensor {
   const { shape, dtype, values } = find(name);
   return cpu.fromHost(values, shape, dtype === "f64" ? float : dtype, name);
@@ -83,7 +83,7 @@ function requireNear(found: Tensor, name: string, tolerance: Tolerance): void {
   const { shape, values } = find(name);
   assert.deepEqual(found.shape, shape, `the shape of ${name}`);
   const own = found.dataSync();
-  // In f32 the terms of a product of matrices cancel to something smaller than their own roundings.
+  // In f32 the terms of a matrix product cancel to less than their rounding errors.
   const scale = found.dtype === "f32" ? Math.max(1, ...Array.from(values, Math.abs)) : 1;
   for (let at = 0; at < own.length; at++) {
     if (isNear(own[at]!, values[at]!, tolerance, scale)) continue;

@@ -1,8 +1,8 @@
 /**
- * Random models over every layer of nn, at widths from 1 to 300, trained for a few calls with events between them: modes,
- * freezing, rates, writes, other batches, results that are kept and used late. Eager and compiled agree to the bit.
- * Models that have once failed are kept in random-programs-kept.json and run first. TEST_RANDOM_MODELS=N runs that many;
- * run-random.ts runs ranges of them, on any device.
+ * Random models over every layer of nn, at widths from 1 to 300, trained for a few calls with events between
+ * them: modes, freezing, rates, writes, other batches, results that are kept and used late. Eager and
+ * compiled agree to the bit. Models that have once failed are kept in random-programs-kept.json and run
+ * first. TEST_RANDOM_MODELS=N runs that many; run-random.ts runs ranges of them, on any device.
  */
 
 import assert from "node:assert/strict";
@@ -37,7 +37,7 @@ const programCount = Number(process.env["TEST_RANDOM_MODELS"] ?? minPrograms);
 
 for (const { note, model } of readKept()) {
   if (model)
-    test(`a model that failed once is the same, eager and compiled: ${note}`, () => {
+    test(`a model that once failed is the same, eager and compiled: ${note}`, () => {
       checkModel(models, model, noModelCounts());
     });
 }
@@ -45,7 +45,7 @@ for (const { note, model } of readKept()) {
 test("eager and compiled agree to the bit on random models, with events between their calls", async (context) => {
   const counts = noModelCounts();
   const property = fc.asyncProperty(anyModelProgram(), async (program) => {
-    // Modules that a trace has looked at are collected only after the end of a turn.
+    // Modules of a trace are collected only after the end of a turn of the event loop.
     await setImmediate();
     checkModel(models, asKept(program), counts);
   });
@@ -68,7 +68,7 @@ function classesOf(namespace: object, base: { readonly prototype: object }): str
 
 const sample = fc.sample(anyModelProgram(), { seed, numRuns: 1500 });
 
-test("every layer and loss of nn, every optimizer and every schedule is drawn", () => {
+test("every layer and loss of nn, every optimizer and every schedule is generated", () => {
   const drawn = new Set(sample.flatMap(namesOf));
   const all = [
     ...classesOf(nn, nn.Module),
@@ -83,7 +83,7 @@ test("every layer and loss of nn, every optimizer and every schedule is drawn", 
   assert.ok(all.length > 40);
 });
 
-test("widths of linear layers are drawn from 1 to 300, of equal layers too", () => {
+test("widths of linear layers range from 1 to 300, also for equal layers", () => {
   const widths = new Set<number>();
   const equal = new Set<number>();
   for (const { steps } of sample) {
@@ -105,7 +105,7 @@ const faults: Readonly<Record<string, (driver: Driver) => Driver>> = {
 };
 
 for (const [what, inject] of Object.entries(faults)) {
-  test(`random models find out that ${what}`, () => {
+  test(`random models detect that ${what}`, () => {
     const failed = withDevice(
       options,
       (faulty) => {
@@ -125,7 +125,7 @@ function asKept(program: ModelProgram): ModelProgram {
   return fromJson<ModelProgram>(toJson(program));
 }
 
-/** Fails with the smallest program, as it would stand in the file of kept ones. */
+/** Fails with the smallest program, in the format of the file of kept ones. */
 function failWith({ counterexample, errorInstance }: fc.RunDetails<[ModelProgram]>): never {
   const first = errorInstance as Error;
   const failsAlike = (program: ModelProgram): boolean => {

@@ -4,7 +4,7 @@
  *   node dist/test/run-random.js --kind models --from 0 --count 5000
  *   node dist/test/run-random.js --kind ops --device emulator --precision bf16 --out /tmp/ops-bf16.json
  *
- * A failing program is made smaller and printed, and the run goes on. The exit status is 1 where any failed.
+ * A failing program is reduced and printed, and the run continues. The exit status is 1 if any failed.
  */
 
 import { writeFileSync } from "node:fs";
@@ -33,12 +33,12 @@ const { values: given } = parseArgs({
     device: { type: "string", default: "cpu" },
     precision: { type: "string", default: "f32" },
     out: { type: "string" },
-    /** Of the failing programs with one message, so many are made smaller. */
+    /** The number of failing programs with one message that are reduced. */
     shrink: { type: "string", default: "2" },
   },
 });
 
-/** One draw of fast-check gives so many programs. */
+/** The number of programs from one sample of fast-check. */
 const blockSize = 100;
 const shrinkMs = 60_000;
 
@@ -73,7 +73,7 @@ async function runKind<P>(kind: ProgramKind<P>): Promise<readonly Failure[]> {
     );
     for (let at = number % blockSize; at < blockSize && number < from + count; at++, number++) {
       const [program] = block[at] as unknown as [P];
-      // Modules that a trace has looked at are collected only after the end of a turn.
+      // Modules of a trace are collected only after the end of a turn of the event loop.
       await setImmediate();
       const error = errorOf(() => kind.check(asKept(program)));
       if (!error) continue;
@@ -117,7 +117,7 @@ function write<P>(
   console.log(toJson(given.out === undefined ? { ...short, counts } : short));
 }
 
-/** By fast-check, and then by leaving things out; what is left fails with the same sort of message. */
+/** By fast-check, and then by removing instructions; the rest fails with the same kind of message. */
 function shrink<P>(
   kind: ProgramKind<P>,
   { seed, at, sort, program }: { seed: number; at: number; sort: string; program: P },

@@ -1,10 +1,9 @@
 /**
- * Runs random model programs beside PyTorch, compiled and on the CPU, and compares every call: results, parameters and
- * gradients. In f64 all calls are compared; in f32 the first, because roundings grow from there.
+ * Runs random model programs, compiled and on the CPU, and compares every call with PyTorch: results, parameters and gradients. In f64 all calls are compared; in f32 the first, because rounding errors grow from there.
  *
  *   node dist/test/run-torch.js --from 0 --count 5000 --out /tmp/torch.json
  *
- * Needs a Python with PyTorch 1.13 or later: apt-get install python3-torch. The exit status is 1 where any differ.
+ * Needs a Python with PyTorch 1.13 or later: apt-get install python3-torch. The exit status is 1 if any differ.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -92,7 +91,7 @@ function write(done: number): void {
   console.log(toJson(summary));
 }
 
-/** What differs; undefined where nothing does. */
+/** The first difference; undefined if there is none. */
 async function compare(program: ModelProgram): Promise<string | undefined> {
   let own: ModelRunRecord;
   try {
@@ -107,13 +106,13 @@ async function compare(program: ModelProgram): Promise<string | undefined> {
   const steps = answer.calls.map(torchRecord);
   counts.programs += 1;
   counts.calls += steps.length;
-  // Beside a number such as 2³², two orders of a sum differ in what is left of the others.
+  // Next to a number like 2³², two orders of a sum differ in the digits of the others.
   const far = differenceOf(own, { steps, rejections: [] }, hasSpecialLiteral(program.steps) ? "f32" : "f64");
   if (far !== undefined && isLimit(program, own, steps)) {
     counts.limits += 1;
     return undefined;
   }
-  // Behind a product with 2⁵³, softmax is the rounding of its sums: PyTorch's own versions differ there.
+  // After a product with 2⁵³, softmax is dominated by rounding errors: PyTorch's own versions differ there.
   if (far !== undefined && hasHugeLiteral(program.steps) && !/NaN|Infinity/.test(far)) {
     counts.huge += 1;
     return undefined;
@@ -132,8 +131,8 @@ async function compare(program: ModelProgram): Promise<string | undefined> {
 }
 
 /**
- * At an infinite logit PyTorch's binary cross-entropy comes to ∞ − ∞, which is NaN. Ours is the limit there: the loss of a
- * sure answer that is wrong is infinite.
+ * At an infinite logit PyTorch's binary cross-entropy is ∞ − ∞, which is NaN. Holdfast's is the limit: the
+ * loss of a certain wrong answer is infinite.
  */
 function isLimit({ loss }: ModelProgram, own: ProgramRun, theirs: readonly StepRecord[]): boolean {
   const name = "result loss";

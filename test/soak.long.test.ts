@@ -1,6 +1,6 @@
 /**
- * A long run: 200,000 steps on the CPU, 2,000,000 on a GPU (TEST_DEVICE=cuda), with a run's folder, every record and checkpoints, as
- * the command has them. Every loss is right, every step is in the log, and nothing grows.
+ * A long run: 200,000 steps on the CPU, 2,000,000 on a GPU (TEST_DEVICE=cuda), with a run folder, every
+ * record and checkpoints, like the command. Every loss is right, every step is in the log, and nothing grows.
  */
 
 import assert from "node:assert/strict";
@@ -16,7 +16,7 @@ const steps = testDevice === "cuda" ? 2_000_000 : 200_000;
 const skip = testDevice === "emulator" && "hours of training on an emulator";
 const folder = makeFolder();
 
-test(`${steps.toLocaleString("en")} steps with records and checkpoints: every loss is in the log, and memory stays where it was`, {
+test(`${steps.toLocaleString("en")} steps with records and checkpoints: every loss is in the log, and memory does not grow`, {
   skip,
 }, async (t) => {
   const out = join(folder, "run");
@@ -25,9 +25,9 @@ test(`${steps.toLocaleString("en")} steps with records and checkpoints: every lo
   const [first, last] = [epochs[0], epochs.at(-1)];
   assert.ok(first && last && last.loss < first.loss / 4, `it did not learn: ${first?.loss} to ${last?.loss}`);
 
-  // The first quarter is for the engine's own code, for buffers that fill, and for the collector to find its size.
+  // The first quarter is for code optimisation, for buffers that fill, and for the heap to reach its size.
   const after = looks.slice(Math.floor(looks.length / 4));
-  assert.ok(after.length >= 6, "too few looks");
+  assert.ok(after.length >= 6, "too few samples");
   for (const { used, committed, pins } of after)
     assert.deepEqual([used, committed, pins], [after[0]?.used, after[0]?.committed, after[0]?.pins]);
   const [begin, end] = [after[0]!, after.at(-1)!];
@@ -36,7 +36,7 @@ test(`${steps.toLocaleString("en")} steps with records and checkpoints: every lo
   t.diagnostic(
     `in ${end.step - begin.step} steps the heap grew by ${heapPerStep.toFixed(2)} bytes a step, resident memory by ${Math.round(residentGrowth / KiB)} KiB`,
   );
-  // One number kept for each step would be 8 bytes. What is kept for each epoch is less than 1 a step.
+  // A number kept for each step would be 8 bytes. The data kept for each epoch is less than 1 byte a step.
   assert.ok(heapPerStep < 4, `the JS heap grew from ${begin.heapBytes} to ${end.heapBytes} bytes`);
   assert.ok(
     residentGrowth < 32 * MiB,

@@ -21,7 +21,7 @@ import { everyCall } from "./support/every-call.js";
 
 const limitMs = 30_000;
 
-/** Runs one scripted call of 40 s inside step 7, and tells the stalls that a detector saw meanwhile. */
+/** Runs one scripted call of 40 s inside step 7, and returns the stalls that a detector reports meanwhile. */
 function stallsOf(call: DriverCall): Stall[] {
   const clock = new FakeClock();
   const sharedStatus = new SharedStatus();
@@ -41,7 +41,7 @@ function stallsOf(call: DriverCall): Stall[] {
 
 describe("on the fake clock", () => {
   for (const call of driverCalls) {
-    test(`${call} taking 40 s is told once, between the limit and a second more`, () => {
+    test(`${call} taking 40 s is reported once, between the limit and a second more`, () => {
       const stalls = stallsOf(call);
       assert.equal(stalls.length, 1);
       const [stall] = stalls;

@@ -1,4 +1,4 @@
-/** Thousands of training steps: nothing grows, and the driver is asked for no memory after the second. */
+/** Thousands of training steps: nothing grows, and no memory is requested from the driver after the second. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +12,7 @@ import { heapAfterCollection } from "./support/gc.js";
 import { openTestDriver } from "./support/test-device.js";
 
 const steps = effort({ quick: 2000, thorough: 5000 });
-/** The driver's calls that take memory, or make something that takes some. */
+/** The driver's calls that allocate memory, or create objects that need some. */
 const takingCalls: ReadonlySet<DriverCall> = new Set([
   "reserve",
   "commit",
@@ -22,7 +22,7 @@ const takingCalls: ReadonlySet<DriverCall> = new Set([
   "loadKernel",
 ]);
 
-test(`${steps} steps of training leave memory where it was after the second, and learn`, () => {
+test(`${steps} steps of training keep memory constant after the second, and learn`, () => {
   const taken: string[] = [];
   const driver = openTestDriver();
   const counting = around(driver, (call, _, proceed) => {
@@ -78,7 +78,8 @@ test(`${steps} steps of training leave memory where it was after the second, and
     pins: arena.figures.pins,
   };
   const [takenBefore, liveBefore] = [taken.length, arena.figures.live];
-  // V8 keeps code and feedback as it optimises the loop, in some runs for thousands of steps; a leak grows in every stretch.
+  // V8 keeps code and feedback as it optimises the loop, in some runs for thousands of steps; a leak grows in
+  // every stretch.
   const stretch = 500;
   const flat = 48 * KiB;
   const growths: number[] = [];

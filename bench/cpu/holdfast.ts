@@ -1,4 +1,4 @@
-/** Holdfast's CrossAsset training step and product. HOLDFAST_BLAS, where it is set, names the library that multiplies. */
+/** Holdfast's CrossAsset training step and GEMM. HOLDFAST_BLAS, if set, names the BLAS library. */
 
 import { crossasset, Device, nn, optim, type Tensor } from "holdfast";
 import { type GemmProblem, gemmCalls, gemmScratchBytes, submit } from "../../src/kernels/index.js";
@@ -9,7 +9,7 @@ import { B, batch, batchCount, C, D, F, gemmSize, S, threads, values, weights } 
 const cpu = new Device("cpu", { threads, stallAfter: "off", print: () => {} });
 const { runtime } = cpu;
 
-/** The workload's names of a layer's weights, by ours. */
+/** Holdfast's names of a layer's weights, mapped to the workload's. */
 const layerNames: Readonly<Record<string, string>> = {
   q: "wq",
   k: "wk",
@@ -25,7 +25,10 @@ const layerNames: Readonly<Record<string, string>> = {
   "norm2.bias": "s2",
 };
 
-/** The workload's values for one of the model's parameters; each source's own lie in the stacked ones. */
+/**
+ * The workload's values for a parameter of the model. The weights of single sources are slices of the stacked
+ * ones.
+ */
 function drawnFor(path: string, drawn: ReadonlyMap<string, Float32Array>): Float32Array {
   const find = (name: string): Float32Array => drawn.get(name)!;
   const [part, index, ...rest] = path.split(".");
@@ -35,10 +38,10 @@ function drawnFor(path: string, drawn: ReadonlyMap<string, Float32Array>): Float
   return find(name).subarray(Number(index) * size, (Number(index) + 1) * size);
 }
 
-/** What the batches take of the arena; it is no step's. */
+/** Arena bytes of the batches, which are not part of a step. */
 let keptBytes = 0;
 
-/** Is the step compiled, or eager? */
+/** True if the step is compiled, not eager. */
 const isCompiled = process.argv.includes("--compiled");
 
 function prepareStep(): (batchIndex: number) => number {

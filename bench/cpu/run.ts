@@ -1,10 +1,11 @@
 /**
- * `npm run bench:cpu`: a CrossAsset training step and a 3072×256×1024 product, two threads, beside the peers: each in a
- * process of its own, one after the other, on one machine.
+ * `npm run bench:cpu`: a CrossAsset training step and a 3072×256×1024 GEMM with two threads, compared with
+ * the peers. Each contender runs in its own process, one after the other, on one machine.
  *
- * `--install` fetches the npm peers first; `--only holdfast,torch` runs some; `--rounds 3` runs all of them three times and
- * takes each one's best; `--save` writes what is printed, and every report, to bench/results. OPENBLAS_CORETYPE=SkylakeX
- * (or Haswell) tells OpenBLAS, and with it PyTorch, what an old version does not see in a new CPU.
+ * `--install` fetches the npm peers first; `--only holdfast,torch` selects contenders; `--rounds 3` runs each
+ * three times and takes its best; `--save` writes the output and every report to bench/results.
+ * OPENBLAS_CORETYPE=SkylakeX (or Haswell) selects the kernels of OpenBLAS, also in PyTorch: an old version
+ * does not recognise a new CPU.
  */
 
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -28,13 +29,11 @@ function chosenEntries(): readonly Entry[] {
   return options.only.split(",").map((wanted) => {
     const found = entries.find(({ name }) => name === wanted);
     if (found) return found;
-    throw new Error(
-      `There is no contender ${wanted}; there are ${entries.map(({ name }) => name).join(", ")}.`,
-    );
+    throw new Error(`Unknown contender ${wanted}; known are ${entries.map(({ name }) => name).join(", ")}.`);
   });
 }
 
-/** Of two runs of one contender, the faster: other work on the machine only ever slows one down. */
+/** The faster of two runs of a contender, because other load on the machine only ever adds time. */
 function better(known: Outcome | undefined, next: Outcome): Outcome {
   if (!known || "absence" in known || "absence" in next) return next;
   const timeOf = ({ report: { step, gemmMs } }: typeof known): number => step?.stepMs ?? gemmMs;
@@ -63,7 +62,7 @@ const text = [
   "",
   barsOf(outcomes),
   ...(strangers.length > 0
-    ? [`\nThese trained something else, by their losses: ${strangers.join(", ")}`]
+    ? [`\nThe losses of these contenders differ, so they trained another model: ${strangers.join(", ")}`]
     : []),
 ].join("\n");
 console.log(text);

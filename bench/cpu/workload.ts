@@ -1,10 +1,13 @@
 /**
- * The benchmark's model sizes, weights and batches, for contenders in JavaScript. peers/workload.py says the same for those
- * in Python: both draw every number from one hash of (seed, index), so all train the same weights on the same batches
- * and their first losses agree.
+ * The benchmark's model sizes, weights and batches, for contenders in JavaScript. peers/workload.py is its
+ * twin in Python. Both compute every number from one hash of (seed, index), so all contenders train the same
+ * weights on the same batches and their first losses agree.
  */
 
-/** CrossAsset: batch, sources, features, width, heads, layers, hidden width of the feed-forward part, classes. */
+/**
+ * CrossAsset: batch, sources, features, width, heads, layers, hidden width of the feed-forward layers,
+ * classes.
+ */
 export const [B, S, F, D, H, L, hidden, C] = [256, 12, 193, 256, 4, 2, 1024, 3] as const;
 export const batchCount = 4;
 export const threads = 2;
@@ -25,7 +28,7 @@ function hash(seed: number, index: number): number {
 
 const sizeOf = (shape: readonly number[]): number => shape.reduce((product, extent) => product * extent, 1);
 
-/** Uniform around 0, with the given standard deviation. */
+/** Uniform around 0, with this standard deviation. */
 export function values(seed: number, shape: readonly number[], deviation = 1): Float32Array<ArrayBuffer> {
   const data = new Float32Array(sizeOf(shape));
   for (let i = 0; i < data.length; i++) {

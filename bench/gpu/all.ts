@@ -1,14 +1,13 @@
 /**
- * `npm run bench:gpu`: everything there is to measure and to prove on a GPU, part after part, each in a process of its own
- * with a limit of its time. A part that fails is told, and the next one runs. The summary comes last.
+ * `npm run bench:gpu`: all measurements and checks on a GPU, one program after the other, each in its own process with a time limit. A program that fails is reported, and the next one runs. The summary comes last.
  *
- *   npm run bench:gpu -- --only eager,soak     some of the parts, in this order
- *   npm run bench:gpu -- --peer step.py        PyTorch's step beside ours, by a script that prints "ms/step"
- *   npm run bench:gpu -- --only compiled --torch torch.py --jax jax.py    the compiled step beside the peers' own
- *   npm run bench:gpu -- --total 900           seconds for all of them; a part that has no time left is left out
+ *   npm run bench:gpu -- --only eager,soak     these programs, in this order
+ *   npm run bench:gpu -- --peer step.py        PyTorch's step for comparison, by a script that prints "ms/step"
+ *   npm run bench:gpu -- --only compiled --torch torch.py --jax jax.py    the compiled step and the peers' steps
+ *   npm run bench:gpu -- --total 900           seconds for all programs; those without time left are skipped
  *   npm run bench:gpu -- --small --emulator    a trial where there is no GPU
  *
- * A part alone takes more options: `node dist/bench/gpu/eager.js --batch 64`.
+ * A single program takes more options: `node dist/bench/gpu/eager.js --batch 64`.
  */
 
 import { spawn } from "node:child_process";
@@ -38,15 +37,18 @@ const { values: options } = parseArgs({
 });
 
 interface Part {
-  /** Where it does not end by itself. */
+  /** The time limit of the program. */
   readonly seconds: number;
   readonly command: readonly string[];
-  /** What makes it a matter of seconds on the emulator. */
+  /** Options that make it take seconds on the emulator. */
   readonly small: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
 }
 
-/** Most of what a suite does on a GPU is compiling: a process for each core, less some for the rest of the machine. */
+/**
+ * Most of a suite's time on a GPU is compilation: one process for each core, except a few for the rest of the
+ * machine.
+ */
 const atOnce = String(Math.max(2, Math.floor(0.75 * availableParallelism())));
 
 const own = (name: string, ...args: string[]): readonly string[] => [
@@ -115,17 +117,17 @@ const parts: Readonly<Record<string, Part>> = {
 interface Outcome {
   readonly name: string;
   readonly seconds: number;
-  /** "0", another exit code, or why there is none. */
+  /** "0", another exit code, or the reason why there is none. */
   readonly ending: string;
-  /** The part's own summary. */
+  /** The program's summary lines. */
   readonly summary: readonly string[];
 }
 
-/** Runs a part; every line goes to `onLine` as it comes. */
+/** Runs a program; every line goes to `onLine` as it arrives. */
 async function runPart(name: string, limit: number, onLine: (line: string) => void): Promise<Outcome> {
   const { command, small, environment } = parts[name]!;
   const startedAt = performance.now();
-  // A group of its own: what the part has started ends with it.
+  // A process group, so that the program's children end with it.
   const child = spawn(process.execPath, [...command, ...(options.small ? small : [])], {
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
@@ -157,14 +159,13 @@ async function runAll(common: CommonOptions): Promise<readonly Outcome[]> {
   const outcomes: Outcome[] = [];
   for (const name of options.only.split(",")) {
     const left = (endsAt - performance.now()) / 1000;
-    if (!parts[name])
-      throw new Error(`There is no part ${name}; there are ${Object.keys(parts).join(", ")}.`);
+    if (!parts[name]) throw new Error(`Unknown program ${name}; known are ${Object.keys(parts).join(", ")}.`);
     if (left < 20) {
       outcomes.push({ name, seconds: 0, ending: "not run: no time left", summary: [] });
       continue;
     }
     console.log(`\n=== ${name}, ${Math.min(left, parts[name].seconds).toFixed(0)} s at most`);
-    // The other parts write files of their own.
+    // The other programs write their own files.
     const file = name === "suites" ? new Results("suites", common) : undefined;
     const onLine = (line: string): void => (file ? file.line(line) : console.log(line));
     outcomes.push(await runPart(name, Math.min(left, parts[name].seconds), onLine));
@@ -172,7 +173,7 @@ async function runAll(common: CommonOptions): Promise<readonly Outcome[]> {
   return outcomes;
 }
 
-// Parts lead groups of their own, which Ctrl-C in the terminal does not reach.
+// Programs lead their own process groups, which Ctrl-C in the terminal does not reach.
 process.on("SIGINT", () => process.exit(130));
 
 const outcomes = await runAll(options);

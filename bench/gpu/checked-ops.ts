@@ -1,6 +1,6 @@
 /**
- * What runs under a tool that checks memory: every op case, forward and backward, and a few steps of CrossAsset in
- * training, or the kernels that are planted for the tool to find. Nothing is compared here: the tool looks on.
+ * The work that runs under a memory-checking tool: every op case, forward and backward, and a few training
+ * steps of CrossAsset, or the kernels with injected faults. Nothing is compared here; the tool watches.
  */
 
 import { parseArgs } from "node:util";
@@ -16,7 +16,7 @@ const { values: options } = parseArgs({
   options: {
     ...commonOptions,
     allocation: { type: "string", default: "auto" },
-    /** The tool whose planted kernels run, instead of the ops. */
+    /** The tool whose faulty kernels run, instead of the ops. */
     stray: { type: "string", default: "" },
     draws: { type: "string", default: "2" },
     elements: { type: "string", default: "120" },
@@ -24,14 +24,14 @@ const { values: options } = parseArgs({
   },
 });
 const seed = 20_240_611;
-/** Draw by draw, so that two of them see two kinds of kernels. */
+/** Round by round, so that two rounds cover two kinds of kernels. */
 const floats: readonly FloatDtype[] = ["f32", "bf16", "f64", "f16"];
 const draws = count("draws", options.draws);
 const deadline = performance.now() + 1000 * count("seconds", options.seconds);
 
 const { device, driver, close } = openGpu(options, {
   driver: { allocation: options.allocation === "plain" ? "plain" : "auto" },
-  // Small: a tool keeps a shadow of it, and plain memory is taken whole.
+  // Small, because a tool keeps a shadow copy of it, and plain memory is allocated whole.
   device: { memory: "512MiB", arena: "256MiB", staging: "4MiB", stallAfter: "off" },
 });
 console.log(`spans in use are told to the tool: ${driver.annotate ? "yes" : "no"}`);
@@ -39,7 +39,7 @@ console.log(`spans in use are told to the tool: ${driver.annotate ? "yes" : "no"
 if (options.stray !== "") {
   device.step(() => strayRuns[options.stray]?.run(device.runtime));
   device.runtime.synchronize();
-  console.log("the planted kernels ran");
+  console.log("the faulty kernels ran");
 } else {
   const training = new Training(device, makeRows(24, "drawn"), {
     batch: 6,

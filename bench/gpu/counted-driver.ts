@@ -1,11 +1,11 @@
-/** A driver that counts what passes through it, and how long the host spends in it. */
+/** A driver that counts its calls and measures how long the host spends in them. */
 
 import type { Driver, DriverCall, Kernel, KernelSource } from "holdfast/internals";
 import { around, type HostSpan, type Launch } from "../../src/driver/index.js";
 import type { Span } from "../../src/units/index.js";
 
 export interface Counts {
-  /** Kernels of our own, and products of the library. */
+  /** Launches of native kernels, and of the library's GEMMs. */
   launches: number;
   products: number;
   copiesUp: number;
@@ -16,7 +16,7 @@ export interface Counts {
   fills: number;
   /** Times that the host waited for the device. */
   waits: number;
-  /** Kernels that were loaded: made of code, and chosen by the library. */
+  /** Kernels that were loaded: compiled from code, and selected by the library. */
   loads: number;
   choices: number;
   waitMs: number;
@@ -24,7 +24,7 @@ export interface Counts {
   loadMs: number;
   algorithmMs: number;
   copyMs: number;
-  /** Everything else that the driver was asked. */
+  /** All other calls of the driver. */
   otherMs: number;
 }
 

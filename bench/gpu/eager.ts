@@ -1,7 +1,7 @@
 /**
- * `npm run bench:gpu -- --only eager`: CrossAsset's training step, eager, in float32, TF32 and bf16. First the time of a
- * step alone; then, in runs of their own, what a step launches, copies and waits for, where the host's time goes, and how
- * busy the GPU is. `--peer FILE` runs PyTorch's script beside it (`--peer-modes eager,graph`).
+ * `npm run bench:gpu -- --only eager`: CrossAsset's training step, eager, in float32, TF32 and bf16. First
+ * the time of a step alone. Separate runs then count launches, copies and waits, and measure where the host's
+ * time goes and how busy the GPU is. `--peer FILE` also runs PyTorch's script (`--peer-modes eager,graph`).
  */
 
 import { spawn } from "node:child_process";
@@ -30,16 +30,16 @@ const { values: options } = parseArgs({
 });
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
 const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", options.steps)];
-/** The engine compiles what runs often, and has settled after some hundreds of steps. */
+/** V8 optimises hot code, and has settled after some hundreds of steps. */
 const warmUp = options["emulator"] ? 1 : 500;
-/** What the TF32 step is to stay under. */
+/** The target for the TF32 step. */
 const wantedMs = 2;
 
 interface Timing {
   readonly stepMs: number;
   readonly bestMs: number;
   readonly worstMs: number;
-  /** How much of the time something ran on the GPU, as the driver has it; undefined where nobody can say. */
+  /** The share of time in which the GPU was busy, from the driver; undefined if unknown. */
   readonly busyShare: number | undefined;
   readonly budgetBytes: number;
   readonly arenaBytes: number;
@@ -64,7 +64,7 @@ async function time(gpu: Gpu, rows: Rows): Promise<Timing> {
   };
 }
 
-/** The median of what nvidia-smi says while a function runs that keeps this thread to itself. */
+/** The median utilisation that nvidia-smi samples while a function blocks this thread. */
 async function sampleBusy(run: () => void): Promise<number | undefined> {
   if (options["emulator"]) return undefined;
   const query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100"];
@@ -80,13 +80,13 @@ async function sampleBusy(run: () => void): Promise<number | undefined> {
   sampler.kill();
   await isGone;
   const samples = text.trim().split("\n").map(Number).filter(Number.isFinite);
-  // The figure of a sample is about the time before it.
+  // A sample's figure covers the time before it.
   const settled = samples.slice(Math.floor(samples.length / 2));
   return settled.length === 0 ? undefined : median(settled) / 100;
 }
 
 interface Split extends Counts {
-  /** Of the same run, with the clock read twice in every call. */
+  /** From the same run, with the clock read twice in every call. */
   readonly stepMs: number;
 }
 
@@ -100,7 +100,7 @@ function countOneStep(precision: GemmPrecision): Split {
     },
   });
   try {
-    // A whole number of epochs, or the upload of an order would count in some steps and not in others.
+    // A whole number of epochs; otherwise the upload of an order would count in some steps and not in others.
     const training = new Training(gpu.device, makeRows(10 * batch, "drawn"), { batch });
     training.steps(10);
     counted.calls?.reset();
@@ -144,11 +144,13 @@ function tellCounts(results: Results, splits: ReadonlyMap<string, Split>): void 
     title,
     ...[...splits.values()].map(cell),
   ];
-  results.line("a step in the counted run (the order of the rows goes up once an epoch, here of 10 steps)");
+  results.line(
+    "a step in the counted run (the order of the rows is uploaded once an epoch, here every 10 steps)",
+  );
   results.table([
     ["", ...splits.keys()],
-    rowOf("launches of own kernels", (one) => number(one.launches, 1)),
-    rowOf("products of the library", (one) => number(one.products, 1)),
+    rowOf("launches of native kernels", (one) => number(one.launches, 1)),
+    rowOf("GEMMs of the library", (one) => number(one.products, 1)),
     rowOf("fills", (one) => number(one.fills, 1)),
     rowOf("copies on the device", (one) => number(one.copiesOnDevice, 1)),
     rowOf("copies up", (one) => `${number(one.copiesUp, 1)} (${number(one.bytesUp)} B)`),
@@ -200,7 +202,7 @@ async function main(common: CommonOptions): Promise<void> {
   }
   const tf32 = timings.get("tf32")?.stepMs;
   if (tf32 !== undefined)
-    results.aim(tf32 < wantedMs, `eager step in TF32: ${number(tf32, 2)} ms; ${wantedMs} wanted`);
+    results.aim(tf32 < wantedMs, `eager step in TF32: ${number(tf32, 2)} ms; target ${wantedMs}`);
   for (const { name, precision, stepMs } of peer?.runs ?? []) {
     const ours = timings.get(precision)?.stepMs;
     if (ours !== undefined)

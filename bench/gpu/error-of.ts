@@ -1,13 +1,13 @@
-/** How far results are from what they should be, in units of what is allowed: 1 is just near enough. */
+/** How far results are from expected values, in units of the tolerance: 1 is exactly at the tolerance. */
 
 import type { FloatDtype, Tolerance } from "../../test/tolerances.js";
 
-/** A dtype, or f32 with the operands of products rounded to TF32. */
+/** A dtype, or f32 with the operands of GEMMs rounded to TF32. */
 export type ErrorColumn = FloatDtype | "tf32";
 
 export const errorColumns: readonly ErrorColumn[] = ["f32", "tf32", "f16", "bf16", "f64"];
 
-/** What a process that runs op cases prints, as JSON. */
+/** A result that a process with op cases prints, as JSON. */
 export interface OpErrorLine extends Omit<Deviation, "share"> {
   readonly name: string;
   readonly column: ErrorColumn;
@@ -16,7 +16,7 @@ export interface OpErrorLine extends Omit<Deviation, "share"> {
 }
 
 export interface Deviation {
-  /** Of what is allowed. */
+  /** In units of the tolerance. */
   readonly share: number;
   /** The difference itself. */
   readonly error: number;
@@ -30,8 +30,9 @@ export function worseOf(one: Deviation, other: Deviation): Deviation {
 }
 
 /**
- * The element that is farthest off. NaN for NaN and an infinity for itself are exact; another for either is infinitely
- * far. `scale` is what sums of large terms may cancel from, as in the tests.
+ * The element that is farthest off. NaN for NaN and an infinity for itself are exact; any other value for
+ * them is infinitely far off. `scale` is the magnitude that sums of large terms may cancel from, as in the
+ * tests.
  */
 export function deviationOf(
   found: ArrayLike<number>,
@@ -42,21 +43,23 @@ export function deviationOf(
 ): Deviation {
   const infinitely = (told: string): Deviation => ({ share: Infinity, error: Infinity, what: told });
   if (found.length !== expected.length)
-    return infinitely(`${what}: ${found.length} elements for ${expected.length}`);
+    return infinitely(`${what}: ${found.length} elements instead of ${expected.length}`);
   let worst = { share: 0, error: 0, at: -1 };
   for (let at = 0; at < expected.length; at++) {
     const [own, wanted] = [found[at]!, expected[at]!];
     if (Object.is(own, wanted) || own === wanted) continue;
     const error = Math.abs(own - wanted);
-    if (!Number.isFinite(error)) return infinitely(`${what}[${at}] is ${own} for ${wanted}`);
+    if (!Number.isFinite(error)) return infinitely(`${what}[${at}] is ${own} instead of ${wanted}`);
     const share = error / (relative * Math.abs(wanted) + absolute * scale);
     if (share > worst.share) worst = { share, error, at };
   }
   const { share, error, at } = worst;
-  return at < 0 ? noDeviation : { share, error, what: `${what}[${at}] is ${found[at]} for ${expected[at]}` };
+  return at < 0
+    ? noDeviation
+    : { share, error, what: `${what}[${at}] is ${found[at]} instead of ${expected[at]}` };
 }
 
-/** The largest of them, and 1 at least. */
+/** The largest of them, at least 1. */
 export function scaleOf(values: ArrayLike<number>): number {
   let scale = 1;
   for (let at = 0; at < values.length; at++) {

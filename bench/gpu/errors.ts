@@ -1,7 +1,8 @@
 /**
- * `npm run bench:gpu -- --only errors`: every op of the table, values and gradients, in every dtype on the GPU against f64
- * on the CPU; the oracle's cases and CrossAsset's trajectories against PyTorch; and the bits of dropout's masks against
- * the CPU's. Figures are parts of what test/tolerances.ts allows: 1 is just near enough.
+ * `npm run bench:gpu -- --only errors`: every op of the table, values and gradients, in every dtype on the
+ * GPU against f64 on the CPU; the oracle's cases and CrossAsset's trajectories against PyTorch; and the bits
+ * of dropout's masks against the CPU's. Figures are in units of the tolerances in test/tolerances.ts: 1 is
+ * exactly at the tolerance.
  */
 
 import { spawn } from "node:child_process";
@@ -26,7 +27,7 @@ const { values: options } = parseArgs({
     elements: { type: "string", default: "120" },
     seconds: { type: "string", default: "180" },
     only: { type: "string", default: "" },
-    /** "ops", "oracle", "dropout": what to run. */
+    /** "ops", "oracle", "dropout": the checks to run. */
     parts: { type: "string", default: "ops,oracle,dropout" },
   },
 });
@@ -69,7 +70,7 @@ async function checkOps(results: Results): Promise<void> {
     const found = table.get(name)?.get(column);
     return found ? shown(found.share) : "–";
   };
-  results.line(`${names.length} op cases: the worst of values and gradients, as a part of what is allowed`);
+  results.line(`${names.length} op cases: the worst of values and gradients, in units of the tolerance`);
   results.table([
     ["op", ...errorColumns],
     ...names.map((name) => [name, ...errorColumns.map((one) => cell(name, one))]),
@@ -88,8 +89,8 @@ async function checkOps(results: Results): Promise<void> {
     });
     const wrong = own.filter(({ share }) => share > 1).length;
     const calls = own.reduce((sum, one) => sum + one.calls, 0);
-    const told = `${own.length} op cases in ${column}, ${calls} calls: worst ${shown(worst.share)} of what is allowed (${worst.name})`;
-    results.require(wrong === 0 && own.length > 0, `${told}, ${wrong} over it`);
+    const told = `${own.length} op cases in ${column}, ${calls} calls: worst ${shown(worst.share)} of the tolerance (${worst.name})`;
+    results.require(wrong === 0 && own.length > 0, `${told}, ${wrong} above it`);
   }
 }
 
@@ -117,7 +118,7 @@ async function checkOracle(results: Results): Promise<void> {
           const { share, what } = check(gpu.device, float);
           rows.get(name)?.push(shown(share));
           if (share > 1) results.line(`${name} in ${float}: ${what}`);
-          results.require(share <= 1, `oracle, ${name} in ${float}: ${shown(share)} of what is allowed`);
+          results.require(share <= 1, `oracle, ${name} in ${float}: ${shown(share)} of the tolerance`);
         });
       }
       gpu.close();
@@ -126,7 +127,7 @@ async function checkOracle(results: Results): Promise<void> {
   results.table([["oracle", "f32", "f64"], ...rows.values()]);
 }
 
-/** Masks for probabilities of all sizes, on arrays of odd lengths: an element is kept here where it is kept there. */
+/** Masks for probabilities of all sizes, on arrays of odd lengths: both devices keep the same elements. */
 async function checkDropout(results: Results): Promise<void> {
   await results.attempt("dropout", () => {
     const cpu = new Device("cpu", { threads: 1, stallAfter: "off", print: () => {} });
@@ -150,7 +151,7 @@ async function checkDropout(results: Results): Promise<void> {
       gpu.close();
       cpu.close();
     }
-    results.require(other === 0, `dropout: ${other} of ${elements} elements are kept on one device alone`);
+    results.require(other === 0, `dropout: ${other} of ${elements} elements are kept on only one device`);
   });
 }
 

@@ -1,7 +1,7 @@
 /**
- * `npm run bench:gpu -- --only gradients`: regression C1 on a GPU. Four batches of CrossAsset, a reset before each
- * and dead memory full of NaN: every gradient has the bits of the run without resets, and is the CPU's to 1e-5. Beside it
- * stands what an engine without these rules had.
+ * `npm run bench:gpu -- --only gradients`: regression C1 on a GPU. Four batches of CrossAsset, with a reset
+ * before each and dead memory full of NaN. Every gradient has the bits of the run without resets, and is
+ * within 1e-5 of the CPU's. The table also has the figures of an engine without these rules.
  */
 
 import { parseArgs } from "node:util";
@@ -30,7 +30,7 @@ type Gradients = readonly ReadonlyMap<string, Float32Array>[];
 
 const rows = makeRows(batches * batch, "taught");
 
-/** Trains four batches, each in a step after a reset, or all of them with nothing ever given back. */
+/** Trains four batches, each in its own step after a reset, or all of them without freeing anything. */
 function train(device: Device, life: "resets" | "no resets"): Gradients {
   manualSeed(42);
   const model = new crossasset.CrossAsset().to(device);
@@ -81,7 +81,7 @@ function normOf(values: ArrayLike<number>): number {
   return Math.sqrt(sum);
 }
 
-/** How far two arrays are apart, as a part of the second. */
+/** The distance of two arrays, relative to the second. */
 function distance(one: Float32Array, other: Float32Array): number {
   const apart = normOf(Float64Array.from(one, (value, at) => value - other[at]!));
   const size = normOf(other);
@@ -107,8 +107,8 @@ await results.attempt("gradients", () => {
       "CPU",
       "GPU, a reset before each",
       "GPU, none",
-      "apart from CPU",
-      "│ known: CPU",
+      "difference from CPU",
+      "│ reported: CPU",
       "its GPU, a reset before each",
     ],
     ...reset.map((own, number) => [
@@ -131,7 +131,7 @@ await results.attempt("gradients", () => {
     })),
   );
   const worst = all.toSorted((a, b) => b.apart - a.apart);
-  results.line("the five that are farthest from the CPU's, as a part of their norm");
+  results.line("the five gradients that are farthest from the CPU's, relative to their norm");
   results.table([
     ["gradient", "batch", "apart"],
     ...worst.slice(0, 5).map((one) => [one.path, String(one.number + 1), one.apart.toExponential(2)]),
@@ -140,7 +140,7 @@ await results.attempt("gradients", () => {
   const told = `${all.length} gradients of ${batches} batches`;
   results.require(
     otherBits === 0,
-    `${told}: ${otherBits} elements differ between resets with poison and none`,
+    `${told}: ${otherBits} elements differ between the runs with and without resets and poison`,
   );
   results.require(
     all.every((one) => one.isFinite),

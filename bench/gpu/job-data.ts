@@ -1,4 +1,4 @@
-/** The CrossAsset job's own data, and the device that it is asked to run on: what the programs that measure the job share. */
+/** The CrossAsset job's data, and the device that it runs on, for the programs that measure the job. */
 
 import { crossasset, Device, type DeviceOptions } from "holdfast";
 import { generateMarket, type Market, oracleAccuracy } from "../../src/crossasset/bars/index.js";
@@ -21,12 +21,12 @@ import type { Rows } from "./training.js";
 
 const { stride, seed } = crossasset.defaultSettings;
 
-/** `--device cpu` is a trial without a GPU, of the program and not of its figures. */
+/** `--device cpu` tries the program without a GPU; its figures mean nothing. */
 export const deviceOption = { device: { type: "string", default: "cuda" } } as const;
 
 export interface AskedDevice {
   readonly device: Device;
-  /** The driver's free memory, in bytes; of a CPU it is not told. */
+  /** The driver's free memory, in bytes; undefined on a CPU. */
   free(): number;
   close(): void;
 }
@@ -41,7 +41,7 @@ export function openAsked(common: CommonOptions, name: string, options: DeviceOp
   return { device, close: () => device.close(), free: () => Number.NaN };
 }
 
-/** The fewest bars that give so many samples. */
+/** The smallest number of bars that gives `samples` samples. */
 export function barsFor(samples: number): number {
   const bars = historyBars + longestHorizon + (samples - 1) * stride;
   const found = countSamples(bars, stride);
@@ -58,7 +58,7 @@ export function makeFolds(
   return { samples: made, folds: walkForward(made, folds) };
 }
 
-/** A part of a fold as the job trains or tests on it: normalised by the fold's training part. */
+/** The training or test split of a fold, normalised by the fold's training split as in the job. */
 export function rowsOf(samples: Samples, fold: Fold, part: SampleRange): Rows {
   const x = samples.x.slice(part.start * sampleWidth, part.end * sampleWidth) as Float32Array<ArrayBuffer>;
   applyNormaliser(fitNormaliser(samples.x, fold.train), x);
@@ -66,7 +66,7 @@ export function rowsOf(samples: Samples, fold: Fold, part: SampleRange): Rows {
   return { count: part.end - part.start, x, labels: labels as Int32Array<ArrayBuffer> };
 }
 
-/** How often a model that knows the regimes is right about each fold's test samples. */
+/** The accuracy of a model that knows the regimes, on each fold's test samples. */
 export function oracleOfFolds(samples: number, folds: number): readonly number[] {
   const market = generateMarket({ bars: barsFor(samples), seed });
   const bar = Int32Array.from({ length: samples }, (_, sample) => historyBars - 1 + sample * stride);
@@ -74,7 +74,7 @@ export function oracleOfFolds(samples: number, folds: number): readonly number[]
     const part = cut(market, bar[test.start]! - (historyBars - 1), bar[test.end - 1]! + longestHorizon + 1);
     const { samples: found, oracle } = oracleAccuracy(part, { stride });
     if (found !== test.end - test.start)
-      throw new Error(`The oracle was asked about ${found} samples instead of ${test.end - test.start}.`);
+      throw new Error(`The oracle has answers for ${found} samples instead of ${test.end - test.start}.`);
     return oracle;
   });
 }

@@ -1,7 +1,5 @@
 /**
- * `npm run bench:gpu -- --only job`: the whole CrossAsset job by its command, in float32, TF32 and bf16: how fast it trains, where
- * its time goes, what it holds, and how often it is right, beside the commonest class and an oracle that knows the market's
- * regimes. Then a run that is ended by SIGTERM and by kill -9 and goes on: its last checkpoint has the bits of a run that was not.
+ * `npm run bench:gpu -- --only job`: the whole CrossAsset job by its command, in float32, TF32 and bf16: speed, time by stage, memory and accuracy, compared with the majority class and an oracle that knows the market's regimes. Then a run that is ended by SIGTERM and by kill -9 and resumed: its last checkpoint has the bits of an uninterrupted run.
  *
  *   node dist/bench/gpu/job.js --device cpu --samples 600 --batch 32 --epochs 2 --cut-epochs 3    a trial without a GPU
  */
@@ -26,21 +24,24 @@ const { values: options } = parseArgs({
     epochs: { type: "string", default: "40" },
     batch: { type: "string", default: "256" },
     precisions: { type: "string", default: "f32,tf32,bf16" },
-    /** More seeds, to tell what a precision does to accuracies from what chance does; with "42" each has bars of its own. */
+    /**
+     * More seeds, to separate the effect of a precision on accuracies from chance; each seed has its own
+     * bars.
+     */
     seeds: { type: "string", default: "43,44,45,46" },
-    /** Precisions of the runs that are ended and go on; "none" leaves them out. */
+    /** Precisions of the runs that are ended and resumed; "none" skips them. */
     cut: { type: "string", default: "f32" },
     "cut-epochs": { type: "string", default: "4" },
     /** A process that takes longer is ended. */
     seconds: { type: "string", default: "180" },
-    /** Where results.json and metrics.jsonl of each precision are kept besides. */
+    /** A folder that keeps a copy of results.json and metrics.jsonl of each precision. */
     raw: { type: "string", default: "" },
   },
 });
 const [samples, folds] = [count("samples", options.samples), count("folds", options.folds)];
 const [epochs, batch] = [count("epochs", options.epochs), count("batch", options.batch)];
 const limitMs = 1000 * count("seconds", options.seconds);
-/** What the system that this one answers reports, batched and captured, on its own machine. */
+/** The figure that the reference system reports on its own machine, batched and captured. */
 const theirSamplesPerSecond = 12_500;
 const allowedPoints = 1;
 
@@ -60,7 +61,7 @@ interface Measured {
 async function measure(folder: string, precision: string, seed?: string): Promise<Measured> {
   const name = seed === undefined ? precision : `${precision}-seed-${seed}`;
   const out = join(folder, name);
-  // Features are measured once: the precisions of one more seed share them.
+  // Features are computed once: the precisions of a further seed share them.
   const cache = seed === undefined ? [] : ["--cache", join(folder, "features")];
   const process = await runJobProcess({
     ...{ common: options, device: options.device, limitMs },
@@ -82,7 +83,7 @@ function keepRaw(run: string, name: string): void {
 }
 
 function endingOf({ code, signal, errors, wallMs }: JobProcess): string {
-  return `The process ended with ${code ?? signal} after ${(wallMs / 1000).toFixed(1)} s: ${errors || "no word"}`;
+  return `The process ended with ${code ?? signal} after ${(wallMs / 1000).toFixed(1)} s: ${errors || "no message"}`;
 }
 
 const seconds = (ms: number): string => (ms / 1000).toFixed(2);
@@ -90,7 +91,7 @@ const percent = (share: number): string => (100 * share).toFixed(2);
 const whole = (value: number): string => Math.round(value).toLocaleString("en");
 
 interface Figures {
-  /** Of each fold, the median of its epochs. */
+  /** For each fold, the median of its epochs. */
   readonly ofFolds: readonly number[];
   readonly trainingMs: number;
   readonly trainedSamples: number;
@@ -114,14 +115,14 @@ function tellSpeed(results: Results, all: readonly Measured[]): void {
   const featuresMs = ({ process }: Measured): number =>
     1000 * (told(process, "data")[0]?.seconds ?? Number.NaN);
   results.line(
-    "samples/s: the median over epochs; rows gathered on the device, forward, backward, clip, AdamW, the new order and the smaller last batch; plans, checkpoints and tests are not in it",
+    "samples/s: the median over epochs; with gathering rows, forward, backward, clip, AdamW, the new order and the smaller last batch; without plans, checkpoints and tests",
   );
   results.table([
     ["", ...all.map(({ precision }) => precision)],
     ...Array.from({ length: folds }, (_, fold) =>
       rowOf(`samples/s in fold ${fold + 1}`, (one) => whole(figuresOf(one).ofFolds[fold] ?? Number.NaN)),
     ),
-    rowOf("samples/s of all epochs, plans and all", (one) => {
+    rowOf("samples/s of all epochs, with plans", (one) => {
       const { trainedSamples, trainingMs } = figuresOf(one);
       return whole((1000 * trainedSamples) / trainingMs);
     }),
@@ -129,7 +130,7 @@ function tellSpeed(results: Results, all: readonly Measured[]): void {
       whole((1000 * figuresOf(one).trainedSamples) / one.process.wallMs),
     ),
     rowOf("the whole job, s", ({ process }) => seconds(process.wallMs)),
-    rowOf("· until the device is open, bars made, s", (one) => seconds(first(one, "device"))),
+    rowOf("· until the device is open and bars are generated, s", (one) => seconds(first(one, "device"))),
     rowOf("· features, s", (one) => seconds(featuresMs(one))),
     rowOf("· epochs, s", (one) => seconds(figuresOf(one).trainingMs)),
     rowOf("· checkpoints, s", (one) => seconds(checkpointMs(one))),
@@ -139,10 +140,10 @@ function tellSpeed(results: Results, all: readonly Measured[]): void {
         first(one, "device") + featuresMs(one) + figuresOf(one).trainingMs + checkpointMs(one) + testMs(one);
       return seconds(one.process.wallMs - known);
     }),
-    rowOf("budget in use, the most that a step told", ({ process }) =>
+    rowOf("budget in use, maximum over steps", ({ process }) =>
       formatBytes(Math.max(...told(process, "step").map(({ usedBytes }) => usedBytes))),
     ),
-    rowOf("the process on the host, at most", ({ process }) => formatBytes(process.hostBytes)),
+    rowOf("the process on the host, peak", ({ process }) => formatBytes(process.hostBytes)),
     rowOf(
       "checkpoints at the end",
       ({ checkpoints }) => `${checkpoints.count}, ${formatBytes(checkpoints.bytes)}`,
@@ -154,7 +155,7 @@ function tellSpeed(results: Results, all: readonly Measured[]): void {
 }
 
 function tellLearning(results: Results, all: readonly Measured[], oracle: readonly number[]): void {
-  results.line("accuracy in per cent, of each fold's test part");
+  results.line("accuracy in per cent, on each fold's test split");
   results.table([
     ["", "fold", "train", "test", "train loss", "test loss", "accuracy", "majority", "oracle", "from f32"],
     ...all.flatMap(({ precision, results: { folds: found } }) =>
@@ -187,13 +188,16 @@ function accuracyOf(all: readonly Measured[], precision: string, fold: number): 
   return all.find((one) => one.precision === precision)?.results.folds[fold]?.test.accuracy;
 }
 
-/** How far a fold's accuracy is from float32's, in points. */
+/** The difference of a fold's accuracy from float32's, in points. */
 function pointsFromFirst(all: readonly Measured[], precision: string, fold: number): number | undefined {
   const [own, reference] = [accuracyOf(all, precision, fold), accuracyOf(all, "f32", fold)];
   return own === undefined || reference === undefined ? undefined : 100 * (own - reference);
 }
 
-/** Every fold of every seed: float32's accuracy, and how far the others are from it, in points; then their means. */
+/**
+ * Every fold of every seed: float32's accuracy, and the differences of the others, in points; then their
+ * means.
+ */
 function tellSeeds(results: Results, seeds: ReadonlyMap<string, readonly Measured[]>): void {
   const precisions = options.precisions.split(",");
   const others = precisions.filter((precision) => precision !== "f32");
@@ -246,13 +250,13 @@ function requireBounds(results: Results, all: readonly Measured[]): void {
     const slowest = Math.min(...figuresOf(one).ofFolds);
     results.aim(
       slowest > theirSamplesPerSecond,
-      `${precision}: ${whole(slowest)} samples/s in the slower fold; ${whole(theirSamplesPerSecond)} is to be beaten`,
+      `${precision}: ${whole(slowest)} samples/s in the slower fold; target ${whole(theirSamplesPerSecond)}`,
     );
     for (const { fold, test } of one.results.folds) {
       const { accuracy, majority } = test;
       results.aim(
         accuracy > majority,
-        `${precision} fold ${fold + 1}: ${percent(accuracy)} % right, the commonest class ${percent(majority)} %`,
+        `${precision} fold ${fold + 1}: accuracy ${percent(accuracy)} %, majority class ${percent(majority)} %`,
       );
       const points = pointsFromFirst(all, precision, fold);
       if (precision !== "f32" && points !== undefined)
@@ -264,7 +268,10 @@ function requireBounds(results: Results, all: readonly Measured[]): void {
   }
 }
 
-/** Where a run is ended: in the first fold by a signal that it hears, in the last one by two that it does not. */
+/**
+ * Where a run is ended: in the first fold by a signal that it handles, in the last one by two that it cannot
+ * handle.
+ */
 const cuts: readonly Cut[] = [
   { signal: "SIGTERM", afterMs: 10, isAt: (event) => event.kind === "epoch" && event.fold === 0 },
   { signal: "SIGKILL", afterMs: 20, isAt: (event) => event.kind === "epoch" && event.fold === folds - 1 },
@@ -273,7 +280,7 @@ const cuts: readonly Cut[] = [
 
 async function cutAndGoOn(results: Results, folder: string, precision: string): Promise<void> {
   const epochCount = count("cut-epochs", options["cut-epochs"]);
-  // Features are not what is measured here: the runs share them.
+  // Features are not measured here, so the runs share them.
   const args = [...argumentsOf(precision, epochCount), "--cache", join(folder, "features")];
   const run = (out: string, cut?: Cut, more: readonly string[] = []): Promise<JobProcess> =>
     runJobProcess({
@@ -294,7 +301,7 @@ async function cutAndGoOn(results: Results, folder: string, precision: string): 
     if (isCut) landed++;
     else if (process.code !== 0) throw new Error(endingOf(process));
     rows.push([
-      isFirst ? "begins" : `goes on from step ${told(process, "resumed")[0]?.step ?? "?"}`,
+      isFirst ? "begins" : `resumes from step ${told(process, "resumed")[0]?.step ?? "?"}`,
       cut?.signal ?? "",
       String(process.code ?? process.signal),
       String(told(process, "epoch").length),
@@ -305,15 +312,17 @@ async function cutAndGoOn(results: Results, folder: string, precision: string): 
   }
   results.table([["", "signal", "ended with", "epochs", "last checkpoint", "s"], ...rows]);
   const [own, other] = [checkpointsOf(parted), checkpointsOf(whole)];
-  results.line(`sha256 of the last checkpoint's tensors: cut ${own.sha256}, whole ${other.sha256}`);
+  results.line(
+    `sha256 of the last checkpoint's tensors: interrupted ${own.sha256}, uninterrupted ${other.sha256}`,
+  );
   results.line();
   results.aim(
     landed === cuts.length,
-    `${precision}: ${landed} of ${cuts.length} signals ended the run before its end`,
+    `${precision}: ${landed} of ${cuts.length} signals interrupted the run`,
   );
   results.aim(
     own.sha256 === other.sha256 && own.last === other.last,
-    `${precision}: weights, moments and random numbers of the run that went on are ${own.sha256 === other.sha256 ? "" : "not "}those of the whole one, byte for byte (${own.last}, ${other.last})`,
+    `${precision}: weights, moments and random state of the resumed run are ${own.sha256 === other.sha256 ? "" : "not "}those of the uninterrupted run, byte for byte (${own.last}, ${other.last})`,
   );
   const isEqual = measuredIn(parted) === measuredIn(whole);
   results.aim(
@@ -322,7 +331,7 @@ async function cutAndGoOn(results: Results, folder: string, precision: string): 
   );
 }
 
-/** All figures that follow from the weights; times are not the same twice. */
+/** All figures that follow from the weights; times differ from run to run. */
 function measuredIn(run: string): string {
   const { folds: found } = JSON.parse(
     readFileSync(join(run, "results.json"), "utf8"),
@@ -348,7 +357,7 @@ async function main(): Promise<void> {
         const { ofFolds, trainingMs } = figuresOf(one);
         const accuracies = one.results.folds.map(({ test }) => `${percent(test.accuracy)} %`);
         results.line(
-          `${precision}: ${seconds(one.process.wallMs)} s, of them ${seconds(trainingMs)} in epochs; ${ofFolds.map(whole).join(" and ")} samples/s; ${accuracies.join(" and ")} right`,
+          `${precision}: ${seconds(one.process.wallMs)} s, of them ${seconds(trainingMs)} in epochs; ${ofFolds.map(whole).join(" and ")} samples/s; accuracy ${accuracies.join(" and ")}`,
         );
       });
     }
@@ -372,7 +381,7 @@ async function main(): Promise<void> {
     }
     await results.attempt("the table of seeds", () => tellSeeds(results, seeds));
     for (const precision of options.cut === "none" ? [] : options.cut.split(",")) {
-      await results.attempt(`${precision}, ended and gone on`, () => cutAndGoOn(results, folder, precision));
+      await results.attempt(`${precision}, ended and resumed`, () => cutAndGoOn(results, folder, precision));
     }
   } finally {
     results.finish();

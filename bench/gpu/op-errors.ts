@@ -1,7 +1,7 @@
 /**
- * A share of the op cases on the GPU, in a process of its own: most of the time goes into compiling kernels, and that has
- * many cores. Each case runs in every dtype, against the same op on the same numbers in f64 on the CPU. Prints a line of
- * JSON for each.
+ * A share of the op cases on the GPU, in its own process: most of the time is compilation, which uses many
+ * cores. Each case runs in every dtype and is compared with the same op on the same numbers in f64 on the
+ * CPU. Prints a line of JSON for each case.
  */
 
 import { parseArgs } from "node:util";
@@ -40,7 +40,7 @@ const { values: options } = parseArgs({
 });
 const seed = 20_240_611;
 
-/** The cases whose names have one of these words in them; all of them for none. */
+/** Only cases whose names contain one of these words; all cases if empty. */
 function chosenCases(only: string): readonly OpCase[] {
   const words = only === "" ? [] : only.split(",");
   return opCases.filter((one) => words.length === 0 || words.some((word) => nameOf(one).includes(word)));
@@ -49,7 +49,7 @@ function chosenCases(only: string): readonly OpCase[] {
 const quiet = { stallAfter: "off", print: () => {} } as const;
 const cpu = new Device("cpu", { threads: 1, ...quiet });
 
-/** The numbers that the dtype can hold nearest to an operand's. */
+/** An operand's numbers, rounded to the dtype. */
 function round(operand: CaseOperand, float: FloatDtype): CaseOperand {
   if (typeof operand !== "object" || operand.dtype !== "float" || float === "f64") return operand;
   return { ...operand, values: [...placeOperand(cpu, operand, float).tensor.dataSync()] };
@@ -97,7 +97,7 @@ function check(bench: Bench, one: OpCase, call: CaseCall, column: ErrorColumn): 
   return compare(found, exact, column, describeCall(one.op, call));
 }
 
-/** What it throws is infinitely far off. */
+/** An exception counts as infinitely far off. */
 function tryCheck(bench: Bench, one: OpCase, call: CaseCall, column: ErrorColumn): Deviation {
   try {
     return check(bench, one, call, column);
@@ -116,13 +116,13 @@ const cases = chosenCases(options.only)
   .map((one) => ({ one, calls: fc.sample(one.draw(elements), { seed, numRuns: draws }) }));
 const [plain, rounded] = [openBench("f32"), openBench("tf32")];
 
-/** Draw by draw, so that every case has had one when the time is over. */
+/** Round by round, so that every case has had one when the time is over. */
 for (let draw = 0; draw < draws; draw++) {
   for (const { one, calls } of cases) {
     if (performance.now() > deadline) break;
     let hasGemm = false;
     for (const column of errorColumns) {
-      // Only products know TF32.
+      // Only GEMMs use TF32.
       if (column === "tf32" && !hasGemm) continue;
       const before = plain.calls.counts.products;
       const bench = column === "tf32" ? rounded : plain;

@@ -1,4 +1,7 @@
-/** The oracle's cases and CrossAsset's trajectories on a device: how far from PyTorch, as parts of what is allowed. */
+/**
+ * The oracle's cases and CrossAsset's trajectories on a device: their distance from PyTorch, in units of the
+ * tolerance.
+ */
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -32,7 +35,7 @@ interface Stored {
   readonly values: ArrayLike<number>;
 }
 
-/** The tensors of a file of the oracle, by name. */
+/** The tensors of an oracle file, by name. */
 function openTensors(file: string): (name: string) => Stored {
   const { tensors } = readSafetensors(readFileSync(join(repositoryRoot, "test/oracle", file)));
   return (name) => {
@@ -50,7 +53,7 @@ function deviationFrom(
   float: Float,
   what: string,
 ): Deviation {
-  // In f32 the terms of a product of matrices cancel to something smaller than their own roundings.
+  // In f32 the terms of a matrix product can cancel to less than their own rounding errors.
   const scale = float === "f32" && use !== "trajectory" ? scaleOf(expected) : 1;
   return deviationOf(found, expected, tolerances[use][float], scale, what);
 }

@@ -1,7 +1,5 @@
 /**
- * `npm run bench:gpu -- --only parity`: the first epoch of the CrossAsset job's first fold in float32, the same seed, bars and
- * batches on the CPU and on the GPU, eager, planned and replayed: the loss of each batch and the norm of the head's weight
- * gradient before clipping, beside each other, and how far each column is from the CPU's eager one.
+ * `npm run bench:gpu -- --only parity`: the first epoch of the CrossAsset job's first fold in float32, with the same seed, bars and batches on the CPU and on the GPU, eager, planned and replayed. Prints the loss of each batch, the norm of the head's weight gradient before clipping, and the distance of each column from the CPU's eager one.
  *
  *   node dist/bench/gpu/parity.js --emulator --samples 60 --batch 4 --batches 2    a trial without a GPU
  */
@@ -32,23 +30,23 @@ const { values: options } = parseArgs({
     ...deviceOption,
     samples: { type: "string", default: "24613" },
     batch: { type: "string", default: "256" },
-    /** No more than so many; default: all of the epoch. */
+    /** The maximal number of batches; default: the whole epoch. */
     batches: { type: "string", default: "" },
-    /** The CPU is given so long for its eager steps; the others make as many. */
+    /** The time limit of the CPU's eager steps; the other columns run as many. */
     "cpu-seconds": { type: "string", default: "40" },
   },
 });
 const batch = count("batch", options.batch);
 const { seed, lr } = crossasset.defaultSettings;
 const allowed = 1e-4;
-/** In float64 a CPU takes twice as long, and as many batches show it. */
+/** In float64 a CPU takes twice as long, and half as many batches are enough. */
 const maxDouble = 33;
 
 type RunMode = "eager" | "planned" | "replayed";
 
 interface Column {
   readonly name: string;
-  /** What the others are held against, or on the device that is measured. */
+  /** The reference of the comparison, or the measured device. */
   readonly side: "reference" | "measured";
   readonly way: RunMode;
   readonly losses: readonly number[];
@@ -61,7 +59,7 @@ interface Column {
   readonly weights: string;
 }
 
-/** How plans are sent: as their graph, or call by call at the same addresses. */
+/** How plans run: as a graph, or call by call at the same addresses. */
 const captureOf = { eager: "auto", planned: "off", replayed: "on" } as const;
 
 interface Asked {
@@ -70,9 +68,9 @@ interface Asked {
   readonly rows: Rows;
   readonly batches: number;
   readonly dtype?: "f32" | "f64";
-  /** The weights before each batch; default: its own, from the seed. */
+  /** The weights before each batch; default: the column's own, from the seed. */
   readonly weights?: readonly Weights[];
-  /** Is given the weights before each batch. */
+  /** Called with the weights before each batch. */
   readonly keep?: (weights: Weights) => void;
 }
 
@@ -94,7 +92,7 @@ function train({ side, way, rows, batches: most, dtype = "f32", weights, keep }:
     const optimizer = new optim.AdamW(parameters, { lr });
     const data = fromTyped(dtype === "f64" ? Float64Array.from(x) : x, [all, S, F], { device });
     const targets = fromTyped(labels, [all, S], { device });
-    // As the job's trainer has them in its first epoch.
+    // As in the first epoch of the job's trainer.
     const order = Int32Array.from(permutation({ seed, id: 0 }, all));
     const batches = Array.from({ length: most }, (_, index) => {
       const own = order.slice(index * batch, (index + 1) * batch);
@@ -150,7 +148,7 @@ function bufferOf(parameter: Tensor): ArrayBufferLike {
   return (parameter.dataSync() as Float32Array).slice().buffer;
 }
 
-/** The mean loss of that epoch by the trainer that the job has. */
+/** The mean loss of that epoch by the job's trainer. */
 async function trainByTrainer(where: string, { count: all, x, labels }: Rows): Promise<number> {
   const asked = openAsked(options, where, { precision: "f32" });
   try {
@@ -206,7 +204,7 @@ function tell(results: Results, columns: readonly Column[]): void {
 function tellDistances(results: Results, columns: readonly Column[]): void {
   const [reference] = columns;
   if (!reference) return;
-  results.line(`the largest relative difference from ${reference.name}, and the batch that has it`);
+  results.line(`the largest relative difference from ${reference.name}, and its batch`);
   results.table([
     ["", "batches", "ms a step", "plan", "loss", "at", "gradient norm", "at", "sha256 of the weights"],
     ...columns.map(({ name, losses, norms, stepMs, mode, weights }) => {
@@ -267,7 +265,7 @@ async function main(): Promise<void> {
       const difference = Math.abs(own - sum / rows.count) / own;
       results.aim(
         difference <= allowed,
-        `the job's own trainer has ${own.toFixed(7)} for this epoch, ${difference.toExponential(1)} from the replayed column's mean`,
+        `the job's trainer has ${own.toFixed(7)} for this epoch, ${difference.toExponential(1)} from the replayed column's mean`,
       );
     });
   });
@@ -300,8 +298,8 @@ function requireBounds(results: Results, columns: readonly Column[]): void {
 }
 
 /**
- * Each batch by itself: the device is given the weights that the CPU had before it. What differs is then one step's rounding, which
- * no earlier step has made larger.
+ * Each batch by itself: the device starts from the weights that the CPU had before it. The difference is then
+ * the rounding of one step, which no earlier step has amplified.
  */
 function tellFromOneState(
   results: Results,
@@ -319,7 +317,10 @@ function tellFromOneState(
   judgeDistances(results, [reference, ...columns], ", from its weights");
 }
 
-/** The whole epoch in float64, in which rounding has less to say: what is left would be the engine's. */
+/**
+ * The whole epoch in float64, where rounding matters less: the remaining difference would be an error of the
+ * engine.
+ */
 function tellDouble(results: Results, rows: Rows, most: number): void {
   const batches = Math.min(most, maxDouble);
   results.line(`the first ${batches} batches in float64`);
@@ -332,19 +333,19 @@ function tellDouble(results: Results, rows: Rows, most: number): void {
   judgeDistances(results, [reference, ...columns], "");
 }
 
-/** The column of the measured device that ran so. */
+/** The column of the measured device that ran in this mode. */
 function isOf(wanted: RunMode): (column: Column) => boolean {
   return ({ side, way }) => side === "measured" && way === wanted;
 }
 
-/** How far the same device comes from itself where every input is another by its last bit: what rounding alone can do. */
+/** The distance of a device from itself if the last bit of every input differs: the effect of rounding alone. */
 function tellYardstick(results: Results, replayed: Column, rows: Rows): void {
   const bits = new Uint32Array(rows.x.slice().buffer).map((word) => word ^ 1);
   const moved = { ...rows, x: new Float32Array(bits.buffer) };
   const again = train({ side: "measured", way: "replayed", rows: moved, batches: replayed.losses.length });
   const [loss, norm] = [apart(again.losses, replayed.losses), apart(again.norms, replayed.norms)];
   results.line(
-    `a yardstick: ${replayed.name}, with the last bit of every feature turned over: losses ${loss.most.toExponential(1)} from itself (batch ${loss.batch}), gradient norms ${norm.most.toExponential(1)} (batch ${norm.batch})`,
+    `a yardstick: ${replayed.name}, with the last bit of every feature flipped: losses ${loss.most.toExponential(1)} from itself (batch ${loss.batch}), gradient norms ${norm.most.toExponential(1)} (batch ${norm.batch})`,
   );
 }
 
@@ -360,7 +361,7 @@ function countDiffering(one: Column, other: Column): number {
 
 function sameness(one: Column, other: Column): string {
   const weights = one.weights === other.weights ? "the same bits" : "other bits";
-  return `${countDiffering(one, other)} of ${one.losses.length} batches differ, weights after the last have ${weights}`;
+  return `${countDiffering(one, other)} of ${one.losses.length} batches differ, the weights after the last are ${weights}`;
 }
 
 await main();

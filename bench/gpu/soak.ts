@@ -1,7 +1,7 @@
 /**
- * `npm run bench:gpu -- --only soak`: 10,000 eager steps of CrossAsset. Memory stays where it was after the first 500
- * (committed bytes, budget, the driver's free figure, the JS heap, the process), and the loss falls: labels come of a
- * fixed teacher.
+ * `npm run bench:gpu -- --only soak`: 10,000 eager steps of CrossAsset. Memory must not grow after the first
+ * 500 (committed bytes, budget, the driver's free memory, the JS heap, the process), and the loss must fall:
+ * a fixed teacher gives the labels.
  */
 
 import { parseArgs } from "node:util";
@@ -91,7 +91,7 @@ const rowOf = ({ step, stepMs, committed, budget, free, heap, resident, loss }: 
   loss.toFixed(4),
 ];
 
-/** How far a figure goes from the first sample on, and where it ends. */
+/** The range of a figure from the first sample on, and its last value. */
 function growthOf(samples: readonly Sample[], figure: keyof Sample): { spread: number; end: number } {
   const values = samples.map((one) => one[figure]);
   return { spread: Math.max(...values) - Math.min(...values), end: values.at(-1)! - values[0]! };
@@ -117,7 +117,7 @@ await results.attempt("soak", () => {
       ["budget", "the budget in use"],
       ["free", "the driver's free memory"],
     ] as const) {
-      results.require(spreadOf(figure) === 0, `${name}: moved by ${spreadOf(figure)} B in ${steps} steps`);
+      results.require(spreadOf(figure) === 0, `${name}: changed by ${spreadOf(figure)} B in ${steps} steps`);
     }
     const heap = growthOf(samples, "heap").end;
     results.require(heap < 4 * MiB, `the JS heap grew by ${formatSigned(heap)}`);

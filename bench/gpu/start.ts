@@ -1,6 +1,6 @@
 /**
- * `npm run bench:gpu -- --only start`: from the start of a process to the end of CrossAsset's first training step, with no
- * kernel compiled before and with all of them in the cache; each time in a process of its own, phase by phase.
+ * `npm run bench:gpu -- --only start`: from the start of a process to the end of CrossAsset's first training
+ * step, with an empty kernel cache and with a full one, each in its own process, phase by phase.
  */
 
 import { spawnSync } from "node:child_process";
@@ -26,22 +26,22 @@ const { values: options } = parseArgs({
     cold: { type: "string", default: "3" },
     warm: { type: "string", default: "5" },
     precision: { type: "string", default: "tf32" },
-    /** This process is the one that is measured. */
+    /** True in the measured process. */
     child: { type: "boolean", default: false },
   },
 });
 const wantedSeconds = { cold: 10, warm: 2 } as const;
 
 interface Phases {
-  /** When the step was over. */
+  /** The time at the end of the step. */
   readonly endedAt: number;
-  /** Each from the one before, in milliseconds. */
+  /** Each relative to the one before, in milliseconds. */
   readonly node: number;
   readonly imports: number;
   readonly device: number;
   readonly model: number;
   readonly step: number;
-  /** Parts of the last two. */
+  /** Fractions of the last two. */
   readonly compiled: number;
   readonly cached: number;
   readonly loadMs: number;
@@ -51,9 +51,9 @@ interface Phases {
   readonly bytesUp: number;
 }
 
-/** The measured process: everything that a training program does until its first step is over. */
+/** The measured process: all work of a training program until its first step ends. */
 function startOnce(): Phases {
-  // Data is there before a program starts: making it is no part of the start.
+  // Data exists before a program starts, so generating it does not count.
   const madeFrom = now();
   const rows = makeRows(count("rows", options.rows), "drawn");
   const making = now() - madeFrom;
@@ -147,7 +147,7 @@ async function measureAll(results: Results): Promise<void> {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-  results.line(`until the first step of ${options.batch} rows in ${options.precision} was over, in ms`);
+  results.line(`until the end of the first step of ${options.batch} rows in ${options.precision}, in ms`);
   results.table([
     ["start", ...columns.map(([title]) => title)],
     ...starts.map(({ kind, start }) => [kind, ...columns.map(([, cell]) => cell(start))]),
@@ -157,7 +157,7 @@ async function measureAll(results: Results): Promise<void> {
     const wanted = wantedSeconds[kind];
     results.aim(
       seconds < wanted,
-      `${kind} start to the first step: ${seconds.toFixed(2)} s; ${wanted} wanted`,
+      `${kind} start to the first step: ${seconds.toFixed(2)} s; target ${wanted}`,
     );
   }
 }

@@ -1,8 +1,11 @@
-/** Kernels that do what none may, planted for the tools that check memory: what they don't see there, they don't see at all. */
+/**
+ * Kernels with injected faults for the tools that check memory: a fault that a tool misses here, it would
+ * miss anywhere.
+ */
 
 import type { KernelSource, Runtime } from "holdfast/internals";
 
-/** Writes one number at a place that is none of the storage's. */
+/** Writes a number at an index outside the storage. */
 function strayWriter(entry: string): KernelSource {
   const code = `extern "C" __global__ void __launch_bounds__(32) ${entry}(float* target, unsigned place) {
   if (threadIdx.x == 0u) target[place] = 1.0f;
@@ -10,7 +13,7 @@ function strayWriter(entry: string): KernelSource {
   return { name: entry, parameters: ["out", "u32"], cuda: { code, entry, threads: 32 } };
 }
 
-/** Copies a number that nobody has written. */
+/** Copies a number that was never written. */
 const unwrittenReader: KernelSource = {
   name: "hf_stray_read",
   parameters: ["in", "out"],
@@ -23,7 +26,7 @@ const unwrittenReader: KernelSource = {
   },
 };
 
-/** The first half of a block reads what the second half writes, with no barrier between them. */
+/** The first half of a block reads the writes of the second half without a barrier between them. */
 const racer: KernelSource = {
   name: "hf_stray_race",
   parameters: ["out"],
@@ -52,7 +55,7 @@ const divider: KernelSource = {
   },
 };
 
-/** What each tool has to see; the names are those that it will tell. */
+/** The faults that each tool must find, in the words of its log. */
 export const strayRuns: Readonly<
   Record<string, { readonly kernels: readonly string[]; run(runtime: Runtime): void }>
 > = {
@@ -62,7 +65,7 @@ export const strayRuns: Readonly<
       const [padding, dead] = ["hf_stray_padding", "hf_stray_dead"].map((entry) =>
         runtime.kernel(strayWriter(entry)),
       );
-      // 100 floats end 112 bytes before the next storage begins, and nothing lives 64 KiB after them.
+      // 100 floats end 112 bytes before the next storage, and nothing is live 64 KiB after them.
       const storage = runtime.arena.allocate(400, "stray");
       runtime.launch({ op: "stray", kernel: padding!, blocks: 1, arguments: [storage, 100] });
       runtime.launch({ op: "stray", kernel: dead!, blocks: 1, arguments: [storage, 16_384] });

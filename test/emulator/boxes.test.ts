@@ -1,4 +1,7 @@
-/** The emulator copies boxes of matrices: swizzled, with zeros around the matrix, and rejects what the machine would. */
+/**
+ * The emulator loads TMA boxes of tensors: swizzled, with zeros outside the tensor. It rejects what the
+ * hardware would.
+ */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -22,7 +25,7 @@ const launchFailed = 719;
 const invalidValue = 1;
 const notSupported = 801;
 
-/** As cuTensorMapEncodeTiled takes it, sizes and box in elements, strides in bytes. */
+/** The arguments of cuTensorMapEncodeTiled: sizes and box in elements, strides in bytes. */
 interface Description {
   readonly place?: number;
   readonly type?: number;
@@ -36,7 +39,7 @@ interface Description {
 }
 
 const block = new OutBlock(512);
-/** Where a map lies: on a multiple of 64. */
+/** The address of a tensor map is a multiple of 64. */
 const mapPlace = Math.ceil(block.address / 64) * 64;
 
 function encode(given: Description): number {
@@ -52,7 +55,10 @@ function encode(given: Description): number {
   return cuTensorMapEncodeTiled(place, type, rank, memory, ...places, ...flags);
 }
 
-/** Brings one box to `tile` of launched memory, `shift` bytes after a multiple of 1024, and copies it out. */
+/**
+ * Loads one box to `tile` in dynamic shared memory, `shift` bytes after a multiple of 1024, and copies it
+ * out.
+ */
 function code(boxBytes: number, shift = 0): string {
   return `extern "C" __global__ void __launch_bounds__(64) hf(const __grid_constant__ TensorMap map, unsigned char* out,
                                                      int column, int row, int matrix) {
@@ -94,7 +100,7 @@ const orders = ["forward", "reversed"] as const;
 
 for (const [dtype, { type, bytes, read }] of Object.entries(forms)) {
   for (const order of orders) {
-    test(`a box of ${dtype} lies swizzled, with zeros for what is outside its matrix, ${order}`, {
+    test(`a box of ${dtype} is swizzled, with zeros outside its tensor, ${order}`, {
       skip,
     }, () => {
       emulator.set("reversed", order === "reversed" ? 1 : 0);
@@ -104,7 +110,7 @@ for (const [dtype, { type, bytes, read }] of Object.entries(forms)) {
       const boxRows = 12;
       const boxBytes = 128 * boxRows;
       const count = matrices * matrixStride;
-      // No element is 0, so that one which should be is told from one that is there.
+      // No element is 0, so that zeros outside the tensor can be told from elements.
       const values = bytes === 2 ? new Uint16Array(count) : new Uint32Array(count);
       for (let index = 0; index < count; index++) values[index] = index + 1;
       const memory = bare.put(values);
@@ -127,7 +133,7 @@ for (const [dtype, { type, bytes, read }] of Object.entries(forms)) {
           for (let column = 0; column < across; column++) {
             const [x, y, matrix] = [at[0] + column, at[1] + row, at[2]];
             const isInside = x >= 0 && x < columns && y >= 0 && y < rows && matrix >= 0 && matrix < matrices;
-            // A row's eight chunks of 16 bytes change places by its number, counted to eight.
+            // The row's index modulo 8 permutes its eight chunks of 16 bytes.
             const chunk = Math.floor((column * bytes) / 16) ^ (row % 8);
             const place = row * 128 + chunk * 16 + ((column * bytes) % 16);
             const expected = isInside ? matrix * matrixStride + y * rowStride + x + 1 : 0;
@@ -143,7 +149,7 @@ for (const [dtype, { type, bytes, read }] of Object.entries(forms)) {
 
 const plain = { sizes: [64, 32, 2], strides: [256, 8192], box: [32, 8, 1] } as const;
 
-test("a map that the machine has no use for is not encoded", { skip }, () => {
+test("a tensor map that the hardware can't use is not encoded", { skip }, () => {
   const memory = bare.allocate(16_384);
   const good: Description = { memory, ...plain };
   assert.equal(encode(good), 0);
@@ -169,7 +175,7 @@ test("a map that the machine has no use for is not encoded", { skip }, () => {
     [invalidValue, { flags: [0, 7, 3, 0] }],
     [invalidValue, { flags: [0, 3, 4, 0] }],
     [invalidValue, { flags: [0, 3, 3, 2] }],
-    // The machine takes these; the emulator has not learnt them.
+    // The hardware accepts these; the emulator does not implement them.
     [notSupported, { type: 13 }],
     [notSupported, { rank: 2 }],
     [notSupported, { box: [32, 8, 2] }],
@@ -184,7 +190,7 @@ test("a map that the machine has no use for is not encoded", { skip }, () => {
   assert.equal(encode(good), notSupported);
 });
 
-test("a box is told by what is wrong with it, and ends the launch", { skip }, () => {
+test("an invalid box ends the launch with a message about its fault", { skip }, () => {
   const memory = bare.allocate(2 * 8192);
   const out = bare.allocate(1024);
   const faultOf = (given: Partial<Description>, entry: number, corner: Corner = [0, 0, 0]) => {
@@ -202,7 +208,7 @@ test("a box is told by what is wrong with it, and ends the launch", { skip }, ()
     launchFailed,
     "hf: a box that is not 128 bytes across",
   ]);
-  // Two matrices fit; the third is only in the map.
+  // Two matrices fit; the third is only in the tensor map.
   const three = { sizes: [64, 32, 16] };
   assert.deepEqual(faultOf(three, entry, [0, 0, 1]), [0, ""]);
   assert.deepEqual(faultOf(three, entry, [0, 0, 15]), [
@@ -219,7 +225,7 @@ test("a box is told by what is wrong with it, and ends the launch", { skip }, ()
   assert.match(bring(entry, out, [0, 0, 0])[1], /hf: a map that was not encoded in line/);
 });
 
-test("a gate hears of all bytes of a box, also of those outside the matrix", { skip }, () => {
+test("an mbarrier counts all bytes of a box, also those outside the tensor", { skip }, () => {
   const memory = bare.allocate(16_384);
   const out = bare.allocate(1024);
   for (const [expected, left] of [

@@ -1,4 +1,7 @@
-/** The emulator runs clusters: their blocks side by side, each with memory that its peers reach into. */
+/**
+ * The emulator runs clusters: their blocks run concurrently, and each block's memory is accessible to its
+ * peers.
+ */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -64,7 +67,7 @@ const exchange = (barrier: string, last: string): string => `
   row[1] = own[64 + threadIdx.x];`;
 const meeting = "clusterArrive(); clusterWait();";
 
-/** What a thread finds in the next block, and what the one before has left in its own. */
+/** The value that a thread reads from the next block, and the value that the previous block wrote to it. */
 const exchanged = Array.from({ length: 8 * 64 }, (_, index) => {
   const [block, thread] = [Math.floor(index / 64), index % 64];
   const first = block - (block % 4);
@@ -90,16 +93,19 @@ test("without the barrier in between a peer's memory is still NaN", { skip }, ()
   assert.equal(found[0], 0xffffffff);
 });
 
-test("the memory of a block that has ended is nobody's", { skip }, () => {
+test("the memory of a block that has ended can't be accessed", { skip }, () => {
   const out = bare.allocate(8 * 64 * 8);
   const [status, text] = kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", exchange(meeting, ""), [
     out,
   ]);
   assert.equal(status, illegalAddress);
-  assert.equal(text, "hf: an access to the launched memory of a block that has ended, block 3, thread 0");
+  assert.equal(
+    text,
+    "hf: an access to the dynamic shared memory of a block that has ended, block 3, thread 0",
+  );
 });
 
-test("memory before, behind and beyond a cluster's is a fault", { skip }, () => {
+test("an access before, after or beyond a cluster's memory is a fault", { skip }, () => {
   const shape = { blocks: 2, threads: 1, cluster: 2, bytes: 4096 };
   const store = (place: string) =>
     kernels.run(shape, "unsigned at", `volatile unsigned char* to = memory; to[${place}] = 1;`, [
@@ -116,7 +122,7 @@ test("memory before, behind and beyond a cluster's is a fault", { skip }, () => 
   assert.equal(peer("mapaShared(at > 9 ? memory : (unsigned char*)0 + at, 0)")[0], 717);
 });
 
-test("launched memory begins as NaN in every block, and has the launch's size", { skip }, () => {
+test("dynamic shared memory begins as NaN in every block, and has the launch's size", { skip }, () => {
   const shape = { blocks: 8, threads: 64, cluster: 2, bytes: 227 * 1024 };
   const body = `
     const unsigned* words = reinterpret_cast<const unsigned*>(memory);
@@ -133,8 +139,8 @@ test("launched memory begins as NaN in every block, and has the launch's size", 
   assert.match(emulator.lastFault(), /^hf: more shared memory than came with the launch in line 2/);
 });
 
-test("pieces of rows are of the own block's warp, whoever runs in between", { skip }, () => {
-  // Lane 31 comes to its row only after the other block has come to its own.
+test("matrix fragments come from the block's own warp, whichever thread runs in between", { skip }, () => {
+  // Lane 31 reaches its row only after the other block has reached its own.
   const body = `
     float* rows = reinterpret_cast<float*>(memory);
     for (unsigned index = 0; index < 4; index++) rows[threadIdx.x * 4 + index] = (float)(blockIdx.x * 1000 + threadIdx.x * 4 + index);
@@ -153,7 +159,7 @@ test("pieces of rows are of the own block's warp, whoever runs in between", { sk
   assert.deepEqual([...bare.read(out, new Float32Array(64))], wanted);
 });
 
-test("a grid that is not whole clusters is rejected", { skip }, () => {
+test("a grid that is not a whole number of clusters is rejected", { skip }, () => {
   const entry = kernels.load({ blocks: 4, threads: 32 }, "", "memory[threadIdx.x] = 1;");
   for (const blocks of [1, 3, 6]) {
     assert.equal(bare.tryLaunch(entry, blocks, 32, [], 0, 1024), invalidClusterSize);
@@ -162,7 +168,7 @@ test("a grid that is not whole clusters is rejected", { skip }, () => {
   assert.equal(bare.cuda.driver.status.cuStreamSynchronize(0), 0);
 });
 
-test("a cluster's text with shared memory of its own, of too many blocks or for an older device is rejected", {
+test("a cluster kernel with static shared memory, with too many blocks or for an older device is rejected", {
   skip,
 }, () => {
   const shape = { blocks: 4, threads: 32 };
@@ -188,7 +194,7 @@ test("a cluster's text with shared memory of its own, of too many blocks or for 
   assert.match(older.log, /__cluster_dims__ is not supported/);
 });
 
-test("clusters of the largest blocks that we have run side by side", { skip }, () => {
+test("clusters of the largest supported blocks run concurrently", { skip }, () => {
   const shape = { blocks: 32, threads: 544, bytes: 227 * 1024 };
   const body = `
     unsigned* own = reinterpret_cast<unsigned*>(memory);

@@ -1,6 +1,6 @@
 /**
- * A launch that may begin early sees, on the emulator with the setting `early`, what it would see at worst on a card: before it
- * waits, memory as it was before the kernel before it; behind that, everything.
+ * Programmatic dependent launch on the emulator, with the setting `early`: a launch sees the worst case of a
+ * real GPU. Before its wait it sees memory from before the preceding kernel; after it, everything.
  */
 
 import assert from "node:assert/strict";
@@ -38,7 +38,7 @@ const addCode = `${declare("hf_add", "unsigned* values, unsigned term")} {
 }`;
 const add = skip ? 0 : bare.load(addCode, "hf_add");
 
-/** Takes what its elements are before the wait, and behind it. `beforeWait` is what makes its threads wait for each other. */
+/** Reads its elements before the wait and after it. `beforeWait` makes its threads wait for each other. */
 const lookCode = (beforeWait = ""): string => `
 ${declare("hf_look", "const unsigned* values, unsigned* atFirst, unsigned* atLast")} {
   ${id}
@@ -49,10 +49,10 @@ ${declare("hf_look", "const unsigned* values, unsigned* atFirst, unsigned* atLas
   atLast[id] = values[id];
 }`;
 const looks = {
-  "whose threads wait for nobody": skip ? 0 : bare.load(lookCode(), "hf_look"),
+  "whose threads are independent": skip ? 0 : bare.load(lookCode(), "hf_look"),
   "with barriers": skip ? 0 : bare.load(lookCode("__syncthreads();"), "hf_look"),
 };
-const look = looks["whose threads wait for nobody"];
+const look = looks["whose threads are independent"];
 
 interface Memory {
   readonly values: number;
@@ -73,7 +73,7 @@ function launchLook({ values, atFirst, atLast }: Memory, { entry = look, stream 
   bare.launchPdl(entry, 3, threads, [values, atFirst, atLast], { stream, isPdl });
 }
 
-/** The one number that all threads saw before they waited, and the one behind. */
+/** The number that all threads saw before the wait, and the one after it. */
 function seenIn({ atFirst, atLast }: Memory): number[] {
   assert.deepEqual([driver.status.cuStreamSynchronize(0), emulator.lastFault()], [0, ""]);
   return [atFirst, atLast].map((address) => {
@@ -83,7 +83,7 @@ function seenIn({ atFirst, atLast }: Memory): number[] {
   });
 }
 
-/** Runs what is sent to a stream of its own, and tells what was seen. */
+/** Runs the work on a fresh stream, and returns the numbers that were seen. */
 function seenAfter(send: (memory: Memory, stream: number) => void): number[] {
   const memory = makeMemory();
   const stream = bare.stream();
@@ -95,7 +95,7 @@ function seenAfter(send: (memory: Memory, stream: number) => void): number[] {
 
 for (const [name, entry] of Object.entries(looks)) {
   for (const order of ["forward", "reversed"] as const) {
-    test(`a kernel ${name} sees the past before it waits, and the present behind that, ${order}`, {
+    test(`a kernel ${name} sees old memory before it waits, and current memory after that, ${order}`, {
       skip,
     }, () => {
       emulator.set("reversed", order === "reversed" ? 1 : 0);
@@ -107,7 +107,7 @@ for (const [name, entry] of Object.entries(looks)) {
     });
   }
 
-  test(`a kernel ${name} sees the present where it may not begin early, or the setting is off`, {
+  test(`a kernel ${name} sees current memory without PDL, or if the setting is off`, {
     skip,
   }, () => {
     const serialized = seenAfter((memory, stream) => {
@@ -129,7 +129,7 @@ for (const [name, entry] of Object.entries(looks)) {
   });
 }
 
-test("only what the kernel right before has changed is past, also where that began early itself", {
+test("only the changes of the directly preceding kernel are hidden, even if that kernel used PDL", {
   skip,
 }, () => {
   const seen = seenAfter((memory, stream) => {
@@ -147,7 +147,7 @@ test("only what the kernel right before has changed is past, also where that beg
   assert.deepEqual(elsewhere, [7, 7]);
 });
 
-test("a launch begins in its turn behind a fill, a copy, a graph, a wait of the host, and another stream's kernel", {
+test("a launch after a fill, a copy, a graph, a wait of the host, or another stream's kernel starts in order", {
   skip,
 }, () => {
   const between: Record<string, (memory: Memory, stream: number) => void> = {
@@ -178,7 +178,7 @@ test("a launch begins in its turn behind a fill, a copy, a graph, a wait of the 
   assert.deepEqual(behindAnother, [7, 7]);
 });
 
-test("work that waits in its stream has the same pasts as work that runs at once", { skip }, () => {
+test("deferred work sees the same old memory as work that runs at once", { skip }, () => {
   emulator.set("deferred", 1);
   const seen = seenAfter((memory, stream) => {
     launchAdd(memory, 2, stream);
@@ -201,16 +201,16 @@ function replay(executable: number, stream: number): void {
   driver.cuStreamSynchronize(stream);
 }
 
-test("every replay of a graph has pasts of its own, by its branches", { skip }, () => {
+test("every replay of a graph has its own old memory, by its streams", { skip }, () => {
   const [stream, side] = [bare.stream(), bare.stream()];
   const [fork, join] = [bare.event(), bare.event()];
   const [first, main, branch] = [makeMemory(), makeMemory(), makeMemory()];
   const executable = record(stream, () => {
-    // Has no node before it, whatever runs on the stream before the graph.
+    // It has no preceding node, whatever runs on the stream before the graph.
     launchLook(first, { stream });
     driver.cuEventRecord(fork, stream);
     driver.cuStreamWaitEvent(side, fork, 0);
-    // Recorded by turns, so that the node right before is not the one that was recorded before.
+    // Recorded alternately, so that the preceding node is not the one that was recorded before.
     launchAdd(main, 2, stream);
     launchAdd(branch, 30, side);
     launchLook(main, { stream });
@@ -251,13 +251,13 @@ const copyBody = `
 const copyParameters = "const unsigned* values, unsigned* atFirst, unsigned* atLast";
 
 for (const order of ["forward", "reversed"] as const) {
-  test(`a copy that was begun before the wait brings the past, however late it comes, ${order}`, {
+  test(`a copy that starts before the wait loads old memory, however late it completes, ${order}`, {
     skip,
   }, () => {
     emulator.set("reversed", order === "reversed" ? 1 : 0);
     const copying = clusters.load(copyShape, copyParameters, copyBody);
     const memory = makeMemory();
-    // Of the third block, to which the copies don't go.
+    // Of the third block, which the copies do not write.
     bare.write(memory.atFirst, new Uint32Array(count).fill(5));
     bare.write(memory.atLast, new Uint32Array(count).fill(7));
     launchAdd(memory, 2);
@@ -267,7 +267,7 @@ for (const order of ["forward", "reversed"] as const) {
   });
 }
 
-/** What the device says to a kernel of this body behind one that adds 2 to the values. */
+/** The status of a kernel with this body after one that adds 2 to the values. */
 function runBody(body: string): [number, string, number[]] {
   const code = `${declare("hf_body", "unsigned* values, unsigned* out")} { ${id} ${body} }`;
   const entry = bare.load(code, "hf_body");
@@ -279,7 +279,7 @@ function runBody(body: string): [number, string, number[]] {
   return [status, emulator.lastFault(), found];
 }
 
-test("a kernel that writes before the wait what the previous kernel has written is a fault", { skip }, () => {
+test("a kernel that overwrites the previous kernel's output before the wait is a fault", { skip }, () => {
   const fault = "hf_body: writes before it has waited for the launch before it";
   const early = "values[id] = 9; gridDependencyWait(); out[id] = values[id];";
   assert.deepEqual(runBody(early), [launchFailed, fault, []]);
@@ -291,13 +291,13 @@ test("a kernel that writes before the wait what the previous kernel has written 
   assert.deepEqual(runBody("gridDependencyWait(); values[id] = 9; out[id] = values[id];"), [0, "", [9]]);
 });
 
-test("a thread may end without having waited, and nobody waits for it", { skip }, () => {
+test("a thread may end without a wait, and no thread waits for it", { skip }, () => {
   const body =
     "if (id % 2 == 0) { out[id] = 8; return; } const unsigned seen = values[id]; gridDependencyWait(); out[id] = seen + 10 * values[id];";
   assert.deepEqual(runBody(body), [0, "", [8, 75]]);
 });
 
-test("a block sees the past where blocks before it have written since, and behind the wait what they wrote", {
+test("a block sees old memory that earlier blocks have written since, and their writes after the wait", {
   skip,
 }, () => {
   const body = `const unsigned seen = values[threadIdx.x];
@@ -307,7 +307,7 @@ test("a block sees the past where blocks before it have written since, and behin
   assert.deepEqual(runBody(body), [0, "", [95]]);
 });
 
-test("threads that wait at a barrier for one which waits for the launch before are no stall", {
+test("threads at a barrier with a thread that waits for the preceding launch are not a deadlock", {
   skip,
 }, () => {
   const body = `__shared__ unsigned brought;
@@ -318,7 +318,7 @@ test("threads that wait at a barrier for one which waits for the launch before a
   assert.deepEqual(runBody(body), [0, "", [75]]);
 });
 
-test("a fault before the wait leaves the present behind", { skip }, () => {
+test("a fault before the wait leaves current memory", { skip }, () => {
   const code = `${declare("hf_stray", "const unsigned* values")} {
     const unsigned seen = values[threadIdx.x];
     if (seen == 5) *reinterpret_cast<volatile unsigned*>(16) = seen;

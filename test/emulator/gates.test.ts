@@ -1,4 +1,4 @@
-/** The emulator knows gates, the copies that pass them and numbered barriers, and who would wait there for ever. */
+/** The emulator implements mbarriers, bulk copies and numbered barriers, and detects deadlocks. */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -37,8 +37,8 @@ const ringSums = Array.from({ length: 4 * 128 }, (_, index) => {
 });
 
 /**
- * The last warp brings tiles of 128 floats to a ring of three; the others take one after the other and say so in both blocks
- * of the cluster, so that neither runs ahead.
+ * The last warp loads tiles of 128 floats into a ring of three. The others consume them and arrive at the
+ * mbarriers of both blocks of the cluster, so that neither runs ahead.
  */
 const ring = (take: string, awaitEmpty: string): string => `
   Mbarrier* full = reinterpret_cast<Mbarrier*>(memory), *empty = full + 3;
@@ -88,7 +88,7 @@ function runRing(body: string): [number, string, number[]] {
 }
 
 for (const order of orders) {
-  test(`one warp brings tiles to a ring and others take them, over several rounds, ${order}`, {
+  test(`one warp loads tiles into a ring and others consume them, over several rounds, ${order}`, {
     skip,
   }, () => {
     setOrder(order);
@@ -96,22 +96,27 @@ for (const order of orders) {
   });
 }
 
-test("a thread that reads a tile before its gate opens reads NaN, where copies come late", { skip }, () => {
+test("a thread that reads a tile before its mbarrier phase completes reads NaN, if copies are late", {
+  skip,
+}, () => {
   setOrder("reversed");
   const [status, , sums] = runRing(ring(add + awaitFull, awaitEmpty));
   assert.equal(status, 0);
   assert.ok(sums.every(Number.isNaN));
 });
 
-test("who brings tiles before others have taken the last is found out", { skip }, () => {
+test("a tile that is overwritten before others have consumed it is detected", { skip }, () => {
   const [status, , sums] = runRing(ring(awaitFull + add, "if (parity > 1) return;"));
   assert.notDeepEqual([status, sums], [0, ringSums]);
 });
 
 for (const order of orders) {
-  test(`some threads of a block meet at numbered barriers, in their own time, ${order}`, { skip }, () => {
+  test(`some threads of a block meet at numbered barriers, independently of others, ${order}`, {
+    skip,
+  }, () => {
     setOrder(order);
-    // Two groups of every third warp pass values round by themselves, a different number of times; the third has no part in it.
+    // Two groups of every third warp rotate values among themselves, a different number of times; the third
+    // group is idle.
     const body = `
       const unsigned group = threadIdx.x / 32 % 3, id = threadIdx.x / 96 * 32 + threadIdx.x % 32;
       unsigned* values = reinterpret_cast<unsigned*>(memory) + 64 * group;
@@ -140,8 +145,8 @@ for (const order of orders) {
   });
 }
 
-test("a numbered barrier lets nobody go on who waits at another", { skip }, () => {
-  // Warps 1 and 2 meet often before warp 3 stores what warp 0 waits for.
+test("a numbered barrier does not release threads that wait at another", { skip }, () => {
+  // Warps 1 and 2 meet often before warp 3 stores the values that warp 0 waits for.
   const body = `
     unsigned* stored = reinterpret_cast<unsigned*>(memory);
     const unsigned warp = threadIdx.x / 32;
@@ -198,7 +203,7 @@ const stalls = [
   },
 ];
 for (const { name, body, told } of stalls) {
-  test(`nobody waits for ever: ${name}`, { skip }, () => {
+  test(`a deadlock is detected: ${name}`, { skip }, () => {
     assert.deepEqual(kernels.run({ blocks: 2, threads: 64, cluster: 2 }, "", body, []), [
       launchFailed,
       `hf: nobody can go on; ${told}`,
@@ -258,7 +263,7 @@ const misuses: readonly { name: string; body: string; status: number; told: RegE
   },
 ];
 for (const { name, body, status, told } of misuses) {
-  test(`a fault is told with its line: ${name}`, { skip }, () => {
+  test(`a fault is reported with its line: ${name}`, { skip }, () => {
     const whole = `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);\n${body}\nif (given == 0) mbarrierArrive(gate);`;
     const shape = { blocks: 2, threads: 32, cluster: 2 };
     const [found, text] = kernels.run(shape, "const float* given", whole, [bare.allocate(256)]);
@@ -268,7 +273,7 @@ for (const { name, body, status, told } of misuses) {
   });
 }
 
-test("a copy has whole sixteen bytes at places of sixteen, from device memory to the own block's", {
+test("a bulk copy has a multiple of 16 aligned bytes, from device memory to the block's own shared memory", {
   skip,
 }, () => {
   const shape = { blocks: 2, threads: 1, cluster: 2 };
@@ -294,7 +299,7 @@ test("a copy has whole sixteen bytes at places of sixteen, from device memory to
   assert.equal(bring("memory + 16", "given ? (const float*)(memory + 64) : given", 32)[0], illegalAddress);
 });
 
-test("a block that ends before its copies have come is found out, where they come late", { skip }, () => {
+test("a block that ends before its copies complete is detected, if they are late", { skip }, () => {
   setOrder("reversed");
   const body = `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
     mbarrierInit(gate, 1);
@@ -311,7 +316,7 @@ test("a block that ends before its copies have come is found out, where they com
   assert.match(text, /a block that ended before a copy had come/);
 });
 
-test("gates and numbered barriers work in a kernel without clusters", { skip }, () => {
+test("mbarriers and numbered barriers work in a kernel without clusters", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(96) hf(const float* given, float* out) {
        dynamicSharedMemory(memory, 1024);

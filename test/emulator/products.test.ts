@@ -1,4 +1,7 @@
-/** The emulator of cuBLASLt: products of every layout that Holdfast asks for, against sums in float64, and its rejections. */
+/**
+ * The emulator of cuBLASLt: GEMMs of every layout that Holdfast uses, compared with sums in float64, and its
+ * errors.
+ */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -42,7 +45,7 @@ interface Asked {
   readonly alignment: number;
 }
 
-/** Makes what a product needs, chooses an algorithm, and runs it. */
+/** Creates the descriptions of a GEMM, selects an algorithm, and runs it. */
 class BareGemm {
   readonly #asked: Asked;
   readonly #block = new OutBlock(256);
@@ -126,14 +129,14 @@ const matrix = (rows: number, columns: number, pad = 0, batchStride = 0): Matrix
   batchStride,
 });
 
-/** A product of small plain matrices. */
+/** A GEMM of small dense matrices. */
 const plain = (changes: Partial<Asked> = {}): Asked => ({
   ...{ type: "f32", compute: compute.f32, transposes: [false, false], batch: 1, alpha: 1, beta: 0 },
   ...{ epilogue: 1, alignment: 256, a: matrix(2, 3), b: matrix(3, 2), d: matrix(2, 2) },
   ...changes,
 });
 
-test("products of any layout are those of the reference", { skip }, () => {
+test("GEMMs of any layout equal the reference", { skip }, () => {
   const size = fc.integer({ min: 1, max: 6 });
   const pads = fc.array(fc.integer({ min: 0, max: 2 }), { minLength: 3, maxLength: 3 });
   fc.assert(
@@ -185,7 +188,8 @@ test("products of any layout are those of the reference", { skip }, () => {
             }
           }
         }
-        // Whole and half numbers this small are exact in every order of sums, and between the columns nothing changes.
+        // Integers and halves this small are exact in every order of summation, and bytes between the columns
+        // do not change.
         assert.deepEqual(
           [...bare.read(target, before)],
           expected.map((value) => value + 0),
@@ -196,7 +200,7 @@ test("products of any layout are those of the reference", { skip }, () => {
   );
 });
 
-test("rounding of operands shows: tf32 keeps ten bits, bf16 seven", { skip }, () => {
+test("operands are rounded: tf32 keeps ten bits, bf16 seven", { skip }, () => {
   const one = { a: matrix(1, 1), b: matrix(1, 1), d: matrix(1, 1) };
   const roundTrip = (type: number, value: number): number => {
     const target = bare.allocate(4);
@@ -210,8 +214,8 @@ test("rounding of operands shows: tf32 keeps ten bits, bf16 seven", { skip }, ()
   assert.equal(roundTrip(compute.bf16, value), 1 + 2 ** -7);
 });
 
-test("half-width types are widened exactly and rounded to nearest even", { skip }, () => {
-  // By their bits: 1, the largest, the smallest of each; the products with 1 come back as they were.
+test("half-width types are converted exactly and rounded to nearest even", { skip }, () => {
+  // By their bits: 1, the largest, the smallest of each; products with 1 return them unchanged.
   for (const [type, one, bits] of [
     ["f16", 0x3c00, [0x3c00, 0x7bff, 0x0001, 0x8001, 0x03ff, 0x7c00, 0x0400, 0xbc01]],
     ["bf16", 0x3f80, [0x3f80, 0x7f7f, 0x0080, 0xbf81, 0x7f80, 0x4049, 0x0000, 0xff80]],
@@ -222,7 +226,8 @@ test("half-width types are widened exactly and rounded to nearest even", { skip 
     assert.equal(product.run(bare.put(new Uint16Array([one])), bare.put(new Uint16Array(bits)), target), 0);
     assert.deepEqual([...bare.read(target, new Uint16Array(8))], bits, type);
   }
-  // 1 + 2⁻⁸ lies between two numbers of bf16: to the even one, 1. And 1 + 3·2⁻⁸ to the even one above.
+  // 1 + 2⁻⁸ is between two numbers of bf16 and rounds to the even one, 1; 1 + 3·2⁻⁸ rounds up to the even
+  // one.
   const sum = new BareGemm(plain({ type: "bf16", a: matrix(1, 2), b: matrix(2, 2), d: matrix(1, 2) }));
   const target = bare.allocate(4);
   sum.run(
@@ -233,7 +238,9 @@ test("half-width types are widened exactly and rounded to nearest even", { skip 
   assert.deepEqual([...bare.read(target, new Uint16Array(2))], [0x3f80, 0x3f82]);
 });
 
-test("gelu is the one with tanh, relu makes NaN zero, and C is not read where beta is 0", { skip }, () => {
+test("gelu is the tanh approximation, relu maps NaN to zero, and C is not read if beta is 0", {
+  skip,
+}, () => {
   const layouts = { a: matrix(1, 1), b: matrix(1, 3), d: matrix(1, 3) };
   const run = (epilogue: number, values: number[]): number[] => {
     const target = bare.put(new Float32Array(3).fill(Number.NaN));
@@ -249,14 +256,14 @@ test("gelu is the one with tanh, relu makes NaN zero, and C is not read where be
   assert.deepEqual(run(1, [-1, Number.NaN, 3]), [-1, Number.NaN, 3]);
 });
 
-test("an algorithm holds its caller to the alignment that was promised", { skip }, () => {
+test("an algorithm requires the alignment that the caller promised", { skip }, () => {
   const [a, b, d] = [bare.allocate(64), bare.allocate(64), bare.allocate(64)];
   assert.equal(new BareGemm(plain({ alignment: 16 })).run(a, b, d), 0);
   assert.equal(new BareGemm(plain({ alignment: 16 })).run(a + 8, b, d), 15);
   assert.equal(new BareGemm(plain({ alignment: 8 })).run(a + 8, b, d + 8), 0);
 });
 
-test("an algorithm that wants a workspace gets it or fails, and writes all over it", { skip }, () => {
+test("an algorithm with a workspace gets it or fails, and overwrites all of it", { skip }, () => {
   emulator.set("gemmWorkspace", 4096);
   const product = new BareGemm(plain());
   assert.equal(product.workspace, 4096);
@@ -269,7 +276,7 @@ test("an algorithm that wants a workspace gets it or fails, and writes all over 
   assert.equal(new BareGemm(plain()).workspace, 0);
 });
 
-test("a product in a capture is as many kernel nodes as the library makes of it", { skip }, () => {
+test("a GEMM in a capture has as many kernel nodes as the library launches", { skip }, () => {
   emulator.set("gemmNodes", 3);
   const { driver } = bare.cuda;
   const stream = bare.stream();
@@ -290,7 +297,7 @@ test("a product in a capture is as many kernel nodes as the library makes of it"
   assert.deepEqual([...bare.read(d, new Float32Array(4))], [9, 12, 2, 4]);
 });
 
-test("what the library can't do is rejected, and what makes no product is invalid", { skip }, () => {
+test("unsupported GEMMs are rejected, and inconsistent descriptions are invalid", { skip }, () => {
   assert.equal(new BareGemm(plain({ compute: compute.f64 })).status, 15);
   assert.equal(new BareGemm(plain({ epilogue: 34 })).status, 15);
   assert.equal(new BareGemm(plain({ b: matrix(4, 2) })).status, 7);
@@ -299,7 +306,7 @@ test("what the library can't do is rejected, and what makes no product is invali
   assert.equal(new BareGemm(plain()).status, 15);
 });
 
-test("operands that are nobody's memory are an illegal address", { skip }, () => {
+test("operands in unallocated memory are an illegal address", { skip }, () => {
   const memory = bare.allocate(8);
   const product = new BareGemm(plain({ alignment: 4 }));
   assert.equal(product.run(memory, memory, memory), 0);

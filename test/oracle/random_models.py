@@ -45,7 +45,7 @@ class RMSNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """nn.LayerNorm of PyTorch 1.13 can't leave out its bias alone."""
+    """nn.LayerNorm of PyTorch 1.13 has no option to omit only the bias."""
 
     def __init__(self, shape, eps, affine, bias):
         super().__init__()
@@ -206,7 +206,7 @@ def optimizer_of(program, parameters):
     if parameters[first:]:
         groups.append({"params": parameters[first:]})
     if "betas" in options:
-        options["betas"] = tuple(float(beta) for beta in options["betas"])  # 0 comes as an integer, which PyTorch 2 refuses
+        options["betas"] = tuple(float(beta) for beta in options["betas"])  # 0 comes as an integer, which PyTorch 2 rejects
     return getattr(torch.optim, spec["name"])(groups, **options)
 
 
@@ -226,7 +226,7 @@ class Run:
         self.kept = {}
 
     def freeze(self, places, wanted):
-        """A frozen parameter's gradient waits where the optimizer does not see it."""
+        """A frozen parameter keeps its gradient where the optimizer does not see it."""
         for place in places:
             own = self.parameters[place]
             if own.requires_grad == wanted:
@@ -318,6 +318,6 @@ class Run:
 for text in sys.stdin:
     try:
         answer = {"calls": Run(json.loads(text)).calls()}
-    except Exception as error:  # The other side names the program.
+    except Exception as error:  # The parent process names the program.
         answer = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(answer), flush=True)

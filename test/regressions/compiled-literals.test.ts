@@ -1,4 +1,4 @@
-/** S1: calls that differ in a literal alone are not shared, whatever the literal. */
+/** S1: calls that differ only in a literal are not shared, whatever the literal. */
 
 import assert from "node:assert/strict";
 import { type Dtype, dtypes, type Tensor, tensor } from "holdfast";

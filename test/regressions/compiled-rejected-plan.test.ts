@@ -1,4 +1,7 @@
-/** S4: a model of any width can be trained, and a plan that the verifier rejects is made without passes, out loud. */
+/**
+ * S4: a model of any width can be trained, and a plan that the verifier rejects is rebuilt without passes,
+ * with a warning.
+ */
 
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
@@ -16,10 +19,10 @@ import { widthWorkloads } from "../support/width-workloads.js";
 
 regressionRow<(call: Call) => Call>({
   row: "S4",
-  rule: "CrossAsset of width 100 has a plan on a GPU, in which layers lie at aligned steps with padding that nothing reads",
+  rule: "CrossAsset of width 100 has a plan on a GPU, in which layers have aligned strides with padding that nothing reads",
   sound: (call) => call,
   faults: {
-    "rows at steps count as read from the first byte to the last": (call) => {
+    "strided rows count as read from the first byte to the last": (call) => {
       const { op, work } = call;
       if (work.kind !== "row" && work.kind !== "combo") return call;
       const parts = accessesOf(call);
@@ -43,7 +46,7 @@ regressionRow<(call: Call) => Call>({
   },
 });
 
-/** Fused kernels stand where their first member stood, also where that is before what another member reads. */
+/** Fused kernels run at the position of their first member, even if that is before another member's input. */
 const placedTooEarly: Partial<DependencyGraph> = {
   fusionPosition: (a, b) => Math.min(a.position, b.position),
 };

@@ -1,6 +1,7 @@
 /**
- * Row C11: learning rate, bias correction and dropout masks were frozen into the graph. A whole training step is captured as
- * it is, and compiled, and twenty replays are held against twenty eager steps, with a schedule and with dropout.
+ * Row C11: learning rate, bias correction and dropout masks were frozen into the graph. A whole training step
+ * is captured as it is, and compiled, and twenty replays are compared with twenty eager steps, with a
+ * schedule and with dropout.
  */
 
 import assert from "node:assert/strict";
@@ -18,11 +19,11 @@ const steps = 20;
 interface Training {
   readonly step: () => void;
   readonly schedule: optim.Schedule;
-  /** Everything that a step goes on from, by its name. */
+  /** All state that a step continues from, by name. */
   readonly state: Readonly<Record<string, Storage>>;
 }
 
-/** A network with dropout, whose step looks at no value. */
+/** A network with dropout, whose step reads no value. */
 class Net extends nn.Module {
   readonly layers = new nn.Sequential(
     new nn.Linear(5, 16),
@@ -68,19 +69,19 @@ function read(device: Device, { state }: Training): State {
   );
 }
 
-/** What a replay may find changed: state that its graph took for constants. */
+/** State that changes between replays and that a faulty graph treats as constant. */
 type Freeze = (device: Device, training: Training, start: State) => void;
 
-/** The old ways: what the graph should have read from memory is what it was at the capture. */
+/** The old ways: state that the graph should have read from memory is frozen at the capture. */
 const freezing =
   (pattern: RegExp): Freeze =>
   (device, { state }, start) => {
     const frozen = Object.keys(state).filter((name) => pattern.test(name));
-    assert.ok(frozen.length > 0, `nothing is called ${pattern}`);
+    assert.ok(frozen.length > 0, `nothing is named ${pattern}`);
     device.runtime.upload(frozen.map((name) => ({ source: start[name]!, target: state[name]! })));
   };
 
-/** A step as something that is run again and again. */
+/** A step that can be run repeatedly. */
 type Repeat = (device: Device, step: () => void) => { run(): void; close(): void };
 
 const repeats = {

@@ -1,6 +1,6 @@
 /**
- * C1: a reset between forward and backward let the next forward overwrite what backward still needed, and gradients went
- * to zero under a correct loss. C10: the seed of the loss lay in step memory, and drifted.
+ * C1: a reset between forward and backward let the next forward overwrite memory that backward still needed,
+ * and gradients became zero under a correct loss. C10: the seed of the loss was in step memory, and drifted.
  */
 
 import assert from "node:assert/strict";
@@ -13,7 +13,7 @@ import { sameNamedBytes } from "../support/same-bytes.js";
 
 const [batch, features, width, classes] = [6, 5, 7, 3] as const;
 
-/** Two layers with a tanh between: tanh saves its output, the products their operands. */
+/** Two layers with a tanh between: tanh saves its output, the GEMMs their operands. */
 class Net extends nn.Module {
   readonly first = new nn.Parameter([features, width], (shape) => wave(shape, 1)); // [F, D]
   readonly second = new nn.Parameter([width, classes], (shape) => wave(shape, 2)); // [D, C]
@@ -35,7 +35,7 @@ const batchOf = (device: Device, number: number): Tensor =>
 type Between = (device: Device) => void;
 
 const nothing: Between = () => {};
-/** The arena is reset, and the next forward takes the memory that has become free. */
+/** The arena is reset, and the next forward allocates the freed memory. */
 const resetAndReuse: Between = (device) => {
   device.runtime.arena.reset();
   for (let index = 0; index < 16; index++) {
@@ -52,7 +52,7 @@ function gradientsOf(between: Between): { gradients: Record<string, Uint8Array>;
   for (let number = 0; number < 4; number++) {
     const loss = model.forward(batchOf(device, number)).square().mean();
     losses.push(loss.item());
-    // Kept: what is asked of the arena here is to hold what backward needs, not the loss itself.
+    // Kept: this tests that the arena keeps backward's inputs, not the loss itself.
     device.keep(loss);
     between(device);
     loss.backward();
@@ -108,10 +108,10 @@ regressionRow<{ readonly run: () => ReturnType<typeof gradientsOf> }>({
   rule: "four batches with a reset before each backward, poison on: every gradient equals the run without, bit for bit",
   sound: { run: () => gradientsOf(resetAndReuse) },
   faults: {
-    "what backward needs is not pinned": {
+    "backward's inputs are not pinned": {
       run: () => withMethods(SavedSet.prototype, { save: () => {} }, () => gradientsOf(resetAndReuse)),
     },
-    "the reset lets go of what backward needs": {
+    "the reset frees backward's inputs": {
       run: () =>
         gradientsOf((device) => {
           device.tape.release();
@@ -144,7 +144,7 @@ regressionRow<{ readonly backward: (loss: Tensor, seed: Tensor) => void }>({
   row: "C10",
   rule: "the seed of the loss is persistent: steps, resets and poison between losses change no gradient",
   sound: { backward: (loss) => loss.backward() },
-  faults: { "the seed lies in step memory": { backward: (loss, seed) => loss.backward(seed) } },
+  faults: { "the seed is in step memory": { backward: (loss, seed) => loss.backward(seed) } },
   check: ({ backward }) => {
     const device = openStrictDevice();
     const x = full([4], 3, { device, requiresGrad: true });

@@ -44,7 +44,10 @@ function movable(runtime: Runtime, storage: Storage): Movable {
   return runtime.view(storage, 0, storage.span.size);
 }
 
-/** p = ½p + x by two launches, 600 times; as a graph whose caller then changes everything it had passed, or directly. */
+/**
+ * p = ½p + x by two launches, 600 times; as a graph whose caller then changes all of its arguments, or
+ * directly.
+ */
 function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver): Uint8Array {
   return withRuntime(
     memory,
@@ -73,7 +76,8 @@ function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver
       halve.fill(0);
       addX.length = 0;
       for (let i = 0; i < replays; i++) {
-        // Garbage of the arguments' kind, so that what the caller let go of is really gone and overwritten.
+        // Garbage of the same size as the arguments, so that the caller's freed arguments are really gone and
+        // overwritten.
         const garbage = Array.from({ length: 200 }, () => [movable(runtime, decoy), { ...decoy.span }, i]);
         assert.equal(garbage.length, 200);
         if (i % 10 === 0) collectGarbage();
@@ -87,7 +91,7 @@ function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver
 
 regressionRow<(device: TestDriver) => Driver>({
   row: "C8",
-  rule: "600 replays under collections, after the caller changed all it had passed, equal 600 direct runs",
+  rule: "600 replays under collections, after the caller changed all arguments, equal 600 direct runs",
   sound: strict,
   faults: { "a graph keeps its caller's argument arrays by reference": keepingReferences },
   check(wrap) {
@@ -95,7 +99,7 @@ regressionRow<(device: TestDriver) => Driver>({
   },
 });
 
-/** Pins that have no effect: a graph then owns nothing. */
+/** Pins without effect: a graph then owns nothing. */
 const noPins = { pin: () => undefined, unpin: () => undefined };
 
 /** The memory of a step that a graph reads and writes. */
@@ -136,15 +140,15 @@ function replayAmongStrangers(wrap: (device: TestDriver) => Driver): void {
       runtime.arena.reset();
       const strangers = fillTheRest(runtime, poisonByte);
       for (let i = 0; i < 3; i++) graph.replay();
-      sameNamedBytes(stateBytes(runtime, model), direct, "the replays read strangers' bytes");
+      sameNamedBytes(stateBytes(runtime, model), direct, "the replays read other allocations' bytes");
       for (const stranger of strangers) {
         assert.ok(
           runtime.read(stranger).every((byte) => byte === poisonByte),
-          "the replays wrote a stranger",
+          "the replays wrote to another allocation",
         );
       }
       graph.close();
-      assert.equal(runtime.arena.figures.pins, 0, "a closed graph lets go");
+      assert.equal(runtime.arena.figures.pins, 0, "a closed graph frees its memory");
     },
     wrap,
   );
@@ -172,7 +176,7 @@ function releaseUnderGraph(): void {
     graph.replay();
     assert.ok(
       runtime.read(next).every((byte) => byte === 1),
-      "the replay wrote what was placed there meanwhile",
+      "the replay wrote to memory that was placed there in between",
     );
     assert.equal(rejection?.code, "PINNED");
     assert.match(rejection.message, /Region "captured" is pinned by graph "fill"/);
@@ -183,7 +187,7 @@ function releaseUnderGraph(): void {
 
 regressionRow<() => void>({
   row: "C9",
-  rule: "a region of persistent memory is not released under a graph, and is once the graph is closed",
+  rule: "a region of persistent memory can't be released before a graph that uses it is closed, and can afterwards",
   sound: releaseUnderGraph,
   faults: {
     "a graph does not pin persistent memory": () =>

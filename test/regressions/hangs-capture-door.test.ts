@@ -1,4 +1,4 @@
-/** Regressions, hangs at the door of a capture: how it is entered (H6, H7) and how it ends (H8). */
+/** Regressions, hangs at the begin and the end of a capture: how it is entered (H6, H7) and how it ends (H8). */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -20,7 +20,7 @@ interface Source {
 
 interface Doors {
   readonly sources: readonly Source[];
-  /** What a user of the runtime holds. */
+  /** The objects of a runtime's user. */
   readonly surface: (model: Model) => object;
 }
 
@@ -31,7 +31,7 @@ const ourDoors: Doors = {
   surface: ({ runtime }) => runtime,
 };
 
-/** Everything that can be reached from an object through properties, itself included. */
+/** All objects that are reachable from an object through properties, including itself. */
 function reachableFrom(start: object): Set<object> {
   const found = new Set<object>([start]);
   for (const one of found) {
@@ -43,7 +43,7 @@ function reachableFrom(start: object): Set<object> {
 
 regressionRow<Doors>({
   row: "H6",
-  rule: "there is one door into a capture: only runtime/capture.ts begins one, and the runtime hands out no driver",
+  rule: "a capture has one entry: only runtime/capture.ts begins one, and the runtime does not expose its driver",
   sound: ourDoors,
   faults: {
     "a second file that begins a capture": {
@@ -53,7 +53,7 @@ regressionRow<Doors>({
         { file: "src/train/fast-path.ts", text: 'driver.beginCapture(stream, "thread-local");' },
       ],
     },
-    "a runtime that hands out its driver": {
+    "a runtime that exposes its driver": {
       ...ourDoors,
       surface: ({ runtime, driver }) => Object.assign(Object.create(runtime), { backend: { driver } }),
     },
@@ -73,7 +73,7 @@ regressionRow<Doors>({
   },
 });
 
-/** Changes the mode in which captures are begun. */
+/** Changes the mode of captures. */
 const relaxing = (inner: Driver): Driver =>
   around(inner, (call, args, proceed) => {
     if (call !== "beginCapture") return proceed();
@@ -113,13 +113,13 @@ test("H7: strict rejects the relaxed mode, and nothing has begun", () => {
   device.close();
 });
 
-/** Runs the check on an engine, and plants what is to be planted in it. */
+/** Runs the check on an engine, with a fault injected. */
 interface Ending {
   readonly inject: (run: () => void) => void;
   readonly wrap: (driver: Driver) => Driver;
 }
 
-/** The old gate: every end takes one from a counter, also the end that comes second. */
+/** The old state: every end decrements a counter, even a second end. */
 function withCountingGate(run: () => void): void {
   const { enter, leave } = CaptureStateMachine.prototype;
   const depths = new WeakMap<CaptureStateMachine, number>();
@@ -138,7 +138,7 @@ function withCountingGate(run: () => void): void {
   withMethods(CaptureStateMachine.prototype, counting, run);
 }
 
-/** The old watchdog: it ends a capture that the normal path ends too. */
+/** The old watchdog: it ends a capture that the normal path also ends. */
 const endingTwice = (inner: Driver): Driver =>
   around(inner, (call, args, proceed) => {
     if (call === "endCapture") inner.destroyGraph(inner.endCapture(args[0] as Stream));
@@ -147,10 +147,10 @@ const endingTwice = (inner: Driver): Driver =>
 
 regressionRow<Ending>({
   row: "H8",
-  rule: "a capture that is ended twice, or by an exception in any pass, leaves the next one as good as ever",
+  rule: "a capture that is ended twice, or by an exception in any pass, leaves the next one intact",
   sound: { inject: (run) => run(), wrap: (driver) => driver },
   faults: {
-    "a gate that counts": { inject: withCountingGate, wrap: (driver) => driver },
+    "a state that counts": { inject: withCountingGate, wrap: (driver) => driver },
     "a second end on the driver": { inject: (run) => run(), wrap: endingTwice },
   },
   check: ({ inject, wrap }) => {
@@ -183,9 +183,9 @@ regressionRow<Ending>({
 
 regressionRow<(run: () => void) => void>({
   row: "H8",
-  rule: "the gate is idle after any number of ends, also after one that comes while the function is at work",
+  rule: "the capture state is idle after any number of ends, also after one while the function runs",
   sound: (run) => run(),
-  faults: { "a gate that counts, ended twice": withCountingGate },
+  faults: { "a state that counts, ended twice": withCountingGate },
   check: (inject) =>
     inject(() => {
       const gate = new CaptureStateMachine();

@@ -12,15 +12,15 @@ import { withMethods } from "../support/replaced-methods.js";
 import { readF32 } from "../support/runtimes.js";
 import { doubleWeights, type Model, passes, withModel } from "../support/weights-model.js";
 
-/** Something that is illegal inside a capture, and what the rejection must say of it. */
+/** An action that is illegal inside a capture, and what the error must say of it. */
 interface IllegalAct {
   readonly act: (model: Model) => unknown;
   readonly says: RegExp;
-  /** What is lazy may be made in the first pass, which sends no work to the driver. */
+  /** Lazy resources may be created in the first pass, which submits no work to the driver. */
   readonly rejectedIn: readonly CapturePass[];
 }
 
-/** The recording comes first: a red proof ends at the first pass that lets the act through. */
+/** The recording comes first: a red proof ends at the first pass that accepts the action. */
 const afterTheFirst: readonly CapturePass[] = ["recording", "running"];
 
 const illegalActs: Readonly<Record<string, IllegalAct>> = {
@@ -56,10 +56,10 @@ const illegalActs: Readonly<Record<string, IllegalAct>> = {
   },
 };
 
-/** What a capture may let through to the driver while it records. */
+/** Calls that a capture may pass to the driver while it records. */
 const legalInCapture: ReadonlySet<DriverCall> = new Set(["launch", "fill", "copyOnDevice"]);
 
-/** Commits the act in one pass of a capture and holds the rejection to its name and the driver to its peace. */
+/** Performs the action in one pass of a capture; checks the error's name and that the driver got no call. */
 function checkAct({ act, says }: IllegalAct, pass: CapturePass, log: CallLog, model: Model): void {
   let asked: DriverCall[] = [];
   let passesBegun = 0;
@@ -79,7 +79,7 @@ function checkAct({ act, says }: IllegalAct, pass: CapturePass, log: CallLog, mo
   } catch (error) {
     rejection = error;
   }
-  assert.deepEqual(asked, [], `the driver was asked while ${pass}`);
+  assert.deepEqual(asked, [], `the driver was called while ${pass}`);
   assert.ok(rejection instanceof HoldfastError, `nothing was rejected while ${pass}`);
   assert.equal(rejection.code, "CAPTURE_REJECTED");
   assert.match(rejection.message, says);
@@ -93,9 +93,9 @@ const noGate: Gate = (run) =>
 for (const [name, illegal] of Object.entries(illegalActs)) {
   regressionRow<Gate>({
     row: "H4",
-    rule: `${name} inside a capture is rejected by name before the driver is asked`,
+    rule: `${name} inside a capture is rejected by name before a driver call`,
     sound: (run) => run(),
-    faults: { [`${name} with the gate switched off`]: noGate },
+    faults: { [`${name} with the checks switched off`]: noGate },
     check: (gate) => {
       const log = new CallLog();
       withModel(log.wrap, (model) =>
@@ -138,7 +138,7 @@ test("H4: a capture with the 50 weights replays as one launch of 50 nodes, and n
   );
 });
 
-/** A way to turn a function's work into something that is replayed. */
+/** A way to turn a function's work into a replay. */
 type CaptureWay = (model: Model, body: () => void) => () => void;
 
 const ourDoor: CaptureWay = ({ runtime }, body) => {
@@ -161,9 +161,9 @@ const withoutWarmUp: CaptureWay = ({ runtime: { stream }, driver }, body) => {
 
 regressionRow<CaptureWay>({
   row: "H5",
-  rule: "the warm-up makes every lazy resource: no allocation and no load is counted inside the recording",
+  rule: "the warm-up creates every lazy resource: no allocation and no load is counted inside the recording",
   sound: ourDoor,
-  faults: { "a capture with no warm-up": withoutWarmUp },
+  faults: { "a capture without a warm-up": withoutWarmUp },
   check: (capture) => {
     const log = new CallLog();
     withModel(log.wrap, (model) => {
@@ -174,7 +174,7 @@ regressionRow<CaptureWay>({
       let madeInRecording = 0;
       const body = (): void => {
         const { allocations } = runtime.arena.figures;
-        // Larger than what is committed so far, as a library's first workspace is.
+        // Larger than the committed memory, like a library's first workspace.
         scratch ??= runtime.arena.allocate(16 * 1024 * 1024, "library workspace");
         if (log.isCapturing) madeInRecording += runtime.arena.figures.allocations - allocations;
         const kernel = runtime.kernel(basicKernels.add);

@@ -1,4 +1,4 @@
-/** Regressions, hangs on the way up to the device: H1 and H2 at their real size, and H14. */
+/** Regressions, hangs in uploads: H1 and H2 at their real size, and H14. */
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -31,7 +31,7 @@ test("the 50 weights of CrossAsset have 2,174,211 parameters", () => {
   );
 });
 
-/** One way of bringing the data set to the device. */
+/** A way to upload the data set. */
 interface WayUp {
   readonly rows: number;
   readonly place: (runtime: Runtime, sizes: readonly number[]) => readonly Storage[];
@@ -49,7 +49,7 @@ const ourWay: WayUp = {
   upload: (runtime, items) => void runtime.upload(items),
 };
 
-/** Stops a way up at the first call too many: two hundred thousand of them would take the old way's time. */
+/** Stops an upload at the first call over the limit: two hundred thousand calls would take the old way's time. */
 function atMost(limit: number, inner: Driver): Driver {
   const counts = new Map<string, number>();
   return around(inner, (call, _args, proceed) => {
@@ -65,7 +65,7 @@ function requireSameBytes({ source, target }: UploadItem, found: Uint8Array): vo
   sameBytes(found, source, `the bytes of ${target.label}`);
 }
 
-/** Brings the data set and the weights up, and lets `look` see what has arrived. */
+/** Uploads the data set and the weights, and lets `look` check them. */
 function bringUp(
   { rows, place, upload }: WayUp,
   look: (runtime: Runtime, items: readonly UploadItem[]) => void,
@@ -96,7 +96,7 @@ function requireFailingSize(runtime: Runtime): void {
 
 regressionRow<WayUp>({
   row: "H1",
-  rule: "213,304 rows and the 50 weights go up whole and aligned, in at most 60 copies and as few allocations",
+  rule: "213,304 rows and the 50 weights are uploaded whole and aligned, in at most 60 copies and as few allocations",
   sound: ourWay,
   faults: {
     "a copy for each tensor": {
@@ -124,20 +124,20 @@ regressionRow<WayUp>({
 
 regressionRow<WayUp>({
   row: "H2",
-  rule: "the proof of H1 runs at the size that failed",
+  rule: "the test of H1 runs at the size that failed",
   sound: ourWay,
-  faults: { "256 tensors, called done": { ...ourWay, rows: 256 } },
+  faults: { "256 tensors, reported as done": { ...ourWay, rows: 256 } },
   check: (way) => bringUp(way, requireFailingSize),
 });
 
-/** Host bytes of every origin that a caller may have. */
+/** Host bytes of every possible origin. */
 function sourcesOfEveryOrigin(folder: string): Record<string, Uint8Array> {
   const path = join(folder, "rows.bin");
   writeFileSync(path, distinctBytes(5000));
   const shared = new Uint8Array(new SharedArrayBuffer(5000));
   shared.set(distinctBytes(5000));
   return {
-    // Small buffers share a pool: this one begins somewhere inside it.
+    // Small buffers share a pool: this one has an offset in it.
     "a buffer of Node's pool": Buffer.from(distinctBytes(1000)),
     "a view that begins at an odd byte": distinctBytes(5000).subarray(3, 4003),
     "shared memory": shared.subarray(100, 4100),
@@ -158,7 +158,7 @@ function withSources(use: (sources: Record<string, Uint8Array>) => void): void {
   }
 }
 
-/** Rejects copies from anything but memory that this very driver has pinned. */
+/** Rejects copies from any memory that this driver has not pinned. */
 function onlyFromPinned(inner: Driver): Driver {
   const pinned = new Set<unknown>();
   return around(inner, (call, args, proceed) => {
@@ -172,7 +172,7 @@ function onlyFromPinned(inner: Driver): Driver {
   });
 }
 
-/** The old way: the driver is told that the caller's bytes are as good as pinned ones. */
+/** The old way: the driver is told that the caller's bytes are pinned. */
 function copyStraight(driver: Driver, stream: Stream, { source, target }: UploadItem): void {
   const size = target.span.size;
   assert.equal(source.byteLength, size);
@@ -198,7 +198,7 @@ function checkCopies(copy: Copy, wrap: (device: Driver) => Driver): void {
           ]).storages;
           const sent = Uint8Array.from(source);
           copy(runtime, driver!, { source, target: target! });
-          // The caller's bytes are the caller's again: the copy may not have started yet.
+          // The caller may reuse the bytes: the copy may not have started yet.
           source.fill(0);
           sameBytes(runtime.read(target!), sent, origin);
         }
@@ -210,7 +210,7 @@ function checkCopies(copy: Copy, wrap: (device: Driver) => Driver): void {
 
 regressionRow<Copy>({
   row: "H14",
-  rule: "every byte goes up from our own pinned staging, wherever it came from",
+  rule: "every byte is uploaded from our own pinned staging, wherever it came from",
   sound: (runtime, _driver, item) => void runtime.upload([item]),
   faults: {
     "a copy straight from the caller's memory": (runtime, driver, item) =>
@@ -219,7 +219,7 @@ regressionRow<Copy>({
   check: (copy) => checkCopies(copy, onlyFromPinned),
 });
 
-test("H14: the strict driver takes uploads, and rejects a copy from memory that is not ours by name", () => {
+test("H14: the strict driver accepts uploads, and rejects a copy from foreign memory by name", () => {
   checkCopies((runtime, _driver, item) => void runtime.upload([item]), strict);
   assert.throws(
     () => checkCopies((runtime, driver, item) => copyStraight(driver, runtime.stream, item), strict),

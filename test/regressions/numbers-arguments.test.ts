@@ -1,4 +1,4 @@
-/** Row N9, on the device: a kernel gets each of its arguments as it was given, whatever its type and its place. */
+/** Row N9, on the device: a kernel gets each of its arguments unchanged, whatever its type and its position. */
 
 import type { Driver, KernelSource, Launch, Stream } from "holdfast/internals";
 import { around, encodeKernel } from "../../src/driver/index.js";
@@ -6,11 +6,11 @@ import { regressionRow } from "../support/regressions.js";
 import { withRuntime } from "../support/runtimes.js";
 import { sameBytes } from "../support/same-bytes.js";
 
-/** Numbers that look like nothing else: signs, high bits and fractions that another type would lose. */
+/** Distinctive numbers: signs, high bits and fractions that another type would lose. */
 const sentinels = { i32: -123_456_789, u32: 0xfedc_ba98, f32: Math.fround(1.618034), f64: Math.E * 1e200 };
 
 const parameters = ["f64", "out", "i32", "f32", "u32", "in", "f32", "f64", "i32"] as const;
-/** Where a kernel puts each scalar, in bytes, with the instruction that stores it. */
+/** The byte offset at which a kernel stores each scalar, with the store instruction. */
 const places = [
   { argument: 0, type: "f64", at: 0 },
   { argument: 7, type: "f64", at: 8 },
@@ -51,7 +51,7 @@ ${places.map(({ argument, type, at }) => `  *reinterpret_cast<${cudaTypes[type]}
   },
 };
 
-/** A driver that is told that the kernel takes other types than it does. */
+/** A driver that gets other types than the kernel takes. */
 const declaring =
   (place: number, type: "u32") =>
   (device: Driver): Driver =>
@@ -61,7 +61,7 @@ const declaring =
       return device.loadKernel({ ...source, parameters: source.parameters.with(place, type) });
     });
 
-/** A driver that gives the kernel two arguments in each other's place. */
+/** A driver that swaps two arguments of the kernel. */
 const swapping =
   (one: number, other: number) =>
   (device: Driver): Driver =>
@@ -77,11 +77,11 @@ const swapping =
 
 regressionRow<(device: Driver) => Driver>({
   row: "N9",
-  rule: "a kernel's arguments arrive byte for byte: whole numbers, floats, doubles and addresses among each other",
+  rule: "a kernel's arguments arrive byte for byte: a mix of integers, floats, doubles and addresses",
   sound: (device) => device,
   faults: {
-    "a float travels as a whole number": declaring(3, "u32"),
-    "two of the same type change places": swapping(2, 8),
+    "a float is passed as an integer": declaring(3, "u32"),
+    "two of the same type are swapped": swapping(2, 8),
   },
   check(wrap) {
     withRuntime(

@@ -1,4 +1,7 @@
-/** Row N4: the norm of large gradients is measured in f64, so they are clipped and never scaled to zero in silence. */
+/**
+ * Row N4: the norm of large gradients is computed in f64, so they are clipped and never silently scaled to
+ * zero.
+ */
 
 import assert from "node:assert/strict";
 import { optim, type Tensor } from "holdfast";
@@ -44,7 +47,7 @@ regressionRow<Clip>({
             const expected = wanted[index]![at]! * Math.min(1, 1 / (norm + 1e-6));
             assert.ok(
               Math.abs(found - expected) <= 1e-6,
-              `${found} for ${expected}, gradients of ${scale * 1e20}`,
+              `${found} instead of ${expected}, gradients of ${scale * 1e20}`,
             );
           }
         }

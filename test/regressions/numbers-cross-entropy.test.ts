@@ -1,6 +1,6 @@
 /**
- * N3: a cross entropy that took the logarithm of a softmax gave infinity where the probability had underflowed. Ours works
- * on logits, and loses no digit however far apart or large they are.
+ * N3: a cross entropy as the logarithm of a softmax gave infinity if the probability had underflowed.
+ * Holdfast's works on logits, and loses no digit however large or far apart they are.
  */
 
 import assert from "node:assert/strict";
@@ -12,15 +12,15 @@ const cpu = openDevice({ threads: 1 });
 
 type Loss = (logits: Tensor, target: Tensor) => Tensor;
 
-/** The logarithm of a softmax, at the target: the textbook's way. */
+/** The logarithm of a softmax, at the target: the textbook's formula. */
 const logOfSoftmax: Loss = (logits, target) =>
   nn.functional.nllLoss(nn.functional.softmax(logits, -1).log(), target);
 
-/** log Σ exp with nothing taken off first. */
+/** log Σ exp without subtracting the maximum. */
 const bareLogSum: Loss = (logits, target) =>
   nn.functional.nllLoss(logits.sub(logits.exp().sum(-1, { keepdim: true }).log()), target);
 
-/** The largest logit and the logarithm of the sum put together before the target's logit is taken off. */
+/** The maximum and the logarithm of the sum are added before the target's logit is subtracted. */
 const joinedLogSum: Loss = (logits, target) =>
   nn.functional.nllLoss(logits.sub(logits.logsumexp(-1, { keepdim: true })), target);
 
@@ -38,7 +38,7 @@ function check(loss: Loss): void {
       assert.ok(isNear, `${dtype}: the gradient is ${told}, not p − onehot`);
     });
   }
-  // Large logits that lie near each other: log(1 + e^−0.25) + 0.25, to the last digits of f32.
+  // Large logits that are close to each other: log(1 + e^−0.25) + 0.25, to the last digits of f32.
   cpu.step(() => {
     const logits = cpu.fromHost([65_536, 65_536.25], [1, 2], "f32");
     const found = loss(logits, cpu.fromHost([0], [1], "i32")).item();
@@ -53,8 +53,8 @@ regressionRow<Loss>({
   sound: nn.functional.crossEntropy,
   faults: {
     "the logarithm of a softmax": logOfSoftmax,
-    "the largest logit is not taken off": bareLogSum,
-    "the largest logit and the logarithm of the sum are one number": joinedLogSum,
+    "the maximum is not subtracted": bareLogSum,
+    "the maximum and the logarithm of the sum are one number": joinedLogSum,
   },
   check,
 });

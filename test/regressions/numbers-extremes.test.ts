@@ -1,6 +1,6 @@
 /**
- * N1: a tanh compiled with fast-math did not saturate, and gave 1e27. Every elementwise op at the ends of its range, against
- * the same function in float64.
+ * N1: a tanh compiled with fast-math did not saturate, and gave 1e27. Every elementwise op at the ends of its
+ * range, compared with the same function in float64.
  */
 
 import assert from "node:assert/strict";
@@ -15,7 +15,7 @@ import { ulpError } from "../support/vector-math.js";
 const cpu = openDevice({ threads: 1 });
 const inf = Number.POSITIVE_INFINITY;
 
-/** More than one vector of them, so that they meet the vector code and the code for what is left. */
+/** More than one vector, so that the test covers the vector code and the code for the tail. */
 const extremes = [0, 1e-38, 1, 1e4, 3e38, inf].flatMap((x) => [x, -x]).concat(Number.NaN);
 const inF32 = extremes.map(Math.fround);
 
@@ -23,7 +23,10 @@ const sigmoid = (x: number): number => (x >= 0 ? 1 / (1 + Math.exp(-x)) : Math.e
 const erf = mathFunctions.erf;
 const sign = (x: number): number => (Number.isNaN(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0);
 
-/** The functions of one operand in float64. At −∞ the products of a share are −∞ · 0, which is NaN, as in PyTorch. */
+/**
+ * The functions of one operand in float64. At −∞ products with a fraction are −∞ · 0, which is NaN, as in
+ * PyTorch.
+ */
 const inFloat64: Readonly<Record<string, (x: number) => number>> = {
   neg: (x) => -x,
   abs: Math.abs,
@@ -60,8 +63,8 @@ const attributes: Readonly<Record<string, Readonly<Record<string, number>>>> = {
 };
 
 for (const name of [...Object.keys(functions), ...Object.keys(activations)]) {
-  test(`N1: ${name} of zeros, subnormals, huge numbers, infinities and NaN is what float64 says`, () => {
-    const expected = inFloat64[name] ?? assert.fail(`nothing here says what ${name} is in float64: add it`);
+  test(`N1: ${name} of zeros, subnormals, huge numbers, infinities and NaN equals float64`, () => {
+    const expected = inFloat64[name] ?? assert.fail(`no reference in float64 for ${name}: add it`);
     checkEach(name, (x) => cpu.apply(opTable[name]!, [x], attributes[name] ?? {}), expected);
   });
 }
@@ -85,7 +88,7 @@ const pairs: Readonly<Record<string, Pair>> = {
 };
 
 for (const [name, expected] of Object.entries(pairs)) {
-  test(`N1: ${name} of every two extremes is what float64 says`, () => {
+  test(`N1: ${name} of every two extremes equals float64`, () => {
     cpu.step(() => {
       const [left, right] = [inF32.flatMap((a) => inF32.map(() => a)), inF32.flatMap(() => inF32)];
       const [a, b] = [left, right].map((values) => cpu.fromHost(values, [values.length], "f32")) as [
@@ -100,7 +103,7 @@ for (const [name, expected] of Object.entries(pairs)) {
   });
 }
 
-test("N1: isnan and isfinite tell the extremes apart", () => {
+test("N1: isnan and isfinite classify the extremes", () => {
   cpu.step(() => {
     const x = cpu.fromHost(inF32, [inF32.length], "f32");
     const [nan, finite] = [comparisons.isnan, comparisons.isfinite].map((op) => [
@@ -117,7 +120,7 @@ test("N1: isnan and isfinite tell the extremes apart", () => {
   });
 });
 
-test("N1: the slopes of the activations have saturated too: 0 or 1 at ±1e4 and ±3e38, never NaN", () => {
+test("N1: the slopes of the activations saturate too: 0 or 1 at ±1e4 and ±3e38, never NaN", () => {
   const slopes: Readonly<Record<string, readonly [atPlus: number, atMinus: number]>> = {
     relu: [1, 0],
     leakyRelu: [1, 0.1],
@@ -142,14 +145,14 @@ test("N1: the slopes of the activations have saturated too: 0 or 1 at ±1e4 and 
   }
 });
 
-/** A function of tensors, made of others or an op itself. */
+/** A function of tensors, composed of others or an op itself. */
 type Candidate = (x: Tensor) => Tensor;
 
 function saturates(name: string, sound: Candidate, faults: Readonly<Record<string, Candidate>>): void {
   const expected = inFloat64[name]!;
   regressionRow<Candidate>({
     row: "N1",
-    rule: `${name} saturates: what it is at ±1e4 and at all extremes is what float64 says`,
+    rule: `${name} saturates: at ±1e4 and at all extremes it equals float64`,
     sound,
     faults,
     check: (way) => checkEach(name, way, expected),

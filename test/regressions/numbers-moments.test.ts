@@ -1,4 +1,7 @@
-/** Row N5: moments are kept in f32 or better, so small gradients are not lost in them and half floats move. */
+/**
+ * Row N5: moments are kept in f32 or better, so that they keep small gradients and half-float parameters
+ * change.
+ */
 
 import assert from "node:assert/strict";
 import { type Device, type Dtype, optim, type Tensor } from "holdfast";
@@ -22,7 +25,7 @@ function momentsOf(optimizer: optim.Optimizer, kind: RegExp): Tensor[] {
   return Object.entries(optimizer.stateDict()).flatMap(([name, moment]) => (kind.test(name) ? [moment] : []));
 }
 
-/** The old way: moments are rounded to bf16 wherever they are stored. */
+/** The old way: moments are rounded to bf16 when they are stored. */
 const momentsInBf16: MakeTrainer = (cpu, parameters) => {
   const optimizer = new optim.AdamW(parameters, settings);
   return {
@@ -35,7 +38,7 @@ const momentsInBf16: MakeTrainer = (cpu, parameters) => {
   };
 };
 
-/** The old way: β₂ = 0.999 is 1 in bf16, and nothing of the second moment is ever forgotten. */
+/** The old way: β₂ = 0.999 is 1 in bf16, and the second moment never decays. */
 const roundedBeta: MakeTrainer = (cpu, parameters) => {
   const optimizer = new optim.AdamW(parameters, settings);
   return {
@@ -65,7 +68,7 @@ function reference(first: number, gradientOf: (step: number) => number, steps: n
 
 const magnitudes = [1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1, 30, 1e3];
 const steps = 60;
-/** Signs that don't cancel and sizes that vary, exact in f32. */
+/** Signs that do not cancel and sizes that vary, exact in f32. */
 const gradientAt = (magnitude: number, t: number): number =>
   Math.fround(magnitude * (t % 3 === 0 ? -0.75 : 1 + (t % 5) / 4));
 
@@ -90,7 +93,7 @@ function train(make: MakeTrainer, dtype: Dtype, first: number): number[] {
 
 regressionRow<MakeTrainer>({
   row: "N5",
-  rule: "AdamW in f32 goes the way of AdamW in f64 for gradients from 1e-10 to 1e3, and moves bf16 parameters",
+  rule: "AdamW in f32 follows AdamW in f64 for gradients from 1e-10 to 1e3, and changes bf16 parameters",
   sound: adamW,
   faults: { "moments are kept in bf16": momentsInBf16, "β₂ is rounded to bf16": roundedBeta },
   check(make) {
@@ -101,10 +104,10 @@ regressionRow<MakeTrainer>({
       const way = Math.abs(expected - first);
       assert.ok(
         Math.abs(found[index]! - expected) <= 1e-4 * way + 1e-7,
-        `gradients of ${magnitude}: ${found[index]} for ${expected}`,
+        `gradients of ${magnitude}: ${found[index]} instead of ${expected}`,
       );
     }
-    // One step of 1e-3 is half of what bf16 can tell apart at 0.125; the way of sixty is not.
+    // One step of 1e-3 is half of bf16's resolution at 0.125; sixty steps are not.
     const halves = train(make, "bf16", first);
     for (const [index, magnitude] of magnitudes.entries()) {
       if (magnitude < 1e-6) continue;

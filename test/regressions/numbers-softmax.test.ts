@@ -20,22 +20,22 @@ function wideRows(): Float32Array {
   return values;
 }
 
-/** The softmax of one row in doubles, which hold e¹²² and much more. */
+/** The softmax of one row in doubles, which can represent e¹²² and much more. */
 function softmaxInDoubles(row: Float32Array): Float64Array {
   const powers = Float64Array.from(row, Math.exp);
   const sum = powers.reduce((total, power) => total + power, 0);
   return powers.map((power) => power / sum);
 }
 
-/** The difference to the row's largest element is rounded to f32, at up to 151: 7.6e-6 in the exponent. */
+/** The difference to the row's maximum is rounded to f32, at up to 151: 7.6e-6 in the exponent. */
 const tolerance = 2e-5;
 
 regressionRow<(x: Tensor) => Tensor>({
   row: "N2",
-  rule: "softmax of 2,000 wide rows from -29 to 122 is what float64 gives, in every element",
+  rule: "softmax of 2,000 wide rows from -29 to 122 equals float64, in every element",
   sound: (x) => x.softmax(-1),
   faults: {
-    "the row's largest element is not taken out": (x) => {
+    "the row's maximum is not subtracted": (x) => {
       const powers = x.exp();
       return powers.div(powers.sum(-1, { keepdim: true }));
     },

@@ -1,6 +1,6 @@
 /**
- * Rows S2 and S3: a compiled step does what its function would do now, or is rejected; a result is its own call's or an
- * error.
+ * Rows S2 and S3: a compiled step does what its function would do now, or is rejected; a result belongs to
+ * its own call or is an error.
  */
 
 import assert from "node:assert/strict";
@@ -17,12 +17,12 @@ type Candidate = (check: () => void) => void;
 
 const asItIs: Candidate = (check) => check();
 
-/** The old compiler: what a trace read says nothing about later calls. */
+/** The old compiler: later calls ignore changes of what a trace read. */
 const unguarded: Candidate = (check) => withMethods(Guards.prototype, { noteRead: () => undefined }, check);
 
 const unaudited: Candidate = (check) => withMethods(AuditTimes.prototype, { isDue: () => false }, check);
 
-/** Weights, bytes for bytes, after six calls of a step with changes between them; compiled or eager. */
+/** Weights, byte for byte, after six calls of a step with changes between them; compiled or eager. */
 function train(device: Device, isCompiled: boolean): unknown {
   const layers = [new nn.Linear(3, 4), new nn.Linear(4, 2)] as const;
   const dropout = new nn.Dropout(0.5);
@@ -59,7 +59,7 @@ regressionRow<Candidate>({
   row: "S2",
   rule: "eval(), train() and freezing between the calls of a compiled step change it as they change eager code",
   sound: asItIs,
-  faults: { "what the trace read is not guarded": unguarded },
+  faults: { "the state that the trace read is not guarded": unguarded },
   check: (way) =>
     withDevice({}, (device) => {
       const eager = train(device, false);
@@ -96,10 +96,10 @@ regressionRow<Candidate>({
 
 regressionRow<Candidate>({
   row: "S3",
-  rule: "a compiled step's result is its own call's, or an error with a name once the next call has written over it",
+  rule: "a compiled step's result is its own call's, or an error with a name once the next call has overwritten it",
   sound: asItIs,
   faults: {
-    "all calls give the same tensors": (check) =>
+    "all calls return the same tensors": (check) =>
       withMethods(PersistentMemory.prototype, { renew: (storage) => storage as never }, check),
   },
   check: (way) =>

@@ -9,7 +9,7 @@ const device = openDevice();
 
 type Sources = [number[][]];
 
-/** How a training is brought to its end. */
+/** How a training ends. */
 type Train = (trainer: Trainer<Sources>) => Promise<TrainingSummary>;
 
 regressionRow<Train>({
@@ -21,7 +21,7 @@ regressionRow<Train>({
       ...(await trainer.run()),
       state: "finished",
     }),
-    "only the last epoch's loss is looked at, and not the skipped steps": async (trainer) => {
+    "only the last epoch's loss is checked, and not the skipped steps": async (trainer) => {
       const summary = await trainer.run();
       const areFinite = summary.epochs.every(({ loss, skipped }) => skipped > 0 || Number.isFinite(loss));
       return { ...summary, state: areFinite ? "finished" : "diverged" };

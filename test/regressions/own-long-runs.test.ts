@@ -1,4 +1,4 @@
-/** S10: a trainer's losses were wrong once it had made more steps than the step's history holds, and then NaN. */
+/** S10: a trainer's losses were wrong once it had made more steps than the step's history keeps, and then NaN. */
 
 import assert from "node:assert/strict";
 import { nn, optim, TensorDataset, Trainer } from "holdfast";
@@ -8,7 +8,7 @@ import { openDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
 
 const device = openDevice();
-// A real one is passed in a minute of training on a GPU, and in no test.
+// A real history is full after a minute of training on a GPU, and in no test.
 bufferSizes.history = 8;
 
 type Sources = [number[][]];
@@ -18,10 +18,10 @@ type Run = <T>(body: () => Promise<T>) => Promise<T>;
 
 regressionRow<Run>({
   row: "S10",
-  rule: "with a learning rate of 0 every epoch has the same loss, and every step's loss is known, however many there are",
+  rule: "with a learning rate of 0 every epoch has the same loss, and every step's loss is known, for any number of steps",
   sound: (body) => body(),
   faults: {
-    "losses are looked up by their place in a history that drops its front": async (body) => {
+    "losses are looked up by their index in a history that drops its oldest entries": async (body) => {
       const { takeLosses } = TrainingSteps.prototype;
       let taken = 0;
       TrainingSteps.prototype.takeLosses = function () {

@@ -1,4 +1,4 @@
-/** S9: a resume with other settings was rejected, and the good run that it was rejected by counted as failed from then on. */
+/** S9: a resume with other settings was rejected, and the intact run then counted as failed. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -27,7 +27,7 @@ const settings = { epochs: 3, lr: 0.001, bars: "market.csv", checksum: "01234567
 const deadPid = spawnSync(process.execPath, ["-e", ""]).pid;
 const lockFile = "lock.json";
 
-/** A run that was stopped and whose process was then killed: what a resume would mend lies there too. */
+/** A run that was stopped and whose process was then killed: it also has state that a resume would repair. */
 function stoppedRun(): string {
   const path = join(makeFolder(), "run");
   const folder = RunFolder.create(path, { settings, device: "CPU" });
@@ -64,26 +64,26 @@ interface Rejection {
   readonly code: ErrorCode;
   /** What is wrong with the run. */
   readonly spoil?: (path: string) => void;
-  /** What is asked for. */
+  /** The requested settings. */
   readonly asked?: Partial<Options>;
 }
 
 const rejections: Readonly<Record<string, Rejection>> = {
   "another setting": { code: "BAD_SETTING", asked: { settings: { ...settings, lr: 0.002 } } },
-  "a setting more": { code: "BAD_SETTING", asked: { settings: { ...settings, dropout: 0.1 } } },
+  "an extra setting": { code: "BAD_SETTING", asked: { settings: { ...settings, dropout: 0.1 } } },
   "other data": { code: "BAD_SETTING", asked: { settings: { ...settings, checksum: "fedcba9876543210" } } },
   "another precision": { code: "BAD_SETTING", asked: { settings: { ...settings, precision: "bf16" } } },
-  "a living process has it": {
+  "a living process owns it": {
     code: "RUN_LOCKED",
     spoil: (path) => writeFileSync(join(path, lockFile), JSON.stringify({ pid: 1, host: hostname() })),
   },
   "a damaged checkpoint": { code: "BAD_FILE", spoil: (path) => damage(latestCheckpoint(path)) },
-  "a checkpoint that was cut off": {
+  "a truncated checkpoint": {
     code: "BAD_FILE",
     spoil: (path) =>
       writeFileSync(latestCheckpoint(path), readFileSync(latestCheckpoint(path)).subarray(0, 99)),
   },
-  "no sound checkpoint at all": {
+  "no intact checkpoint at all": {
     code: "BAD_FILE",
     asked: { allowOlder: true },
     spoil: (path) => {
@@ -114,7 +114,7 @@ type Resume = (options: Options) => void;
 
 regressionRow<Resume>({
   row: "S9",
-  rule: "a rejected resume leaves every byte of the run as it was, and its health",
+  rule: "a rejected resume leaves every byte of the run unchanged, and its health",
   sound: (options) => void crossasset.openJobRun(options),
   faults: {
     "the status says running before the settings are compared": (options) => {
@@ -146,12 +146,12 @@ regressionRow<Resume>({
   },
 });
 
-/** What comes between opening a run and its first event: a port that is taken, a folder that can't be made. */
+/** Failures between opening a run and its first event: a port in use, a folder that can't be created. */
 type Fail = (run: crossasset.JobRun, error: Error) => void;
 
 regressionRow<Fail>({
   row: "S9",
-  rule: "a resume that fails before the job has begun leaves every byte of the run as it was",
+  rule: "a resume that fails before the job has begun leaves every byte of the run unchanged",
   sound: (run, error) => run.fail(error, 4),
   faults: {
     "every error counts as the run's": (run) => run.end(undefined, 4),

@@ -1,4 +1,7 @@
-/** S13: after a kill and a resume the weights were right and the logs were not: lines missing, told twice, or at step 0. */
+/**
+ * S13: after a kill and a resume the weights were right and the logs were not: lines were missing, repeated,
+ * or at step 0.
+ */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -9,7 +12,7 @@ import { regressionRow } from "../support/regressions.js";
 
 const { runtime } = openDevice();
 
-/** What is done with the logs at a checkpoint, and what a resume is given. */
+/** What happens to the logs at a checkpoint, and what a resume gets. */
 interface Logs {
   readonly atCheckpoint: (recorder: RunRecorder) => LogSizes | undefined;
 }
@@ -37,11 +40,11 @@ function recordsIn(folder: string): unknown {
 
 regressionRow<Logs>({
   row: "S13",
-  rule: "a run that is killed after a checkpoint and resumed has the logs of one that was not",
+  rule: "a run that is killed after a checkpoint and resumed has the logs of an uninterrupted one",
   sound: { atCheckpoint: (recorder) => recorder.sync() },
   faults: {
     "steps are not written before the checkpoint": { atCheckpoint: () => undefined },
-    "lines are taken out by their step alone": {
+    "lines are removed by their step alone": {
       atCheckpoint: (recorder) => {
         recorder.sync();
         return undefined;
@@ -57,7 +60,7 @@ regressionRow<Logs>({
     noteSkipped(straight);
     makeSteps(straight, 4, 6);
     straight.close();
-    // Never closed: it was killed.
+    // Never closed, as in a killed process.
     const first = open(killed);
     makeSteps(first, 1, 3);
     const sizes = atCheckpoint(first);

@@ -1,4 +1,4 @@
-/** Regressions, our own: the watchdog that ended good runs (S5), and the signal that nobody heard (S6). */
+/** Regressions of Holdfast itself: the watchdog that ended good runs (S5), and the unhandled signal (S6). */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -19,8 +19,8 @@ import { repositoryRoot } from "../support/repository.js";
 const limitMs = 30_000;
 
 /**
- * Compiles a training step and runs it once, on a machine so slow that each beat comes 20 s after the one before. Tells
- * the stalls that a detector sees meanwhile.
+ * Compiles a training step and runs it once, on a machine so slow that two beats are 20 s apart. Returns the
+ * stalls that a detector reports meanwhile.
  */
 function stallsOfSlowStep(beats: () => number): Stall[] {
   const clock = new FakeClock();
@@ -55,11 +55,11 @@ regressionRow<() => number>({
   row: "S5",
   rule: "tracing, planning, compiling and CPU kernels send heartbeats, and are not reported as stalls however long they take",
   sound: beatCounter(),
-  faults: { "a watchdog that counts driver calls and phases alone": () => 0 },
+  faults: { "a watchdog that counts only driver calls and phases": () => 0 },
   check: (beats) => assert.deepEqual(stallsOfSlowStep(beats), []),
 });
 
-/** Runs a script of the fixtures, and does something once it has begun. */
+/** Runs a script of the fixtures, and calls a function once it has begun. */
 async function runFixture(
   name: string,
   args: readonly string[],
@@ -78,7 +78,7 @@ async function runFixture(
 
 regressionRow<string>({
   row: "S5",
-  rule: "in a program of its user's, a stall is reported and the program goes on to its end",
+  rule: "in a user's program, a stall is reported and the program continues to its end",
   sound: "outside",
   faults: { "a library that ends its host": "outside, ending" },
   check: async (watcher) => {
@@ -92,14 +92,14 @@ regressionRow<string>({
 
 regressionRow<string>({
   row: "S6",
-  rule: "SIGTERM ends a run in its time while its main thread is busy and hears nothing",
+  rule: "SIGTERM ends a run in time while its main thread is busy",
   sound: "stopOnSignals",
   faults: { "a handler on the main thread": "handlers" },
   check: async (listener) => {
     const { code, stdout } = await runFixture("busy-trainer.js", [listener, "1000", "5000"], (kill) =>
       kill("SIGTERM"),
     );
-    // The step would have ended by itself: it was not waited for.
+    // The step would have ended by itself, but the run did not wait for it.
     assert.deepEqual([code, stdout], [143, "busy\n"]);
   },
 });

@@ -1,23 +1,23 @@
-/** Random cases of attention for its tests: shapes, layouts, masks, and the operands that they make. */
+/** Random cases of attention for its tests: shapes, layouts, masks, and their operands. */
 
 import fc from "fast-check";
 import type { Lookup, ReferenceShape } from "./attention-reference.js";
 
 type FloatDtype = "f32" | "f64";
 
-/** Where heads stand: before the rows, [B, H, S, D], or behind them, [B, S, H, D]. */
+/** The position of the heads: before the rows, [B, H, S, D], or after them, [B, S, H, D]. */
 type Order = "heads first" | "rows first";
 type Dimension = "batch" | "head" | "row" | "column";
 
 export interface Case extends ReferenceShape {
   readonly dtype: FloatDtype;
   readonly order: Order;
-  /** Elements that a row is longer than it must be, and those before the first one. */
+  /** Padding of a row, in elements, and elements before the first one. */
   readonly padding: number;
   readonly offset: number;
-  /** Along which dimensions keys and values are shared; none for the queries. */
+  /** The dimensions along which keys and values are broadcast; none for the queries. */
   readonly shared: readonly Dimension[];
-  /** Along which dimensions the mask is shared, and whether it hides some columns; no mask at all unless given. */
+  /** The dimensions along which the mask is broadcast, and whether it hides some columns; default: no mask. */
   readonly mask?: { readonly shared: readonly Dimension[]; readonly hides: boolean };
 }
 
@@ -87,7 +87,7 @@ export interface Laid {
   readonly batchStride: number;
   readonly headStride: number;
   readonly rowStride: number;
-  /** From the first element to the last, and of the buffer around them. */
+  /** The elements from the first to the last, and of the buffer around them. */
   readonly extent: number;
   readonly size: number;
   readonly offset: number;
@@ -109,7 +109,7 @@ function layOut(one: Case, rows: number, width: number, shared: readonly Dimensi
   return { ...strides, offset, extent, size: offset + extent + 3, place };
 }
 
-/** The operands of a case with values in them, as the host sees them. */
+/** The operands of a case with their values, on the host. */
 export function prepare(one: Case) {
   const { dtype, rows, columns, width, valueWidth, shared } = one;
   const layouts = {
@@ -135,7 +135,7 @@ export function prepare(one: Case) {
   >;
 }
 
-/** A mask's values and how to step through them: as a tensor of size 1 along the dimensions that share. */
+/** A mask's values and strides: a tensor of size 1 along the broadcast dimensions. */
 export function prepareMask({ dtype, batch, heads, rows, columns, mask }: Case) {
   if (!mask) return undefined;
   const sizes = { batch, head: heads, row: rows, column: columns };
@@ -148,7 +148,8 @@ export function prepareMask({ dtype, batch, heads, rows, columns, mask }: Case) 
     batchStride: stride("batch", size("column") * size("row") * size("head")),
   };
   const values = randomValues(dtype, size("batch") * size("head") * size("row") * size("column"), 77);
-  // The first column stays in sight, so that no row is all hidden; a mask that all columns share hides nothing.
+  // The first column stays visible, so that no row is fully hidden; a mask that all columns share hides
+  // nothing.
   if (mask.hides && strides.columnStride > 0) {
     for (const [place, value] of values.entries()) {
       if (place % size("column") > 0 && value > 0.3) values[place] = Number.NEGATIVE_INFINITY;

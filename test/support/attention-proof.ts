@@ -1,4 +1,7 @@
-/** One case of attention, run forward and backward on a device and held against float64, and to its own places. */
+/**
+ * Runs one case of attention forward and backward on a device, compares it with float64, and checks that it
+ * writes only its outputs.
+ */
 
 import assert from "node:assert/strict";
 import type { Runtime, Storage } from "holdfast/internals";
@@ -13,14 +16,14 @@ const narrowed = { f16: narrowToF16, bf16: narrowToBf16 } as const;
 const widened = { f16: widenF16, bf16: widenBf16 } as const;
 const results = ["out", "queryGradient", "keyGradient", "valueGradient"] as const;
 
-/** Inputs that are rounded to half floats, and whether they lie there as such. */
+/** Inputs that are rounded to half floats, and whether they are stored as such. */
 export interface RoundedInputs {
   readonly dtype: "f16" | "bf16";
   readonly names: readonly string[];
   readonly areHalves: boolean;
 }
 
-/** Runs forward and backward and gives all that they wrote, each buffer whole; half floats as their bits. */
+/** Runs forward and backward and returns all that they wrote, each buffer whole; half floats as their bits. */
 export function runCase(on: Runtime, one: Case, resultDtype: Dtype = one.dtype, rounded?: RoundedInputs) {
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal } = one;
   const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
@@ -93,7 +96,7 @@ export function runCase(on: Runtime, one: Case, resultDtype: Dtype = one.dtype, 
 
 const tolerance = { f32: 1e-5, f64: 1e-12 } as const;
 
-/** Fails unless all of `found` is as near as it should be, measured by the largest element. */
+/** Fails unless all of `found` is close enough, relative to the largest element. */
 export function near(
   dtype: "f32" | "f64",
   name: string,
@@ -119,7 +122,7 @@ export function near(
   }
 }
 
-/** Fails unless everything that the case writes is right, and everything beside it untouched. */
+/** Fails unless all outputs of the case are right, and everything around them is unchanged. */
 export function proveCase(on: Runtime, one: Case, rounded?: RoundedInputs): void {
   const { dtype, batch, heads, rows, columns, width, valueWidth } = one;
   const { operands, mask, written } = runCase(on, one, one.dtype, rounded);
@@ -161,6 +164,6 @@ export function proveCase(on: Runtime, one: Case, rounded?: RoundedInputs): void
         }
       }
     }
-    sameBytes(found, untouched, `what lies beside ${name}`);
+    sameBytes(found, untouched, `the bytes around ${name}`);
   }
 }

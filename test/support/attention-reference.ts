@@ -1,4 +1,4 @@
-/** Attention by the book, in float64, over plain functions of the place: what the kernels are measured against. */
+/** Attention by its definition, in float64, over plain functions of the index: the reference of the kernels. */
 
 export interface ReferenceShape {
   readonly batch: number;
@@ -14,7 +14,7 @@ export interface ReferenceShape {
 /** An element of a [batch, heads, rows, width] operand. */
 export type Lookup = (batch: number, head: number, row: number, column: number) => number;
 
-/** Values of [batch, heads, rows, width] that lie behind each other. */
+/** Contiguous values of [batch, heads, rows, width]. */
 export class Dense {
   readonly values: Float64Array;
   readonly #sizes: readonly [number, number, number];

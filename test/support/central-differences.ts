@@ -1,4 +1,7 @@
-/** The check that finds a wrong gradient: an op's own against central differences in f64, element by element. */
+/**
+ * The check that finds a wrong gradient: an op's gradient compared with central differences in f64, element
+ * by element.
+ */
 
 import assert from "node:assert/strict";
 import { noGrad } from "../../src/autograd/index.js";
@@ -8,7 +11,10 @@ import { centralDifferences, isNear } from "../tolerances.js";
 import type { CaseCall } from "./op-cases/op-case.js";
 import { callOp, describeCall, type PlacedOperand, runCase } from "./op-runs.js";
 
-/** Fails, and says where, unless the gradient of Σ upstream·output is right at every element of every operand asked for. */
+/**
+ * Fails, and says where, unless the gradient of Σ upstream·output is right at every element of every
+ * requested operand.
+ */
 export function checkGradients(device: Device, op: Op, call: CaseCall, wanted: readonly number[]): void {
   device.step(() => {
     const run = runCase(device, op, call, { float: "f64", wanted });
@@ -40,7 +46,7 @@ export function checkGradients(device: Device, op: Op, call: CaseCall, wanted: r
       }
     });
 
-    /** d(Σ upstream·output)/dx at one place of an operand's memory. */
+    /** d(Σ upstream·output)/dx at one element of an operand's memory. */
     function difference(place: number, placed: PlacedOperand): number {
       const before = placed.memory[place]!;
       const step = centralDifferences.step * Math.max(1, Math.abs(before));

@@ -1,4 +1,4 @@
-/** What is left of a run of the CrossAsset job, for tests that compare two of them bit for bit. */
+/** The results of a run of the CrossAsset job, for tests that compare two of them bit for bit. */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,10 +8,10 @@ import { readJsonLog } from "../../src/train/files/json-log.js";
 import { inspectionFiles, readRun, readSteps } from "../../src/train/index.js";
 import { repositoryRoot } from "./repository.js";
 
-/** The program, as it is installed. */
+/** The program, as installed. */
 export const holdfastProgram = join(repositoryRoot, "dist/src/cli/main.js");
 
-/** All that was measured and follows from the weights; times are not the same twice. */
+/** All results that follow from the weights; times differ from run to run. */
 export function measuredIn(run: string): string {
   const { folds } = JSON.parse(readFileSync(join(run, "results.json"), "utf8")) as crossasset.JobResults;
   return JSON.stringify(
@@ -19,7 +19,7 @@ export function measuredIn(run: string): string {
   );
 }
 
-/** The bytes of all tensors in the latest checkpoint: weights, moments, random numbers, normaliser. */
+/** The bytes of all tensors in the latest checkpoint: weights, moments, random state, normaliser. */
 export function tensorsIn(run: string): string {
   const checkpoints = join(run, "checkpoints");
   const last = readdirSync(checkpoints)
@@ -31,7 +31,7 @@ export function tensorsIn(run: string): string {
   return bytes.subarray(8 + header).toString("latin1");
 }
 
-/** What a run's logs and results say, times left out: the same for a run that was ended and resumed. */
+/** The contents of a run's logs and results without times: the same for a run that was ended and resumed. */
 export function recordsIn(run: string): Readonly<Record<string, unknown>> {
   const { metrics, results } = readRun(run);
   const steps = readSteps(join(run, inspectionFiles.steps));
@@ -47,7 +47,7 @@ export function recordsIn(run: string): Readonly<Record<string, unknown>> {
   };
 }
 
-/** How a plan runs is chosen by timing, and told again when it changes. */
+/** A plan's mode is autotuned, and reported again when it changes. */
 const timings: ReadonlySet<string> = new Set([
   ...["seconds", "samplesPerSecond", "time", "hostMs", "at", "phases", "us"],
   ...["mode", "reason", "isRejected", "text"],

@@ -1,4 +1,4 @@
-/** A recorded run, and what is left of it after a power cut at any of its moments. */
+/** A recorded run, and its remains after a power cut at any of its moments. */
 
 import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
@@ -20,7 +20,7 @@ export class CutRuns {
     this.#log = log;
   }
 
-  /** Trains, is stopped and resumes, and writes every change down; without those that make others last, where nothing shall last. */
+  /** Trains, is stopped and resumes, and records every change; optionally without synchronization. */
   static async prepare(folder: string, { isSynchronized = true } = {}): Promise<CutRuns> {
     const runs = await DisturbedRuns.prepare(join(folder, "undisturbed"));
     const out = join(folder, "recorded", "run");
@@ -32,12 +32,15 @@ export class CutRuns {
     return new CutRuns(folder, runs, { ...log, changes });
   }
 
-  /** The cut comes after so many changes, at most. */
+  /** The cut comes after this many changes, at most. */
   get moments(): number {
     return this.#log.changes.length;
   }
 
-  /** Cuts the power and resumes; the seed decides what was lost. How far the run was said to be after the cut. */
+  /**
+   * Cuts the power and resumes; the seed determines the lost data. Returns the progress that the run reported
+   * after the cut.
+   */
   async cut(moment: number, seed: number): Promise<ReturnType<typeof stateOfRun>> {
     const root = join(this.#folder, "cut");
     rmSync(root, { recursive: true, force: true });
@@ -57,7 +60,7 @@ export class CutRuns {
   }
 }
 
-/** The step of the latest checkpoint whose save had returned; undefined where not even the run's creation had. */
+/** The step of the latest checkpoint whose save had returned; undefined if not even the run's creation had. */
 function savedBefore(changes: readonly Change[]): number | undefined {
   let saved: number | undefined;
   const written = new Map<number, number>();

@@ -1,4 +1,4 @@
-/** Ops whose every element can be told from its place: drawn calls, held to what a function of the place says. */
+/** Ops whose elements are functions of the index: random calls, compared with that function. */
 
 import assert from "node:assert/strict";
 import fc from "fast-check";
@@ -7,19 +7,19 @@ import type { Device } from "../../src/tensor/index.js";
 import type { CaseCall, OpCase } from "./op-cases/op-case.js";
 import { describeCall, runCase } from "./op-runs.js";
 
-/** An operand on the host: its shape, and its element at a place. */
+/** An operand on the host: its shape, and its element at an index. */
 export interface HostArray {
   readonly shape: Shape;
   at(...place: readonly number[]): number;
 }
 
-/** The result's shape, and its element at each place. */
+/** The result's shape, and its element at each index. */
 export interface Expected {
   readonly shape: Shape;
   readonly at: (place: readonly number[]) => number;
 }
 
-/** Draws every case of an op, and compares each element of the result with the expected one, exactly. */
+/** Generates every case of an op, and compares each element of the result with the expected one, exactly. */
 export function holdElements<A extends Attributes>(
   device: Device,
   cases: readonly OpCase[],
@@ -27,7 +27,7 @@ export function holdElements<A extends Attributes>(
   expected: (attributes: A, ...operands: readonly HostArray[]) => Expected,
 ): void {
   const own = cases.filter((one) => one.op === (op as unknown as Op));
-  assert.ok(own.length > 0, `no case draws ${op.name}`);
+  assert.ok(own.length > 0, `no case generates ${op.name}`);
   for (const one of own) {
     fc.assert(
       fc.property(one.draw(60), (call) => {
@@ -63,7 +63,7 @@ function hostArray(operand: CaseCall["operands"][number]): HostArray {
   };
 }
 
-/** Every place of a shape, the last axis fastest. */
+/** Every index of a shape, the last axis fastest. */
 export function placesIn(shape: Shape): readonly (readonly number[])[] {
   return shape.reduce<readonly (readonly number[])[]>(
     (places, size) => places.flatMap((place) => Array.from({ length: size }, (_, one) => [...place, one])),

@@ -10,11 +10,11 @@ import { testEnvironment } from "./test-device.js";
 
 export interface EmulatorGpuOptions {
   readonly precision?: "f32" | "tf32" | "bf16";
-  /** As many as the emulator has otherwise, unless given; with one, a small product is worth tiles. */
+  /** Default: as many as the emulator has; with one, even a small GEMM is worth tiles. */
   readonly multiprocessors?: number;
-  /** `auto` tries a step in many ways, which takes long here; one graph unless given. */
+  /** `auto` tries many candidates of a step, which takes long here; default: one graph. */
   readonly capture?: "on" | "off" | "auto";
-  /** Do launches that begin early see what they would at worst on a card? Unless this is false; it takes long where there is much memory. */
+  /** True if PDL launches see the worst case of a real GPU. Default: true; slow with much memory. */
   readonly isEarlySeen?: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Emulators for libcuda, NVRTC, cuBLASLt and NVTX, built from test/emulator where they are first needed: the CUDA driver runs on
- * them, kernels and all, on a machine that has no GPU. They are for tests: a kernel runs on one core.
+ * Emulators of libcuda, NVRTC, cuBLASLt and NVTX, built from test/emulator on demand: the CUDA driver runs on
+ * them, with its kernels, on a machine without a GPU. They are for tests: a kernel runs on one core.
  */
 
 import { execFileSync } from "node:child_process";
@@ -22,7 +22,7 @@ import { basename, delimiter, join } from "node:path";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 import { filesBelow, repositoryRoot } from "./repository.js";
 
-/** What a test can change; src of the defaults: test/emulator/cuda/control.cpp. */
+/** The settings of a test; their defaults are in test/emulator/cuda/control.cpp. */
 export type EmulatorSetting =
   | "devices"
   | "computeMajor"
@@ -60,7 +60,7 @@ export type EmulatorSetting =
   /** The algorithm that is listed with a status that says not to use it; -1: none. */
   | "productUnsound";
 
-/** What the emulator tells: what is held at present, and how many captures began in each mode. */
+/** The emulator's figures: held resources, and how many captures began in each mode. */
 export type EmulatorFigure =
   | "usedMemory"
   | "reservations"
@@ -84,13 +84,13 @@ export interface Emulator {
   get(key: EmulatorSetting | EmulatorFigure): number;
   /** How often a function was called since the last reset; `cuMemAlloc` means `cuMemAlloc_v2` too. */
   calls(name: string): number;
-  /** Lets a function answer with a status: after so many good calls, so many times. */
+  /** Injects a status as a function's result: after this many good calls, this many times. */
   fail(name: string, status: number, when?: { readonly after?: number; readonly times?: number }): void;
-  /** Adds a node of a kind to what a stream captures. */
+  /** Adds a node of a kind to a stream's capture. */
   inject(stream: number, nodeType: number): void;
-  /** What the last fault of a kernel was, in words. */
+  /** The text of the last fault of a kernel. */
   lastFault(): string;
-  /** Settings, planned failures, counts, faults and captures as at the start; what is held stays. */
+  /** Resets settings, injected failures, counts, faults and captures; held resources stay. */
   reset(): void;
 }
 
@@ -103,12 +103,12 @@ const flags = [
 interface LibraryPlan {
   readonly name: string;
   readonly sources: string;
-  /** Most of it is as fast as it needs to be when it is compiled fast. */
+  /** Fast to compile, and fast enough to run. */
   readonly optimization: "-O1" | "-O3";
   readonly links: readonly string[];
 }
 
-/** The others ask libcuda for what a test has planned, and give it work. */
+/** The others ask libcuda for injected failures, and submit work to it. */
 const besideLibcuda = ["-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"];
 const libraries: readonly LibraryPlan[] = [
   { name: "libcuda.so.1", sources: "cuda", optimization: "-O1", links: ["-ldl"] },
@@ -116,19 +116,19 @@ const libraries: readonly LibraryPlan[] = [
   { name: "libcublasLt.so.13", sources: "cublaslt", optimization: "-O3", links: [...besideLibcuda, "-lm"] },
   { name: "libnvtx3interop.so.1", sources: "nvtx", optimization: "-O1", links: besideLibcuda },
 ];
-/** Compiled kernels, of all states of the emulator: test/emulator/kernel-folder.h knows it by this name. */
+/** Compiled kernels, of all versions of the emulator: test/emulator/kernel-folder.h has this name too. */
 const kernelFolder = "holdfast-emulator-kernels";
-/** What the kernel compiler reads. */
+/** The files that the kernel compiler reads. */
 const headers = ["nvrtc/emulation.h", "kernel-table.h"];
 
-/** Why the emulator can't be had here, as a test's `skip` takes it. */
+/** Why the emulator is not available here, for a test's `skip`. */
 export const emulatorMissing: string | false = hasCompiler()
   ? false
   : "there is no g++ to build the emulator with";
 
 let folder: string | undefined;
 
-/** The folder with the libraries. They are built once for each state of their sources. */
+/** The folder with the libraries. They are built once for each version of their sources. */
 export function buildEmulator(): string {
   folder ??= build();
   return folder;
@@ -136,13 +136,13 @@ export function buildEmulator(): string {
 
 let opened: Emulator | undefined;
 
-/** The emulator's own functions, of the library that this process has loaded or will load. */
+/** The emulator's control functions, of the library that this process has loaded or will load. */
 export function openEmulator(): Emulator {
   opened ??= open(buildEmulator());
   return opened;
 }
 
-/** Looked up rather than run: every file of the device suites asks. */
+/** Looked up and not run, because every file of the device suites asks. */
 function hasCompiler(): boolean {
   const folders = (process.env["PATH"] ?? "").split(delimiter);
   return folders.some((path) => {
@@ -170,7 +170,7 @@ function build(): string {
     for (const library of libraries) buildLibrary(library, part);
     for (const path of headers)
       copyFileSync(join(repositoryRoot, sourceFolder, path), join(part, basename(path)));
-    // Whoever builds at the same time builds the same: each file is there whole or not at all.
+    // A concurrent build creates the same files: each appears whole or not at all.
     for (const name of files) renameSync(join(part, name), join(target, name));
   } finally {
     rmSync(part, { recursive: true, force: true });
@@ -178,11 +178,11 @@ function build(): string {
   return target;
 }
 
-/** What lies in these folders is run, so nobody else may write there. */
+/** Files in these folders are executed, so other users must not write there. */
 function makeOwnFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   if (statSync(path).uid !== process.getuid?.())
-    throw new Error(`${path} belongs to somebody else: remove it.`);
+    throw new Error(`${path} belongs to another user: remove it.`);
 }
 
 /** All files of a library at once: most of the time goes into the system's headers. */

@@ -1,4 +1,7 @@
-/** Reads TensorBoard's event files strictly: checksums, lengths, and each field by its number and its way to be written. */
+/**
+ * A strict reader of TensorBoard's event files: checksums, lengths, and each field by its number and wire
+ * type.
+ */
 
 import assert from "node:assert/strict";
 
@@ -92,7 +95,7 @@ function fieldsOf(message: Buffer): Field[] {
   return fields;
 }
 
-/** Bit by bit, and so apart from the table that writes them. */
+/** Bit by bit, and so independent of the table that writes them. */
 function masked(bytes: Uint8Array): number {
   let crc = 0xffffffff;
   for (const byte of bytes) {

@@ -1,4 +1,7 @@
-/** The kinds of faults of `planted-plans.ts`, planted in a step that runs: each kind at many places of the step. */
+/**
+ * The kinds of faults of `injected-plans.ts`, injected into a step that runs: each kind at many positions of
+ * the step.
+ */
 
 import { planMemory } from "../../src/compile/memory/plan.js";
 import {
@@ -18,7 +21,7 @@ import type { TracedTraining } from "./traced-training.js";
 export interface FaultKind {
   /** The rules that such a fault may break first. */
   readonly rules: readonly PlanRule[];
-  /** Some of these may be as sound as the step that they were made of. */
+  /** Some of these may be as sound as the original step. */
   readonly injected: (training: TracedTraining) => readonly ProposedStep[];
 }
 
@@ -114,7 +117,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
   "a misaligned offset": {
     rules: ["bounds"],
-    // Of buffers that then reach into the next place: others do no harm.
+    // Only of buffers that then overlap the next one: others do no harm.
     injected: ({ straight }) => atEachBuffer(straight, (offset) => offset + 64, reachesOut),
   },
   "an offset before the block": {
@@ -135,7 +138,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
 
   "a read of memory that nothing has written": {
-    // Without the first call, the second one has none to begin before the end of.
+    // Without the first call, the second one has no predecessor for PDL.
     rules: ["written", "pdl"],
     injected: ({ straight }) =>
       straight.program.flatMap((left) => {
@@ -191,7 +194,8 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   "a forgotten wait that only shared memory needs": {
     rules: ["lifetimes"],
     injected: ({ streamed }) => {
-      // Each call waits for all before it, so that memory is shared as on one stream; then one of them only for what it meets.
+      // Each call waits for all before it, so that memory is shared as on one stream; then one of them waits
+      // only for its dependencies.
       const { calls } = streamed.schedule;
       const waiting = calls.map((one, place): ScheduledCall => {
         const after = [...calls.keys()].filter(
@@ -205,7 +209,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
 };
 
-/** The step with another list of calls, for each of its places. */
+/** The step with another list of calls, for each position. */
 function atEachCall(
   step: ProposedStep,
   change: (calls: readonly ScheduledCall[], place: number) => readonly ScheduledCall[],
@@ -214,7 +218,7 @@ function atEachCall(
   return calls.map((_, place) => ({ ...step, schedule: { calls: change(calls, place) } }));
 }
 
-/** The step with other waits at a call, for each that has any. */
+/** The step with other waits at a call, for each call that has any. */
 function atEachWait(
   step: ProposedStep,
   change: (one: ScheduledCall, calls: readonly ScheduledCall[]) => readonly number[],
@@ -245,7 +249,7 @@ function withOffsets(step: ProposedStep, moved: readonly (readonly [Buffer, numb
   return { ...step, plan };
 }
 
-/** The step with a buffer in the place of one that is older, for all pairs of them that are chosen. */
+/** The step with a buffer at the offset of an older one, for all selected pairs. */
 function putOver(
   step: ProposedStep,
   isTuned: (old: Lifetime, young: Lifetime) => boolean,
@@ -258,7 +262,7 @@ function putOver(
   );
 }
 
-/** Schedules in which a call stands before an earlier one that it meets so. */
+/** Schedules in which a call is before an earlier one with such a dependency. */
 function movedBefore(
   step: ProposedStep,
   meetSo: (earlier: Access, later: Access) => boolean,

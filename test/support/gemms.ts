@@ -1,4 +1,4 @@
-/** Products for tests: cases drawn over shapes and layouts, how they lie in memory, and the proof of one against float64. */
+/** GEMMs for tests: random cases over shapes and layouts, their memory, and the comparison with float64. */
 
 import assert from "node:assert/strict";
 import fc from "fast-check";
@@ -13,7 +13,7 @@ import {
 } from "../../src/kernels/index.js";
 import { sameBytes } from "./same-bytes.js";
 
-/** A product: what it multiplies, and how that lies in memory. */
+/** A GEMM: its operands, and their layouts. */
 export interface GemmCase {
   readonly dtype: GemmDtype;
   readonly m: number;
@@ -23,7 +23,7 @@ export interface GemmCase {
   readonly isATransposed: boolean;
   readonly isBTransposed: boolean;
   readonly isBShared: boolean;
-  /** Elements that a row of A, B and C is longer than it must be. */
+  /** Padding of a row of A, B and C, in elements. */
   readonly padding: readonly [number, number, number];
   /** Elements before the first one of A, B and C. */
   readonly offset: readonly [number, number, number];
@@ -89,7 +89,7 @@ export function randomValues(dtype: GemmDtype, count: number, seed: number): Val
   return values;
 }
 
-/** A matrix in a buffer of its own: `offset` elements, the matrices of the batch, a few elements more. */
+/** A matrix in its own buffer: `offset` elements, the matrices of the batch, a few elements more. */
 function layOut(rows: number, columns: number, padding: number, offset: number, batch: number) {
   const rowStride = columns + padding;
   const batchStride = rows * rowStride;
@@ -126,7 +126,7 @@ export function layOutAll({
   };
 }
 
-/** Runs a product on the runtime and gives the whole buffer of C, before and after. */
+/** Runs a GEMM on the runtime and returns the whole buffer of C, before and after. */
 export function runGemm(runtime: Runtime, one: GemmCase) {
   const { dtype, m, n, k, batch, isATransposed, isBTransposed, alpha, beta } = one;
   const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
@@ -136,7 +136,7 @@ export function runGemm(runtime: Runtime, one: GemmCase) {
     b: randomValues(dtype, layouts.b.size, 2),
     c: randomValues(dtype, layouts.c.size, 3),
   };
-  // What C holds must not matter then; NaN is what dead memory is poisoned with.
+  // The old contents of C must not matter then; NaN is the poison of dead memory.
   if (beta === 0) values.c.fill(Number.NaN);
   return runtime.step(() => {
     const place = (name: "a" | "b" | "c") => {
@@ -172,7 +172,10 @@ export function runGemm(runtime: Runtime, one: GemmCase) {
   });
 }
 
-/** Fails unless every element is within the bound of a sum of k products, and everything beside C is as it was. */
+/**
+ * Fails unless every element is within the error bound of a sum of k products, and the elements around C are
+ * unchanged.
+ */
 export function proveGemm(runtime: Runtime, one: GemmCase): void {
   const { dtype, m, n, k, batch, isATransposed, isBTransposed, isBShared, alpha, beta } = one;
   const { values, layouts, after } = runGemm(runtime, one);
@@ -204,7 +207,7 @@ export function proveGemm(runtime: Runtime, one: GemmCase): void {
       }
     }
   }
-  sameBytes(after, untouched, "what lies beside C");
+  sameBytes(after, untouched, "the elements around C");
 }
 
 export function shapeOf(one: GemmCase): GemmShape {

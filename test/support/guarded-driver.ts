@@ -1,4 +1,4 @@
-/** Wraps a driver so that a kernel which writes beside its outputs is found at once, by its name. */
+/** Wraps a driver so that a kernel which writes outside its outputs is found at once, by its name. */
 
 import assert from "node:assert/strict";
 import { HoldfastError } from "holdfast";
@@ -7,10 +7,10 @@ import { around } from "../../src/driver/index.js";
 import { span } from "../../src/units/index.js";
 import type { TestDriver } from "./test-device.js";
 
-/** More than the widest store of any kernel: a tile of a product is four vectors wide. */
+/** More than the widest store of any kernel: a tile of a GEMM is four vectors wide. */
 const guardBytes = 64;
 
-/** Every launch must leave the bytes on both sides of each array that it writes as they were. */
+/** Every launch must leave the bytes on both sides of each output unchanged. */
 export function guarded(device: TestDriver): Driver {
   return around(device, (call, args, proceed) => {
     if (call !== "launch") return proceed();
@@ -49,7 +49,7 @@ function holds({ address, size }: Span, place: number): boolean {
   return place >= address && place < address + size;
 }
 
-/** What stands there now; nothing where no memory is committed. */
+/** The current bytes; empty if no memory is committed. */
 function copyGuard(device: TestDriver, from: number, to: number): { address: number; before: Uint8Array }[] {
   try {
     return [{ address: from, before: device.deviceBytes(span(from, to - from)).slice() }];

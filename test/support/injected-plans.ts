@@ -1,4 +1,4 @@
-/** Faults planted in the schedule or the plan of a sound step, each with the rule that it breaks. */
+/** Faults injected into the schedule or the plan of a sound step, each with the rule that it breaks. */
 
 import { accessesOf, type BufferSlice, type Call } from "../../src/compile/program/program.js";
 import type { PlanRule } from "../../src/compile/verify/verify.js";
@@ -17,11 +17,11 @@ import {
   streamedStep,
 } from "./training-step.js";
 
-/** A step that was sound before something was changed in it. */
+/** A step that was sound before a change. */
 export interface PlanFault {
   readonly rule: PlanRule;
   readonly says: RegExp;
-  /** Whether the step would compute something else; of the rest it is only unknown what it would do. */
+  /** True if the step would compute another result; for the others the effect is unknown. */
   readonly harms?: true;
   readonly injected: () => ProposedStep;
 }
@@ -253,7 +253,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /it says \d+ bytes, and its buffers take/,
     injected: () => {
       const step = straightStep();
-      // The 64 bytes of the loss lie highest: the end of them is not the end of their unit.
+      // The 64 bytes of the loss are at the highest offset: their end is not the end of their unit.
       const moved = moveBuffers(step, { loss: step.plan.bytes });
       return { ...moved, plan: { ...moved.plan, bytes: step.plan.bytes + 64 } };
     },
@@ -458,7 +458,10 @@ function withNormFilled(offset: number, size: number): ProposedStep {
   });
 }
 
-/** The place of `e`, which side branch 2 works on, is given to `dh` behind a wait for the last of that branch. */
+/**
+ * The offset of `e`, which side stream 2 uses, is given to `dh` after a wait for the last call of that
+ * stream.
+ */
 export function planWithWait(): ProposedStep {
   const step = streamedStep();
   const waiting = changeWaits(step, "geluBackward", (after) => [...after, placeOf(step, "keepErrors")]);
@@ -466,7 +469,7 @@ export function planWithWait(): ProposedStep {
   return moveBuffers({ ...waiting, plan: apart }, { e: apart.bytes, dh: apart.bytes });
 }
 
-/** The step with a call that begins before the one before it has ended, and fetches some of what it reads by then. */
+/** The step with a PDL call that starts before its predecessor has ended, and prefetches some of its inputs. */
 export function splitReductions(
   step: ProposedStep,
   op: string,
@@ -475,7 +478,7 @@ export function splitReductions(
   return splitAt(step, placeOf(step, op), isFetched);
 }
 
-/** The same for the call at a place. */
+/** The same for the call at an index. */
 export function splitAt(
   step: ProposedStep,
   place: number,

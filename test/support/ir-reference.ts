@@ -1,4 +1,4 @@
-/** Expressions of the loop IR the slow and obvious way, in JavaScript numbers, to hold the printed kernels against. */
+/** A slow and simple interpreter of the loop IR in JavaScript numbers, the reference of the generated kernels. */
 
 import { mathFunctions } from "../../src/driver/index.js";
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../src/ir/index.js";
@@ -43,14 +43,14 @@ const compare: Record<CompareOp, (a: number, b: number) => boolean> = {
   ge: (a, b) => a >= b,
 };
 
-/** Rounds a value to what its type holds. */
+/** Rounds a value to its type. */
 export function rounded(type: Compute, value: number): number {
   if (type === "f32") return Math.fround(value);
   return type === "f64" ? value : value | 0;
 }
 
 export interface Place {
-  /** The element that an input has `at` elements from its present place. */
+  /** The element of an input `at` elements from its current position. */
   readonly load: (input: number, at: number) => number;
   readonly scalars: readonly number[];
   readonly reduced: ReadonlyMap<number, number>;
@@ -92,6 +92,6 @@ export function evaluate(expression: Expression, place: Place): number {
 function convert(value: number, type: Compute): number {
   if (type !== "i32") return rounded(type, value);
   if (Number.isNaN(value)) return 0;
-  // The sum with 0 makes 0 of -0, which no integer is.
+  // The sum with 0 turns -0 into 0, since no integer is -0.
   return Math.trunc(Math.min(2 ** 31 - 1, Math.max(-(2 ** 31), value))) + 0;
 }

@@ -2,7 +2,7 @@
 
 /** A fenced block of TypeScript. */
 export interface CodeBlock {
-  /** The nearest heading above the block; "" where there is none. */
+  /** The nearest heading above the block; "" for none. */
   readonly heading: string;
   /** The number of the block's first line of code, from 1. */
   readonly line: number;
@@ -87,7 +87,7 @@ type Part =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "fence"; readonly language: string; readonly line: number; readonly code: string };
 
-/** Splits into lines of text and whole fences, so that nobody takes code for text. */
+/** Splits into lines of text and whole fences, so that code is never taken for text. */
 function* parts(markdown: string): Generator<Part> {
   const lines = markdown
     .split("\n")

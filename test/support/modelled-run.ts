@@ -1,6 +1,6 @@
 /**
- * Runs a planned step on modelled memory, to see what a fault does: each piece of memory holds a word that says how it
- * came about, so that two runs agree only if every call has found what it should.
+ * Runs a planned step on modelled memory, to see the effect of a fault. Each granule of memory has a word
+ * that encodes its history, so two runs agree only if every call has read the right data.
  */
 
 import {
@@ -12,27 +12,28 @@ import {
 } from "../../src/compile/program/program.js";
 import type { ProposedStep } from "./proposed-steps.js";
 
-/** Parts and persistent memory begin and end on these. */
+/** Slices and persistent memory begin and end at multiples of this. */
 export const pieceBytes = 64;
 
-/** What each call has read, and what is left in persistent memory. */
+/** The inputs of each call, and the final contents of persistent memory. */
 export type Outcome = ReadonlyMap<Call | number, string>;
 
-/** What happens at a time: a call runs, or one that begins early fetches what it fetches before it waits. */
+/** An event: a call runs, or a PDL call prefetches before it waits. */
 interface Turn {
   readonly call: Call;
   readonly fetched?: readonly BufferSlice[];
 }
 
-/** The truth: the program's order, and each step buffer apart from all others. */
+/** The reference: the program's order, and disjoint step buffers. */
 export function runProgram({ program }: ProposedStep): Outcome {
   const turns = program.map((call) => ({ call }));
-  return runTurns(turns, ({ id }, piece) => `buffer ${id}, piece ${piece}`);
+  return runTurns(turns, ({ id }, piece) => `buffer ${id}, granule ${piece}`);
 }
 
 /**
- * The planned places, in an order that branches and waits allow; `choose` takes one of so many turns that could be next. A call that
- * begins early fetches when the one before it on its branch may run, whether that one has ended or not.
+ * The planned offsets, in an order that streams and waits allow; `choose` selects the next of several
+ * possible events. A PDL call prefetches when its predecessor on the stream may run, whether that one has
+ * ended or not.
  */
 export function runPlanned(
   { schedule: { calls }, plan }: ProposedStep,
@@ -68,12 +69,12 @@ export function runPlanned(
   }
   return runTurns(
     turns,
-    (buffer, piece) => `step, piece ${plan.offsets.get(buffer)! / pieceBytes + piece}`,
+    (buffer, piece) => `step, granule ${plan.offsets.get(buffer)! / pieceBytes + piece}`,
     choose,
   );
 }
 
-/** `choose`: which of so many kernels comes next that a launch runs side by side; the first unless given. */
+/** `choose` selects the next of the concurrent kernels of a launch; default: the first. */
 function runTurns(
   turns: readonly Turn[],
   placeOf: (buffer: Buffer, piece: number) => string,
@@ -86,7 +87,7 @@ function runTurns(
       const { storage } = part.buffer;
       return storage === undefined
         ? placeOf(part.buffer, piece)
-        : `persistent, piece ${storage.span.address / pieceBytes + piece}`;
+        : `persistent, granule ${storage.span.address / pieceBytes + piece}`;
     });
   const outcome = new Map<Call | number, string>();
   const foundIn = (part: BufferSlice): string[] => piecesOf(part).map((piece) => memory.get(piece) ?? "old");
@@ -116,7 +117,7 @@ function runTurns(
 
 const words = new Map<string, number>();
 
-/** A short word for a long text, the same for the same. */
+/** A short word for a long text, the same for the same text. */
 function wordFor(text: string): number {
   const known = words.get(text);
   if (known !== undefined) return known;

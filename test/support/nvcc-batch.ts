@@ -1,6 +1,6 @@
 /**
- * Many kernels under NVIDIA's compiler in few calls: all in one file, to PTX once, and from there to the machine code of
- * each architecture. A warning of any of them is an error, and names its kernel.
+ * Compiles many kernels with NVIDIA's compiler in few calls: all in one file, to PTX once, and from there to
+ * the machine code of each architecture. Any warning is an error, and names its kernel.
  */
 
 import { spawn } from "node:child_process";
@@ -9,12 +9,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KernelSource } from "holdfast/internals";
 
-/** What the code is written for at least; every later architecture takes its PTX. */
+/** The minimal architecture of the code; every later architecture accepts its PTX. */
 const minArchitecture = "80";
 
 /**
- * Compiles the kernels for all architectures that they are for, in two processes at a time. Throws what the compiler says, where
- * it says anything.
+ * Compiles the kernels for all of their architectures, in two processes at a time. Throws any output of the
+ * compiler.
  */
 export async function compileBatch(
   kernels: readonly KernelSource[],
@@ -25,7 +25,7 @@ export async function compileBatch(
   try {
     const common = kernels.filter(({ cuda }) => !cuda?.onlyFor);
     const halves = [0, 1].map((half) => common.filter((_, index) => index % 2 === half));
-    // Both have to end before their folder is removed, also where one fails.
+    // Both have to end before their folder is removed, even if one fails.
     const outcomes = await Promise.allSettled(
       halves.map((some, half) =>
         compileFile(folder, `kernels-${half}`, some, minArchitecture, architectures),
@@ -57,7 +57,7 @@ async function compileFile(
     await run("ptxas", ["-Werror", `-arch=${architecture}`, ptx, "-o", join(folder, `${name}.cubin`)]);
 }
 
-/** Names are the kernel's own inside of a namespace, but for the entry's. What is wrong is told by the kernel's line. */
+/** Names are local to a kernel's namespace, except for the entry's. Errors are reported by the kernel's line. */
 function partOf({ name, cuda }: KernelSource, index: number): string {
   if (!cuda) throw new Error(`Kernel "${name}" has no CUDA code.`);
   const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), `kernel_${index}_${cuda.entry}`);

@@ -1,4 +1,7 @@
-/** Runs op cases on a device: places the operands in their layouts, calls the op, sends a random gradient back. */
+/**
+ * Runs op cases on a device: uploads the operands in their layouts, calls the op, and runs backward with a
+ * random gradient.
+ */
 
 import { Value } from "../../src/autograd/index.js";
 import type { Dtype } from "../../src/ir/index.js";
@@ -10,10 +13,10 @@ import type { CaseCall, CaseOperand, LayoutName, TensorOperand } from "./op-case
 
 type Elements = ReturnType<Tensor["dataSync"]>;
 
-/** An operand on a device, with the way to its memory. */
+/** An operand on a device, with access to its memory. */
 export interface PlacedOperand {
   readonly tensor: Tensor;
-  /** Where each element lies in `memory`, in row-major order; stretched ones share a place. */
+  /** The index of each element in `memory`, in row-major order; broadcast elements share one. */
   readonly places: readonly number[];
   /** All elements of its memory, gaps included. */
   readonly memory: Float64Array;
@@ -28,7 +31,10 @@ interface MemoryLayout {
   readonly length: number;
 }
 
-/** Lies between elements where no op may look: NaN where the dtype has it, else a number that no test expects. */
+/**
+ * The value between elements, where no op may read: NaN if the dtype has it, otherwise a number that no test
+ * expects.
+ */
 const gapOf: Readonly<Record<Dtype, number>> = {
   f32: Number.NaN,
   f64: Number.NaN,
@@ -69,23 +75,23 @@ export function placeOperand(device: Device, operand: TensorOperand, float: Floa
 }
 
 export interface CaseRun {
-  /** Every output that a caller sees, on the host. */
+  /** Every output of the call, on the host. */
   readonly outputs: readonly Elements[];
   readonly outputTypes: readonly { readonly shape: Shape; readonly dtype: Dtype }[];
-  /** What was sent back, one for each output that takes a gradient. */
+  /** The upstream gradients, one for each output that takes one. */
   readonly upstreams: readonly (readonly number[] | undefined)[];
-  /** The gradients of the operands, by their place; undefined where none was wanted or none arrived. */
+  /** The gradients of the operands, by index; undefined if none was requested or none arrived. */
   readonly gradients: readonly (Elements | undefined)[];
   readonly placed: readonly (PlacedOperand | undefined)[];
 }
 
 export interface RunOptions {
   readonly float: FloatDtype;
-  /** The operands that ask for a gradient. */
+  /** The operands that require a gradient. */
   readonly wanted: readonly number[];
 }
 
-/** Calls the op on the operands, then backward with an upstream gradient made from the call's own sizes. */
+/** Calls the op on the operands, then backward with an upstream gradient that depends on the call's sizes. */
 export function runCase(
   device: Device,
   op: Op,
@@ -120,7 +126,7 @@ export function runCase(
   };
 }
 
-/** Calls the op again on operands that are placed already. */
+/** Calls the op again on uploaded operands. */
 export function callOp(
   device: Device,
   op: Op,
@@ -128,18 +134,18 @@ export function callOp(
   placed: readonly (PlacedOperand | undefined)[],
   attributes: CaseCall["attributes"],
 ): readonly Tensor[] {
-  // Whatever is random must come out the same each time.
+  // Random ops must give the same result each time.
   if (operands.includes("randomState")) device.reseed(7n);
   const given = operands.map((one, index) => {
     if (one === "randomState") return device.randomState;
     return typeof one === "number" ? one : placed[index]!.tensor;
   });
   const outputs = device.applyAll(op, given, attributes);
-  // What lies behind a kernel's first output is for its own gradient.
+  // A kernel's further outputs are for its own gradient.
   return op.kind === "composite" ? outputs : outputs.slice(0, 1);
 }
 
-/** A gradient of random numbers, in one layout or another: rules get theirs from whatever op comes next. */
+/** A gradient of random numbers, in some layout: gradient rules get theirs from any op. */
 function drawUpstream(shape: Shape, index: number): TensorOperand {
   const count = shape.reduce((product, size) => product * size, 1);
   const random = randomFrom(1 + count + 31 * index);
@@ -152,7 +158,7 @@ function drawUpstream(shape: Shape, index: number): TensorOperand {
   return { shape, values: drawn.map((_, at) => drawn[at % inner]!), dtype: "float", layout };
 }
 
-/** How a layout puts a shape into memory. */
+/** The mapping of a shape to memory in a layout. */
 function layOut(shape: Shape, layout: LayoutName): MemoryLayout {
   const rank = shape.length;
   const axes = Array.from({ length: rank }, (_, axis) => axis);
@@ -180,7 +186,7 @@ function placesOf(shape: Shape, strides: readonly number[], offset: number): rea
   );
 }
 
-/** Says a call in a line, for messages. */
+/** Describes a call in a line, for messages. */
 export function describeCall(op: Op, { operands, attributes }: CaseCall): string {
   const told = operands.map((one) =>
     typeof one === "object" ? `${one.layout} ${one.dtype} [${one.shape.join(", ")}]` : String(one),

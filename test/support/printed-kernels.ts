@@ -1,4 +1,4 @@
-/** The kernels that a GPU would be given: every op in every float dtype, the optimizers, a whole model's training step. */
+/** The kernels for a GPU: every op in every float dtype, the optimizers, a whole model's training step. */
 
 import fc from "fast-check";
 import { crossasset, Device, nn, optim } from "holdfast";
@@ -11,7 +11,7 @@ import { openPrintingDriver } from "./printing-driver.js";
 import { testEnvironment } from "./test-device.js";
 import { placeGiven, setGradient } from "./trained-module.js";
 
-/** The elements of each case's draws: the dtypes have the same forms, and differ in how they load and store. */
+/** The elements of each case: the dtypes have the same kernels, and differ in how they load and store. */
 const drawsIn: Readonly<Record<FloatDtype, readonly number[]>> = {
   f32: [40, 150],
   f64: [80],
@@ -20,8 +20,8 @@ const drawsIn: Readonly<Record<FloatDtype, readonly number[]>> = {
 };
 
 /**
- * What all of that prints, each text once: in f32 every form that was drawn, in the other dtypes one of each name. Nothing
- * is computed.
+ * The source of all kernels, each text once: in f32 every generated variant, in the other dtypes one of each
+ * name. Nothing is computed.
  */
 export function printKernels(): readonly KernelSource[] {
   const { driver, sources } = openPrintingDriver();
@@ -67,7 +67,7 @@ function printOps(device: Device, float: FloatDtype): void {
   }
 }
 
-/** Updates and clips of parameters in a dtype, side by side and each for itself. */
+/** Updates and clips of parameters in a dtype, grouped and separate. */
 function printTraining(device: Device, float: FloatDtype): void {
   const shapes = [[3, 5], [7], [2, 130]];
   const values = shapes.map((shape) => new Float64Array(shape.reduce((size, one) => size * one)));

@@ -1,6 +1,6 @@
 /**
- * A GPU that only writes down what it is given: every kernel's code, in the order of loading. Its memory is the CPU's;
- * a launch leaves zeros in what it writes. So a whole model can be run for its kernels' texts, on any machine.
+ * A GPU that only records every kernel's code, in the order of loading. Its memory is the CPU's; a launch
+ * writes zeros to its outputs. So a whole model can be run for its kernels' sources, on any machine.
  */
 
 import {
@@ -15,11 +15,11 @@ import { around, type DeviceInfo } from "../../src/driver/index.js";
 
 export interface PrintingDriver {
   readonly driver: Driver;
-  /** What was loaded, by its code; products of a library have none, and are not here. */
+  /** The loaded kernels, by code; GEMMs of a library have none, and are not here. */
   readonly sources: ReadonlyMap<string, KernelSource>;
 }
 
-/** `facts`: what else the GPU says of itself. */
+/** `facts`: further properties of the GPU. */
 export function openPrintingDriver(facts: Partial<DeviceInfo> = {}): PrintingDriver {
   const cpu = openCpuDriver({ threads: 1 });
   const sources = new Map<string, KernelSource>();
@@ -27,7 +27,7 @@ export function openPrintingDriver(facts: Partial<DeviceInfo> = {}): PrintingDri
 
   function load(source: KernelSource): Kernel {
     const { name, parameters, cuda, product } = source;
-    if (!cuda && !product) throw new Error(`Kernel "${name}" has no form for a GPU.`);
+    if (!cuda && !product) throw new Error(`Kernel "${name}" has no CUDA code.`);
     if (cuda && !sources.has(cuda.code)) sources.set(cuda.code, source);
     loaded += 1;
     return { type: "kernel", id: loaded, name, parameters: [...parameters] };

@@ -1,8 +1,8 @@
-/** Step memory at addresses that an allocation never has: kernels must not take alignment for granted. */
+/** Step memory at addresses that an allocation never has: kernels must not assume alignment. */
 
 import type { Runtime, Storage } from "holdfast/internals";
 
-/** Step memory with these values in it, which begins so many elements behind an aligned address. */
+/** Step memory with these values, which begins this many elements after an aligned address. */
 export function putAt(
   runtime: Runtime,
   values: ArrayBufferView & { readonly BYTES_PER_ELEMENT: number },

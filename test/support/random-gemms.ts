@@ -1,12 +1,12 @@
 /**
- * Products for the libraries of devices: drawn over dtypes, transposes, batches, gaps, bias and activation, with values so
- * small and whole that every dtype holds every sum exactly, in whatever order it is made; and what they come to.
+ * GEMMs for the libraries of devices: random over dtypes, transposes, batches, padding, bias and activation,
+ * with integers so small that every dtype has every sum exactly, in any order; and their expected results.
  */
 
 import fc from "fast-check";
 import { type FloatName, floatBytes } from "./encoded-values.js";
 
-/** How the matrices of a batch lie: one behind the other, a row of each in turn, or one for all. */
+/** The layout of a batch's matrices: one after the other, interleaved by rows, or one for all. */
 const batchConfigs = ["apart", "in turn", "shared"] as const;
 type BatchConfig = (typeof batchConfigs)[number];
 
@@ -68,14 +68,14 @@ export interface LaidOut {
   readonly rowStride: number;
   readonly batchStride: number;
   readonly offset: number;
-  /** Elements from the first of the first matrix to behind the last one of the last. */
+  /** Elements from the first of the first matrix to the end of the last one. */
   readonly extent: number;
-  /** Elements of the memory that it lies in, with some before and behind it. */
+  /** Elements of its memory, with some before and after it. */
   readonly length: number;
   at(item: number, row: number, column: number): number;
 }
 
-/** Where the elements of a matrix lie that is stored as rows × columns. */
+/** The index of the elements of a matrix that is stored as rows × columns. */
 export function layOut(
   { form, gap, offset }: RandomMatrix,
   batch: number,
@@ -99,7 +99,7 @@ export function layOutGemm({ m, n, k, batch, a, b, c }: RandomGemm) {
   };
 }
 
-/** Whole numbers from -2 to 2, the same for the same seed. */
+/** Integers from -2 to 2, the same for the same seed. */
 export function smallValues(length: number, seed: number): Float64Array {
   let state = seed;
   return Float64Array.from({ length }, () => {
@@ -112,11 +112,11 @@ export interface GemmValues {
   readonly a: Float64Array;
   readonly b: Float64Array;
   readonly c: Float64Array;
-  /** [n] for each product of the batch at `biasStep`, or one for all. */
+  /** [n] for each GEMM of the batch at `biasStep`, or one for all. */
   readonly bias: Float64Array;
 }
 
-/** From the bias of one product to the next one's: libraries want each on 16 bytes. */
+/** From the bias of one GEMM to the next one's: libraries require an alignment of 16 bytes. */
 export function biasStepOf({ n, batch, bias, resultDtype }: RandomGemm): number {
   const step = 16 / floatBytes[resultDtype];
   return bias === "batched" && batch > 1 ? Math.ceil(n / step) * step : 0;
@@ -130,12 +130,12 @@ export function drawValues(drawn: RandomGemm): GemmValues {
     c: smallValues(c.length, 3),
     bias: smallValues(drawn.n + (drawn.batch - 1) * biasStepOf(drawn), 4),
   };
-  // Where beta is 0, what C holds must not matter.
+  // If beta is 0, the contents of C must not matter.
   if (drawn.beta === 0) values.c.fill(Number.NaN);
   return values;
 }
 
-/** What the memory of C holds afterwards: the product in its places, and everything else as it was. */
+/** The memory of C afterwards: the result in its elements, and everything else unchanged. */
 export function expectedOf(drawn: RandomGemm, { a, b, c, bias }: GemmValues): Float64Array {
   const { m, n, k, batch, alpha, beta, activation } = drawn;
   const layouts = layOutGemm(drawn);
@@ -167,7 +167,7 @@ function activate(x: number, activation: RandomGemm["activation"]): number {
   return 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
 }
 
-/** What a gelu may be off by, once for each time that its result is rounded; everything else is exact. */
+/** The error of a gelu, once for each rounding of its result; everything else is exact. */
 const geluError: Readonly<Record<FloatName, number>> = {
   f64: 1e-14,
   f32: 1e-6,
@@ -175,10 +175,10 @@ const geluError: Readonly<Record<FloatName, number>> = {
   bf16: 2 ** -7,
 };
 
-/** A library's own gelu behind a product of half floats, whose result may be f32 all the same. */
+/** A library's gelu after a GEMM of half floats, whose result may still be f32. */
 const libraryGeluError = 1e-4;
 
-/** Fails with the first element that is not what it should be. */
+/** Fails with the first wrong element. */
 export function proveValues(drawn: RandomGemm, found: Float64Array, expected: Float64Array): void {
   const { dtype, resultDtype, activation } = drawn;
   const isByLibrary = dtype === "f16" || dtype === "bf16";

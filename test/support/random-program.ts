@@ -1,6 +1,7 @@
 /**
- * Random programs of row calls over a few buffers: elementwise values, reductions of rows, values of rows, broadcasts,
- * permuted views, in-place calls, copies and fills. Numbers stay small, so that no NaN arises, whose bits nobody promises.
+ * Random programs of row calls over a few buffers: elementwise values, reductions of rows, values of rows,
+ * broadcasts, permuted views, in-place calls, copies and fills. Numbers stay small, so that there is no NaN,
+ * whose bits are unspecified.
  */
 
 import fc from "fast-check";
@@ -19,7 +20,7 @@ import {
   term,
 } from "../../src/ir/index.js";
 
-/** The axes that a buffer's elements lie along. */
+/** The axes of a buffer's elements. */
 export type Form = "abd" | "ab" | "a" | "bd" | "d" | "";
 
 export interface RandomBuffer {
@@ -30,7 +31,7 @@ export interface RandomBuffer {
 
 export interface RandomCall {
   readonly kind: "elements" | "row" | "place" | "indexed" | "copy" | "fill";
-  /** Numbers that everything else of the call is picked by. */
+  /** Numbers that select all other properties of the call. */
   readonly picks: readonly number[];
 }
 
@@ -76,7 +77,7 @@ type Sizes = RandomProgram["sizes"];
 const countOf = (form: string, sizes: Sizes): number =>
   [...form].reduce((count, axis) => count * sizes[axis as Axis], 1);
 
-/** At least two elements, so that an index has something to choose from. */
+/** At least two elements, so that an index has a choice. */
 export function bytesOf({ form, dtype }: RandomBuffer, sizes: Sizes): number {
   return Math.max(2, countOf(form, sizes)) * dtypes[dtype].bytes;
 }
@@ -85,7 +86,7 @@ export function bytesOf({ form, dtype }: RandomBuffer, sizes: Sizes): number {
 export function valuesOf(buffer: RandomBuffer, sizes: Sizes, seed: number): Uint8Array {
   const { dtype } = buffer;
   const count = bytesOf(buffer, sizes) / dtypes[dtype].bytes;
-  // No multiples of a power of two: the order in which they are added up shows.
+  // No multiples of a power of two: the order of summation shows.
   const floats = Array.from(
     { length: count },
     (_, index) => (((index + 1) * (seed * 7 + 13)) % 31) / 7.3 - 2,
@@ -103,7 +104,7 @@ export function valuesOf(buffer: RandomBuffer, sizes: Sizes, seed: number): Uint
   return new Uint8Array(array.buffer);
 }
 
-/** In which order a form's axes lie in memory. */
+/** The order of a layout's axes in memory. */
 const ordersOf: Readonly<Record<Form, readonly string[]>> = {
   abd: ["abd", "abd", "abd", "bad", "adb"],
   ab: ["ab", "ab", "ba"],
@@ -166,13 +167,13 @@ function storable(value: Expression, dtype: Dtype): Expression {
   return term.convert(value, dtypes[dtype].compute as Compute);
 }
 
-/** The calls over given buffers; drawn ones that no buffers fit are left out. */
+/** The calls over these buffers; random calls that fit no buffers are omitted. */
 export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers: readonly Buffer[]): Call[] {
   const all = drawn.map((one, index) => ({ drawn: one, buffer: buffers[index]! }));
   const ofConfigs = (...forms: readonly Form[]) => all.filter(({ drawn }) => forms.includes(drawn.form));
   const wholeOf = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
-  /** A buffer in one of its orders; where it is stored to by the same call, in that order. */
+  /** A buffer in one of its orders; if the same call also stores to it, in that order. */
   const operandOf = (
     from: readonly { drawn: RandomBuffer; buffer: Buffer }[],
     pick: number,
@@ -291,7 +292,7 @@ export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers
       return rowCall(kernel, shape, [...inputs, ...outputs], kind === "place" ? 1 : 0, [p3 / 16]);
     }
 
-    // Rows of the last axis: a sum, what is left when it is taken off, and the sum itself.
+    // Rows of the last axis: a sum, the difference from it, and the sum itself.
     const rowValue = operandOf(
       ofConfigs("ab").filter(({ buffer }) => !inputs.some((one) => one.buffer === buffer)),
       p6,

@@ -1,6 +1,6 @@
 /**
- * Training steps as schedules, made up but shaped like real ones: a forward pass that saves what its backward pass reads in
- * the reverse order, temporaries of all sizes, residual sums. What the calls compute is nobody's concern here.
+ * Artificial training steps as schedules, shaped like real ones: a forward pass that saves values which its
+ * backward pass reads in reverse order, temporaries of all sizes, residual sums. The calls compute nothing.
  */
 
 import type { Buffer, BufferSlice, Schedule, ScheduledCall } from "../../src/compile/program/program.js";
@@ -10,7 +10,7 @@ import { randomFrom } from "./op-cases/draw.js";
 
 const kernel: Kernel = { type: "kernel", id: 0, name: "drawn", parameters: [] };
 
-/** Writes a schedule call by call. */
+/** Builds a schedule call by call. */
 export class StepScript {
   readonly #calls: ScheduledCall[] = [];
   #buffers = 0;
@@ -19,19 +19,19 @@ export class StepScript {
     return { calls: this.#calls };
   }
 
-  /** A buffer that no call has touched. */
+  /** A buffer that no call has used. */
   buffer(label: string, bytes: number, storage?: Storage): Buffer {
     return { id: this.#buffers++, bytes: Math.ceil(bytes), label, ...(storage && { storage }) };
   }
 
-  /** A call that touches the buffers, and its place. */
+  /** A call that uses the buffers, and its index. */
   touch(op: string, buffers: readonly Buffer[], stream = 0, after: readonly number[] = []): number {
     const slices = buffers.map((buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes }));
     const work = { kind: "launch", kernel, blocks: 1, arguments: slices } as const;
     return this.#calls.push({ call: { op, work }, stream, after }) - 1;
   }
 
-  /** A call of the main branch that reads buffers and makes others, and the first of those. */
+  /** A call of the main stream that reads buffers and writes others; returns the first of those. */
   make(op: string, reads: readonly Buffer[], ...bytes: readonly number[]): Buffer {
     return this.makeAll(op, reads, ...bytes)[0] as Buffer;
   }
@@ -45,7 +45,10 @@ export class StepScript {
 
 const float = 4;
 
-/** Pre-norm transformer blocks; `writesScores` keeps [B, H, S, S] probabilities, which small attention kernels do without. */
+/**
+ * Pre-norm transformer blocks; `writesScores` keeps [B, H, S, S] probabilities, which small attention kernels
+ * do not store.
+ */
 export function drawTransformer(layers: number, writesScores: boolean): Schedule {
   const [B, S, D, H] = [8, 193, 256, 8];
   const [hidden, scores, rows] = [B * S * D * float, B * H * S * S * float, B * S * 2 * float];
@@ -132,7 +135,7 @@ export function drawConvnet(blocks: number): Schedule {
   return step.schedule;
 }
 
-/** Ops of random sizes, each of which saves some of what it read and made, or nothing. */
+/** Ops of random sizes, each of which saves some of its inputs and outputs, or nothing. */
 export function drawRandomStep(ops: number, seed: number): Schedule {
   const random = randomFrom(seed);
   const drawBytes = (): number => 256 * 4 ** (7 * random());

@@ -1,6 +1,6 @@
 /**
- * Reads a pickle as strictly as PyTorch's memory viewer does: those opcodes, no others, and lists in batches that fit a call's
- * arguments. Tuples come back as `{ tuple: […] }`, whole numbers and others told apart as Python would: `{ float: 0.5 }`.
+ * Reads a pickle as strictly as PyTorch's memory viewer does: those opcodes, no others, and lists in batches
+ * that fit a call's arguments. Tuples become `{ tuple: […] }`, and floats, unlike integers, `{ float: 0.5 }`.
  */
 
 import assert from "node:assert/strict";

@@ -1,4 +1,7 @@
-/** Programs of row calls, written short: buffers by shape, values by expressions over the operands' elements. */
+/**
+ * Programs of row calls in short notation: buffers by shape, values by expressions over the operands'
+ * elements.
+ */
 
 import type { Buffer, BufferSlice, Call } from "../../src/compile/program/program.js";
 import {
@@ -16,7 +19,7 @@ import {
 import type { Storage } from "../../src/runtime/index.js";
 import { span } from "../../src/units/index.js";
 
-/** A buffer that is seen as a tensor. */
+/** A buffer that is viewed as a tensor. */
 export interface View {
   readonly slice: BufferSlice;
   readonly dtype: Dtype;
@@ -61,7 +64,7 @@ export const transposed = (view: View): View => ({
   strides: view.strides.toReversed(),
 });
 
-/** The view's strides along a shape that it is stretched to. */
+/** The view's strides along a shape that it is broadcast to. */
 function stretched({ shape, strides }: View, to: readonly number[]): number[] {
   const added = to.length - shape.length;
   return to.map((size, axis) => (shape[axis - added] === size ? strides[axis - added]! : 0));
@@ -151,7 +154,7 @@ export function reducing(
   };
 }
 
-/** x [N, D] less its mean, over its deviation; mean and 1 / σ [N]. */
+/** x [N, D] minus its mean, over its deviation; mean and 1 / σ [N]. */
 export function layerNorm(x: View, y: View, mean: View, perSpread: View): Call {
   const perCount = 1 / (x.shape.at(-1) ?? 1);
   const average = term.mul(term.reduced(0, "f32"), perCount);

@@ -1,16 +1,16 @@
-/** Runs a program as it stands, each buffer in memory of its own, and reads what is in some of them at the end. */
+/** Runs a program unchanged, each buffer in its own memory, and reads some of them at the end. */
 
 import type { Buffer, BufferSlice, Call, PartialReduceCall } from "../../src/compile/program/program.js";
 import { backendOf, columnCalls, rowCalls, submit } from "../../src/kernels/index.js";
 import type { Runtime, Storage } from "../../src/runtime/index.js";
 
-/** Call it inside a step of the runtime's. */
+/** Call it inside a step of the runtime. */
 export function runProgram(
   runtime: Runtime,
   program: readonly Call[],
   storages: ReadonlyMap<Buffer, Storage>,
 ): void {
-  // What passes have made is read by nobody else, so a test need not give it.
+  // Only the program reads buffers that passes have created, so a test need not list them.
   const own = new Map<Buffer, Storage>();
   const resolve = ({ buffer, offset, size }: BufferSlice): Storage => {
     const storage =

@@ -1,13 +1,13 @@
 /**
- * Compares arrays by their bytes and names the first place that differs. `assert.deepEqual` would print a diff of
- * thousands of lines, and from Node 22 on takes gigabytes to make it.
+ * Compares arrays by their bytes and names the first difference. `assert.deepEqual` would print a diff of
+ * thousands of lines, and takes gigabytes for it since Node 22.
  */
 
 import assert from "node:assert/strict";
 
 export function sameBytes(found: ArrayBufferView, expected: ArrayBufferView, what: string): void {
   const [a, b] = [bytesOf(found), bytesOf(expected)];
-  assert.equal(a.length, b.length, `${what}: ${a.length} bytes for ${b.length}`);
+  assert.equal(a.length, b.length, `${what}: ${a.length} bytes instead of ${b.length}`);
   if (Buffer.compare(a, b) === 0) return;
   const at = a.findIndex((byte, index) => byte !== b[index]);
   assert.fail(`${what}: byte ${at} of ${a.length} is ${a[at]}, expected ${b[at]}`);

@@ -74,7 +74,7 @@ function callsOf(layers: number, batch: number): CallReport[] {
   ];
 }
 
-/** Outputs are saved until their gradient is made; gradients live until the update. */
+/** Outputs are saved until their gradient is computed; gradients live until the update. */
 function tensorsOf(layers: number, batch: number): PlannedTensor[] {
   const type = `f32 [${batch}, ${width}]`;
   const wanted = Array.from({ length: layers }, (_, index) => [

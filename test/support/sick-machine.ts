@@ -1,4 +1,4 @@
-/** The doctor on a machine that is not well: holds it to failing in one phase, for one reason. */
+/** Runs the doctor on a faulty machine and checks that it fails in one phase, for one reason. */
 
 import assert from "node:assert/strict";
 import { type Driver, openCpuDriver, type Span } from "holdfast/internals";
@@ -8,7 +8,7 @@ import { exitCodes } from "../../src/errors/index.js";
 import type { Bytes } from "../../src/units/index.js";
 import { testEnvironment } from "./test-device.js";
 
-/** `plant` puts the fault into the driver; methods are exchanged by the caller, around this call. */
+/** `inject` wraps the driver with the fault; the caller replaces methods, around this call. */
 export function failsIn(
   phase: DoctorPhase,
   reason: RegExp,

@@ -1,4 +1,7 @@
-/** A training of very many tiny steps in a run's folder, as the CrossAsset job keeps one, with looks at memory on its way. */
+/**
+ * A training of very many tiny steps in a run folder, like the CrossAsset job's, with samples of memory on
+ * the way.
+ */
 
 import { crossasset, manualSeed, nn, optim, TensorDataset, Trainer } from "holdfast";
 import { normaliserFrom, sampleWidth } from "../../src/crossasset/samples/index.js";
@@ -19,7 +22,7 @@ export interface SoakOptions {
   readonly lr: number;
 }
 
-/** Where memory stood. */
+/** A sample of memory. */
 export interface MemoryLook {
   readonly step: number;
   readonly heapBytes: number;
@@ -77,7 +80,7 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
       if ((record.epoch + 1) % Math.ceil(count / looksInAll) === 0) looks.push(look());
     },
   });
-  // The job's own model and training have these parts and more; no others are used.
+  // The job's own model and training have more members; only these are used.
   const asJob = model as unknown as crossasset.CrossAsset;
   const normaliser = normaliserFrom({
     mean: new Float32Array(sampleWidth),

@@ -1,9 +1,9 @@
-/** Strangers: whoever takes the memory that is free, and writes it full, to show who still thought it was theirs. */
+/** Fills all free memory with garbage, to expose stale readers of it. */
 
 import type { Runtime, Storage } from "holdfast/internals";
 import { rejectionOf } from "./rejections.js";
 
-/** Takes all that is free in the arena and fills it with one byte. */
+/** Allocates all free memory of the arena and fills it with one byte. */
 export function fillTheRest(runtime: Runtime, byte: number): readonly Storage[] {
   const strangers: Storage[] = [];
   for (let size = 1024 * 1024; size >= 256; size /= 2) {

@@ -1,4 +1,4 @@
-/** A module of given parameters and nothing else, for tests of optimizers: gradients are set, not computed. */
+/** A module with these parameters only, for tests of optimizers: gradients are set, not computed. */
 
 import { type Device, type Dtype, nn, type Tensor, tensor } from "holdfast";
 
@@ -20,7 +20,7 @@ export function placeGiven(
   return new GivenParameters(shapes, values).to(cpu, dtype).list;
 }
 
-/** Sends a gradient to a leaf, through backward: that of Σ p·g is g. */
+/** Gives a leaf its gradient through backward: the gradient of Σ p·g is g. */
 export function setGradient(cpu: Device, parameter: Tensor, values: ArrayLike<number>): void {
   parameter.zeroGrad();
   addGradient(cpu, parameter, values);

@@ -1,4 +1,4 @@
-/** Models whose width can be any even number, in training: small forms of what people train. */
+/** Models of any even width, in training: small versions of common models. */
 
 import { arange, crossasset, type Device, nn, optim, type Tensor, tensor } from "holdfast";
 
@@ -12,7 +12,7 @@ export interface WorkloadSizes {
   readonly width: number;
   /** Rows of the batch: of samples, texts or images. */
   readonly batch: number;
-  /** Are its weights only planned with? Then they are 0: drawing them takes as long as planning. */
+  /** True if the weights are only planned with. Then they are 0, because random ones take as long as planning. */
   readonly isPlannedOnly?: boolean;
 }
 
@@ -46,7 +46,7 @@ function trainingOf(
 
 const product = (shape: readonly number[]): number => shape.reduce((all, size) => all * size, 1);
 
-/** Numbers that look drawn and cost nothing to draw. */
+/** Cheap numbers that look random. */
 function numbers(device: Device, shape: readonly number[]): Tensor {
   const values = Float32Array.from({ length: product(shape) }, (_, index) => Math.sin(index * 12.9898));
   return tensor(values, { device }).reshape(shape);
@@ -133,7 +133,7 @@ class Block extends nn.Module {
   }
 }
 
-/** A GPT whose head is its table of words. */
+/** A GPT whose head is its embedding table. */
 class Gpt extends nn.Module {
   readonly words: nn.Embedding;
   readonly places: nn.Parameter;
@@ -166,7 +166,7 @@ const gpt: MakeWorkload = (device, sizes) => {
   return trainingOf(model, device, data, (text) => model.forward(text), sizes);
 };
 
-/** Convolutions with pools between them, as many channels as the model is wide; the mean of each goes to a linear layer. */
+/** Convolutions with pools between them, with the model's width as channels; their means go to a linear layer. */
 const convnet: MakeWorkload = (device, sizes) => {
   const { width, batch } = sizes;
   const [image, classes] = [8, 10];

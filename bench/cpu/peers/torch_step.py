@@ -1,4 +1,4 @@
-"""PyTorch's CrossAsset training step, eager, two threads: Debian's python3-torch or any later one."""
+"""PyTorch's CrossAsset training step, eager, two threads. Needs Debian's python3-torch or a later version."""
 import torch
 import torch.nn.functional as F
 

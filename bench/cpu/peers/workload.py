@@ -1,8 +1,4 @@
-"""The benchmark's model sizes, weights, batches and printed line, for peers in Python.
-
-../workload.ts says the same for those in JavaScript, and ../report.ts has the meaning of what is printed: both draw every number from one hash of (seed, index), so all peers
-train the same weights on the same batches and their first losses agree.
-"""
+"""The benchmark's model sizes, weights, batches and printed line, for peers in Python.  ../workload.ts is its twin for peers in JavaScript, and ../report.ts documents the printed line. Both compute every number from one hash of (seed, index), so all peers train the same weights on the same batches and their first losses agree. """
 import json
 import math
 import resource
@@ -26,7 +22,7 @@ def _hash(seed, count):
 
 
 def values(seed, shape, deviation=1.0):
-    """Uniform around 0, with the given standard deviation."""
+    """Uniform around 0, with this standard deviation."""
     unit = _hash(seed, math.prod(shape)) / 2.0**32 - 0.5
     return (unit * (deviation * math.sqrt(12))).astype(np.float32).reshape(shape)
 
@@ -66,13 +62,13 @@ def weights():
 
 
 def report(peer, version, step, prepare_product, steps=20, warm_up=3):
-    """Times `step(index) → loss` and the function that `prepare_product` gives, and prints the line that the runner reads."""
+    """Times `step(index) → loss` and the function that `prepare_gemm` returns, and prints the line that the runner reads."""
     losses, times = [], []
     for index in range(warm_up + steps):
         started = time.perf_counter()
         losses.append(step(index % BATCHES))
         times.append((time.perf_counter() - started) * 1e3)
-    # Linux counts in KiB; taken before the product, whose operands are no part of a step.
+    # Linux counts in KiB. Taken before the GEMM, whose operands are not part of a step.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     step_times, times = times[warm_up:], []
     product = prepare_product()

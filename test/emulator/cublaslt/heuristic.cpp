@@ -1,4 +1,4 @@
-/** The choice of an algorithm: which products the library knows, and some algorithms for each. */
+/** The heuristic: which GEMMs the library supports, and some algorithms for each. */
 #include <algorithm>
 #include <cstring>
 
@@ -25,7 +25,7 @@ bool isLaidOut(const Layout& layout) {
   return static_cast<uint64_t>(layout.leading) >= (layout.order == 0 ? layout.rows : layout.columns);
 }
 
-/** The combinations of types that NVIDIA's table has, as far as they have no eight-bit or complex numbers. */
+/** The combinations of types in NVIDIA's table, without eight-bit and complex numbers. */
 bool isInTable(const Description& description, int abType, int cdType) {
   if (description.computeType == compute64F) {
     return description.scaleType == f64Type && abType == f64Type && cdType == f64Type;
@@ -82,7 +82,7 @@ int checkProduct(const Description& description, const Layout& a, const Layout& 
   if (a.type != b.type || c.type != d.type || !isInTable(description, a.type, d.type)) return cublasNotSupported;
   if (description.pointerMode != 0) return cublasNotSupported;
   if (!isEpilogue(description.epilogue)) return cublasNotSupported;
-  // Bias vectors run along the columns of the result, which is how only a matrix that lies by columns has them.
+  // Bias vectors run along the columns of the result, so only a column-major matrix supports them.
   if (d.order == 1 && description.epilogue & biasBit) return cublasNotSupported;
   return cublasSuccess;
 }
@@ -109,7 +109,7 @@ EMULATOR_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t des
 
   HeuristicResult result = {};
   result.algorithm.magic = algorithmMagic;
-  // The widest loads are of 16 bytes: an algorithm relies on that much of what it was promised.
+  // The widest loads have 16 bytes: an algorithm relies on that much of the promised alignment.
   for (int index = 0; index < 4; ++index) {
     result.algorithm.alignments[index] = std::min(preference->alignments[index], 16u);
   }
@@ -121,7 +121,7 @@ EMULATOR_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t des
   const int choices = std::min(requested, static_cast<int>(emulator_get("gemmAlgorithms")));
   for (int choice = 0; choice < choices; ++choice) {
     const auto wanted = static_cast<uint64_t>(emulator_get("gemmWorkspace") + 1024 * choice);
-    // The first one can do without.
+    // The first one needs no workspace.
     if (choice > 0 && wanted > preference->maxWorkspace) break;
     result.workspace = result.algorithm.workspace = wanted <= preference->maxWorkspace ? wanted : 0;
     result.algorithm.parts = emulator_get("gemmsDiffer") != 0 ? static_cast<uint64_t>(choice + 1) : 0;

@@ -1,6 +1,7 @@
 /**
- * The product itself, the plain way: operands widened to the type of the sums (and rounded first where a fast compute
- * type says so), terms added in the order of k, or part after part of them. It is given to the stream as a kernel is, so a capture records it.
+ * The GEMM itself, computed naively: operands are converted to the accumulator type, and rounded first for a
+ * fast compute type. Terms are added in the order of k, or split by split. The stream runs it like a kernel,
+ * so a capture records it.
  */
 #include <cmath>
 #include <vector>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int kernelNodeType = 0, illegalAddressStatus = 700, misalignedStatus = 716;
 
-/** All that a product needs to run later. */
+/** The arguments that a GEMM needs to run later. */
 struct ProductCall {
   Description description;
   Layout aLayout, bLayout, cLayout, dLayout;
@@ -52,7 +53,7 @@ Number roundOperand(Number value, int computeType) {
   }
 }
 
-/** Widened, rounded, and lying by rows whatever its order was. */
+/** Converted, rounded, and row-major whatever its order was. */
 template <class Number>
 std::vector<Number> unpack(const void* matrix, const Layout& layout, bool isTransposed, int batch, int computeType) {
   const uint64_t rows = isTransposed ? layout.columns : layout.rows;
@@ -101,7 +102,7 @@ void multiply(const ProductCall& call) {
       }
       for (uint64_t column = 0; column < n; ++column) {
         Number value = static_cast<Number>(call.alpha) * sums[column];
-        // Where beta is 0, C need not hold numbers.
+        // If beta is 0, C need not contain numbers.
         if (call.beta != 0) {
           const int64_t index = indexOf(cLayout, row, column, batch);
           value += static_cast<Number>(call.beta) * readElement<Number>(call.c, cLayout.type, index);
@@ -127,12 +128,12 @@ int runGemm(const void* data) {
   if (call.beta != 0 && !isHeld(call.c, call.cLayout)) return illegalAddressStatus;
   const uint64_t biasBytes = description.epilogue & biasBit ? call.dLayout.rows * bytesOf(call.dLayout.type) : 0;
   if (biasBytes > 0 && !emulator_holds(description.bias, biasBytes)) return illegalAddressStatus;
-  // No preference tells how a bias is aligned: algorithms may load 16 bytes of it at once.
+  // No preference describes a bias's alignment: algorithms may load 16 bytes of it at once.
   const uint64_t biasStep = static_cast<uint64_t>(description.biasBatchStride) * bytesOf(call.dLayout.type);
   if (biasBytes > 0 && (description.bias | biasStep) % 16 != 0) return misalignedStatus;
   if (call.workspaceBytes > 0) {
     if (!emulator_holds(reinterpret_cast<uint64_t>(call.workspace), call.workspaceBytes)) return illegalAddressStatus;
-    // Whoever keeps something there loses it.
+    // The workspace is overwritten, so that data kept there is lost.
     std::memset(call.workspace, 0xa5, call.workspaceBytes);
   }
   if (description.scaleType == f64Type) multiply<double>(call);

@@ -1,6 +1,6 @@
 /**
- * A block's threads: one after the other where none waits for another, else as fibers that take turns, and so do those
- * of all blocks of a cluster. Threads that wait for what never comes end the launch.
+ * A block's threads. They run one after the other if none waits for another, otherwise as fibers that
+ * alternate; so do the threads of all blocks of a cluster. A deadlock ends the launch.
  */
 #include "block.h"
 
@@ -43,7 +43,7 @@ void startThread() {
   emulator_switch(&forgotten, own.scheduler);
 }
 
-/** Tells the module in which block its threads are now. */
+/** Tells the module which block its threads belong to now. */
 void enterBlock(Launch& own, unsigned rank) {
   EmulatorPlace& place = *own.module->place;
   own.firstOfBlock = rank * own.threadsApart;
@@ -55,7 +55,7 @@ void enterBlock(Launch& own, unsigned rank) {
 void startBlock(Launch& own, unsigned rank, unsigned index) {
   own.blocks[rank] = {own.isReversed ? own.blockCount - 1 - index : index, own.threadCount, {}};
   enterBlock(own, rank);
-  // NaN in every format: whoever reads what no thread of this block has written sees it.
+  // NaN in every format: it shows in any read of memory that no thread of this block has written.
   std::memset(own.module->sharedStart, 0xff, static_cast<size_t>(own.module->sharedEnd - own.module->sharedStart));
   if (own.hasOwnMemory) openClusterMemory(rank, own.launchedBytes);
 }
@@ -79,12 +79,12 @@ void resume(Launch& own, unsigned index) {
   emulator_switch(&own.scheduler, own.threads[index].stackPointer);
 }
 
-/** Lets the threads go on whose exchange is complete; false where no thread of the warp can. */
+/** Resumes the threads whose exchange is complete; false if no thread of the warp can continue. */
 bool completeExchanges(Launch& own, unsigned first, unsigned end) {
   bool isAny = false;
   for (unsigned index = first; index < end; ++index) {
     if (own.threads[index].state != State::inExchange) {
-      // Another of the warp may have let it go on.
+      // Another thread of the warp may have resumed it.
       isAny = isAny || own.threads[index].state == State::ready;
       continue;
     }
@@ -133,7 +133,7 @@ void runWarp(Launch& own, unsigned first, unsigned end) {
   own.fault = {launchFailed, std::string(own.kernel->name) + ": threads of a warp wait for others that don't come"};
 }
 
-/** What a thread waits for, in words that are the same for all that wait for the same. */
+/** What a thread waits for, in the same words for all threads that wait for the same. */
 std::string describeWait(const Launch& own, const Block& block, const Thread& thread) {
   const std::string line = " in line " + std::to_string(thread.line);
   const auto describeArrived = [](size_t arrived, size_t expected) {
@@ -152,7 +152,7 @@ std::string describeWait(const Launch& own, const Block& block, const Thread& th
   }
 }
 
-/** Nobody can go on: says who waits for what. */
+/** No thread can continue: reports which thread waits for what. */
 std::string describeStall(const Launch& own) {
   std::string text = ": nobody can go on";
   for (size_t rank = 0; rank < own.blocks.size(); ++rank) {
@@ -193,8 +193,8 @@ Waiting countWaiting(const Launch& own, const Thread* members) {
 }
 
 /**
- * Nobody can go on before the launch before has ended, which it does without them: lets those go on that wait for it. False where
- * nobody does. A thread that waits for one of them is therefore no stall.
+ * If no thread can continue before the preceding launch ends, resumes those that wait for it: that launch
+ * ends by itself. False if none waits for it. So a thread that waits for one of them is not a deadlock.
  */
 bool endPrevious(Launch& own) {
   if (!own.isInPast) return false;
@@ -211,7 +211,10 @@ bool endPrevious(Launch& own) {
   return isAny && own.fault.status == success;
 }
 
-/** After every thread has run as far as it could: lets them go on. False when all have ended, or nobody can. */
+/**
+ * Runs after every thread has run as far as it can, and resumes them. False when all have ended, or none can
+ * continue.
+ */
 bool goOn(Launch& own) {
   bool isAny = false, waitsElsewhere = own.blocks.size() > 1;
   unsigned atBarrier = 0;
@@ -230,7 +233,7 @@ bool goOn(Launch& own) {
     for (unsigned index = 0; index < own.threadCount; ++index) members[index].state = State::ready;
     isAny = true;
   }
-  // Copies that were begun in the past bring what lay there then.
+  // Copies that started in the past load the bytes of that time.
   if (isAny || deliverCopy(own) || endPrevious(own)) return true;
   const auto hasLeft = [](const Block& block) { return block.left > 0; };
   if (own.fault.status != success || std::none_of(own.blocks.begin(), own.blocks.end(), hasLeft)) return false;
@@ -240,12 +243,12 @@ bool goOn(Launch& own) {
   return false;
 }
 
-/** Runs the blocks of a cluster side by side, from this one of the grid on. */
+/** Runs the blocks of a cluster concurrently, starting with this block of the grid. */
 void runCluster(Launch& own, unsigned first) {
   const unsigned size = static_cast<unsigned>(own.blocks.size());
   own.clusterArrived = 0;
   for (unsigned rank = 0; rank < size; ++rank) {
-    // From the last to the first, the last of a cluster is still the last of its ranks.
+    // In reverse order, the last block of a cluster still has the last rank.
     startBlock(own, rank, own.isReversed ? first + size - 1 - rank : first + rank);
     for (unsigned thread = 0; thread < own.threadCount; ++thread) {
       const unsigned index = rank * own.threadsApart + thread;
@@ -266,7 +269,10 @@ void runCluster(Launch& own, unsigned first) {
   endPrevious(own);
 }
 
-/** Where launched memory lies: in the module, or, where blocks run side by side, in memory of each block. */
+/**
+ * The address of dynamic shared memory: in the module, or, if blocks run concurrently, in memory of each
+ * block.
+ */
 void placeLaunchedMemory(Launch& own, unsigned bytes) {
   const EmulatorModule& module = *own.module;
   own.hasOwnMemory = module.launchedStart == module.launchedEnd && bytes > 0;
@@ -296,7 +302,7 @@ Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const 
   *module.place = {{0, 0, 0}, {0, 0, 0},          {threads, 1, 1}, {blocks, 1, 1},
                    0,         kernel.clusterSize, own.launched,    own.launchedBytes};
   launch = &own;
-  // The threads of an early launch all wait for the one before it.
+  // All threads of a PDL launch wait for the preceding one.
   if (kernel.isCooperative || kernel.clusterSize > 1 || own.isPdl) {
     own.threads.resize(kernel.clusterSize * own.threadsApart);
     for (unsigned block = 0; block < blocks && own.fault.status == success; block += kernel.clusterSize) {

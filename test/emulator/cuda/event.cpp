@@ -1,4 +1,4 @@
-/** Events: marks in a stream's work. In a capture they carry which nodes stand before them into other streams. */
+/** Events in a stream's work. In a capture they carry their preceding nodes into other streams. */
 #include <chrono>
 
 #include "capture.h"
@@ -13,18 +13,18 @@ using Clock = std::chrono::steady_clock;
 struct Event {
   bool hasTiming;
   uint64_t stream = 0;
-  /** How often it was recorded, and which of these marks was reached last. */
+  /** How often it was recorded, and the last record that was reached. */
   long recorded = 0;
   long reached = 0;
   Clock::time_point at;
-  /** Where it was recorded in a capture. */
+  /** The nodes at which it was recorded in a capture. */
   std::shared_ptr<Capture> capture;
   std::vector<size_t> frontier;
 };
 
 Registry<Event> events(0xa0);
 
-/** Runs the work before a mark. */
+/** Runs the work before a record. */
 void reach(uint64_t handle, long mark) {
   for (;;) {
     const Event* event = events.find(handle);
@@ -120,7 +120,7 @@ EMULATOR_EXPORT int cuEventQuery(uint64_t handle) {
   if (event == nullptr) return invalidHandle;
   if (event->capture) return event->capture->isOpen ? spoil(*event->capture, capturedEvent) : int{capturedEvent};
   if (event->reached >= event->recorded) return success;
-  // Asked once, it is reached the next time.
+  // A query that returns "not ready" completes it for the next one.
   reach(handle, event->recorded);
   return notReady;
 }

@@ -1,7 +1,8 @@
 /**
- * A gate's state stands in its own eight bytes: the phase that is not complete yet, how many arrivals a phase takes, how
- * many of them and how many bytes it still lacks. A copy comes at once, so that who still reads what it overwrites is found
- * out; where threads run from the last to the first it comes when nobody can go on without it, so that who reads too early is.
+ * An mbarrier's state is in its eight bytes: the incomplete phase, the arrivals of a phase, and the missing
+ * arrivals and bytes. A copy completes at once, so that a thread that still reads the overwritten bytes is
+ * found. If threads run in reverse order, it completes when no thread can continue without it, so that a
+ * thread that reads too early is found.
  */
 #include "gates.h"
 
@@ -19,9 +20,9 @@ constexpr long long maxBytes = (1 << 20) - 1;
 
 struct GateState {
   uint64_t phase : 1, arrivals : 20, missing : 20;
-  /** Below zero where bytes came before anybody expected them. */
+  /** Below zero if bytes arrived before they were expected. */
   int64_t bytes : 21;
-  /** `isSet` in a gate that was set; memory that nobody has written has something else there. */
+  /** `isSet` in an initialised mbarrier; unwritten memory has another value there. */
   uint64_t mark : 2;
 };
 static_assert(sizeof(GateState) == 8, "a gate has eight bytes");
@@ -33,7 +34,7 @@ GateState stateOf(const uint64_t* gate) {
   return state;
 }
 
-/** Whose launched memory this lies in, all of it; -1 where in nobody's. */
+/** The block whose dynamic shared memory contains the whole range; -1 for none. */
 int ownerOf(const Launch& own, const void* address, unsigned bytes) {
   for (unsigned rank = 0; rank < own.blocks.size(); ++rank) {
     const uint64_t place = reinterpret_cast<uint64_t>(address) - own.launchedOf(rank);
@@ -42,7 +43,10 @@ int ownerOf(const Launch& own, const void* address, unsigned bytes) {
   return -1;
 }
 
-/** What comes to a gate: arrivals, bytes to expect (or, below zero, that have come). Answers what was wrong, or nullptr. */
+/**
+ * What arrives at an mbarrier: arrivals, and bytes to expect (or, below zero, arrived bytes). Returns the
+ * error, or nullptr.
+ */
 const char* change(Launch& own, uint64_t* gate, bool isArrival, long long bytes) {
   GateState state = stateOf(gate);
   if (state.mark != isSet) return "a gate that was not set";
@@ -71,7 +75,7 @@ const char* deliver(Launch& own, const Copy& copy) {
   return change(own, copy.gate, false, -static_cast<long long>(copy.bytes));
 }
 
-/** Begins a copy to the block's own launched memory. */
+/** Starts a copy to the block's own dynamic shared memory. */
 void begin(const Copy& copy, int line) {
   Launch& own = *launch;
   const int rank = static_cast<int>(copy.rank);
@@ -105,7 +109,8 @@ void mbarrierWait(uint64_t* gate, unsigned parity, int line) {
     thread.state = State::atGate;
     thread.gate = gate;
     thread.line = line;
-    // Asks again then: by that time the gate may be a phase further, and who comes too late for one waits on.
+    // Tests again after resuming: the mbarrier may have advanced by another phase, and a late thread
+    // continues to wait.
     leaveKernel(thread);
   }
 }
@@ -142,7 +147,7 @@ void hookBringBox(void* to, const void* given, int column, int row, int matrix, 
   std::memcpy(&map, given, sizeof map);
   const Corner corner = {column, row, matrix};
   if (const char* wrong = findFaultOf(map)) failInLine(launchFailed, wrong, line);
-  // From here on the pattern of swizzled rows begins.
+  // The pattern of swizzled rows starts here.
   if (reinterpret_cast<uint64_t>(to) % 1024 != 0) failInLine(misalignedAddress, "a box at a misaligned address", line);
   if (!holdsBox(map, corner)) failInLine(illegalAddress, "a copy from what is not device memory", line);
   begin({to, nullptr, boxBytesOf(map), reinterpret_cast<uint64_t*>(gate), launch->module->place->rank, map, corner}, line);

@@ -1,4 +1,4 @@
-/** Gates (mbarriers): threads and copies pass them, others wait until all have. */
+/** Mbarriers: threads and copies arrive, and other threads wait until all have. */
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ void hookGate(EmulatorGateAct act, unsigned long long* gate, unsigned number, in
 void hookBring(void* to, const void* from, unsigned bytes, unsigned long long* gate, int line);
 void hookBringBox(void* to, const void* map, int column, int row, int matrix, unsigned long long* gate, int line);
 
-/** Lets one of the copies come that are still to come; false where there is none, or where it ends the launch. */
+/** Completes one of the pending copies; false if there is none, or if it ends the launch. */
 bool deliverCopy(Launch& own);
 bool hasCopiesFor(const Launch& own, unsigned rank);
 
-/** What a gate that nobody gets through waits for. */
+/** What an mbarrier that blocks its waiting threads lacks. */
 std::string describeGate(const uint64_t* gate);
 
 }  // namespace emulator

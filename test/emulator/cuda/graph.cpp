@@ -1,4 +1,4 @@
-/** Graphs: their nodes, their executables, and the launch that runs what was recorded, in order. */
+/** Graphs: their nodes, their executables, and the launch that runs the recorded work in order. */
 #include "graph.h"
 
 #include "control.h"
@@ -22,7 +22,7 @@ Registry<Executable> executables(0x80);
 int runNodes(const Graph& graph) {
   const size_t count = graph.nodes.size();
   std::vector<Pasts> pasts(count);
-  // Up to which node a past is kept: a graph's together may be more than there is memory.
+  // The last node for which a snapshot is kept: those of a whole graph may need too much memory.
   std::vector<size_t> lastBehind(count, 0);
   for (size_t place = 0; place < count; ++place) {
     for (const size_t before : graph.nodes[place].after) lastBehind[before] = place;
@@ -91,7 +91,7 @@ EMULATOR_EXPORT int cuGraphInstantiateWithFlags(uint64_t* executable, uint64_t g
   std::shared_ptr<Graph>* found = graphs.find(graph);
   if (found == nullptr || executable == nullptr || flags > 15) return invalidValue;
   note("flags of the latest executable", static_cast<long long>(flags));
-  // A copy: what happens to the graph afterwards doesn't concern the executable.
+  // A copy: later changes of the graph do not affect the executable.
   Executable made{std::make_shared<Graph>(**found)};
   for (const Node& node : made.graph->nodes) made.allocates |= node.type == memAllocNode;
   *executable = executables.add(std::move(made));

@@ -1,4 +1,4 @@
-/** Modules, their functions and the launch of one: what NVRTC's emulator compiled is a shared object, opened here. */
+/** Modules, their functions and launches. NVRTC's emulator compiles to a shared object, which is opened here. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ struct Module {
 struct Function {
   uint64_t module;
   const EmulatorKernel* kernel;
-  /** How much shared memory a launch may bring. */
+  /** The maximal dynamic shared memory of a launch. */
   unsigned mostShared = emulatorSharedLimit;
 };
 
@@ -40,7 +40,7 @@ bool isForThisDevice(unsigned architecture) {
   return architecture / 10 == setting("computeMajor") && architecture % 10 <= setting("computeMinor");
 }
 
-/** The object's file, written where it is missing: a kernel may come out of somebody's cache. */
+/** The object's file, written if it is missing: a kernel may come from a cache. */
 std::string pathOf(const EmulatorImage& image) {
   const std::string folder = kernelFolder();
   const std::string path = folder + "/" + image.name + ".so";
@@ -56,7 +56,10 @@ std::string pathOf(const EmulatorImage& image) {
   return path;
 }
 
-/** A launch's arguments, copied: the caller may change them right after. Each begins where a map of a matrix may. */
+/**
+ * A launch's arguments, copied: the caller may change them directly after the call. Each is aligned for a
+ * tensor map.
+ */
 struct Arguments {
   struct alignas(64) Line {
     char bytes[64];
@@ -77,7 +80,7 @@ struct Arguments {
     }
   }
 
-  /** The number of a pointer that points nowhere, or -1. */
+  /** The index of an invalid pointer, or -1. */
   int findStray(const EmulatorKernel& kernel) const {
     for (unsigned index = 0; index < kernel.parameterCount; ++index) {
       if (!kernel.isPointer[index]) continue;
@@ -173,7 +176,10 @@ EMULATOR_EXPORT int cuFuncGetAttribute(int* value, int attribute, uint64_t handl
   }
 }
 
-/** What comes with a launch lies in the module already, or in memory for clusters, so that only its size is looked at. */
+/**
+ * Dynamic shared memory is in the module already, or in memory for clusters, so that only its size is
+ * checked.
+ */
 EMULATOR_EXPORT int cuFuncSetAttribute(uint64_t handle, int attribute, int value) {
   ENTER(context);
   Function* function = functions.find(handle);
@@ -210,7 +216,7 @@ EMULATOR_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned gri
 
 namespace {
 
-/** As cuda.h has them: an attribute's value is a union, of which the first number says yes or no. */
+/** As in cuda.h: an attribute's value is a union, whose first number is a boolean. */
 struct LaunchAttribute {
   int id;
   int padding;
@@ -227,7 +233,10 @@ constexpr int programmaticSerialization = 6;
 
 }  // namespace
 
-/** What may begin early runs in its turn here; with the setting `early` it sees what it would if it did begin early. */
+/**
+ * A PDL launch runs in its turn here; with the setting `early` it sees the memory that an early start would
+ * see.
+ */
 EMULATOR_EXPORT int cuLaunchKernelEx(const LaunchConfig* config, uint64_t handle, void** arguments, void** extra) {
   ENTER(context);
   if (config == nullptr || (config->count > 0 && config->attributes == nullptr)) return invalidValue;

@@ -1,8 +1,8 @@
 /**
- * Device memory can only be read until somebody writes to it: the first write to a page stops a kernel, and the page is kept as it
- * was. Only pages that were written since the last kernel are closed again, so that a kernel costs what it writes, not what the
- * device holds. What the kernel before has changed can't even be read in the past: old and new bytes change places when somebody
- * tries to, so that blocks which look at nothing before they wait cost no copies.
+ * Device memory is write-protected: the first write to a page interrupts a kernel, and the page is copied.
+ * Only pages that were written since the last kernel are protected again, so the cost of a kernel depends on
+ * its writes, not on the device's memory. Changes of the preceding kernel can't even be read in its snapshot:
+ * the first access swaps old and new bytes. So blocks that read nothing before they wait cost no copies.
  */
 #include "past.h"
 
@@ -17,10 +17,10 @@
 
 namespace emulator {
 
-/** A page that a kernel has changed, before it and behind it. */
+/** A page that a kernel has changed, before it and after it. */
 struct Page {
   std::vector<char> before, after;
-  /** What lay there when the past was shown; others may have changed it since. */
+  /** The bytes when the snapshot was shown; other kernels may have changed them since. */
   std::vector<char> present;
 
   bool isChanged(size_t at) const { return before[at] != after[at]; }
@@ -33,23 +33,23 @@ struct Past {
 
 namespace {
 
-/** A past is hidden until somebody looks at it. */
+/** A snapshot is hidden until the first access. */
 enum class View { present, hiddenPast, shownPast };
 
-/** A kernel that runs, and where its writes are kept for the one behind it. */
+/** A running kernel, and the snapshot that keeps its writes for the next one. */
 struct Watch {
   Pasts before;
   std::shared_ptr<Past> own = std::make_shared<Past>();
   View view = View::present;
 };
 
-// One call at a time, for all threads: these need no lock of their own.
-/** Device memory that can only be read, but for its open pages: address → size. */
+// One call at a time, for all threads: these need no lock.
+/** Write-protected device memory, except for its open pages: address → size. */
 std::map<uint64_t, uint64_t> guarded;
-/** Pages of it that somebody has written since: address → size. */
+/** Pages that were written since: address → size. */
 std::map<uint64_t, uint64_t> opened;
 
-// Of its thread alone: a signal on another one is none of its business.
+// Only for its thread: a signal on another thread is not related.
 __thread Watch* watch = nullptr;
 
 char* bytesAt(uint64_t address) { return reinterpret_cast<char*>(address); }
@@ -57,7 +57,7 @@ char* bytesAt(uint64_t address) { return reinterpret_cast<char*>(address); }
 uint64_t sizeOf(uint64_t size) { return size; }
 uint64_t sizeOf(const Page&) { return pageBytes; }
 
-/** Stretches that follow each other take one call. */
+/** Adjacent ranges take one call. */
 template <class Thing>
 void protect(const std::map<uint64_t, Thing>& things, int access) {
   for (auto each = things.begin(); each != things.end();) {
@@ -68,13 +68,13 @@ void protect(const std::map<uint64_t, Thing>& things, int access) {
   }
 }
 
-/** As it is before the kernel's first write to it. */
+/** As before the kernel's first write to it. */
 void keepPage(uint64_t address) {
   std::vector<char>& before = watch->own->pages[address].before;
   if (before.empty()) before.assign(bytesAt(address), bytesAt(address + pageBytes));
 }
 
-/** Closes what is open, and what has been mapped since. */
+/** Protects open pages, and memory that has been mapped since. */
 void guardMemory() {
   protect(opened, PROT_READ);
   opened.clear();
@@ -109,7 +109,7 @@ void showPast() {
   }
 }
 
-/** False where the past is not as it was shown. */
+/** False if the snapshot has changed since it was shown. */
 bool takeBack(Past& past) {
   bool isSame = true;
   for (auto& [address, page] : past.pages) {
@@ -123,7 +123,7 @@ bool takeBack(Past& past) {
   return isSame;
 }
 
-/** Of the pages that the kernel has written, those are its past which it has changed. */
+/** Of the pages that the kernel has written, those that it changed are its snapshot. */
 void endOwnPast() {
   auto& pages = watch->own->pages;
   for (auto each = pages.begin(); each != pages.end();) {
@@ -160,7 +160,7 @@ void enterPast() {
   watch->view = View::hiddenPast;
   for (const auto& past : watch->before) {
     protect(past->pages, PROT_NONE);
-    // Blocks before this one may have opened them.
+    // Earlier blocks may have opened them.
     for (const auto& each : past->pages) opened.erase(each.first);
   }
 }
@@ -169,7 +169,7 @@ bool leavePast() {
   bool isSame = true;
   const bool wasShown = watch->view == View::shownPast;
   watch->view = View::present;
-  // The last that was shown first: two of them may have changed the same.
+  // In reverse order: two of them may have changed the same page.
   for (auto past = watch->before.rbegin(); past != watch->before.rend(); ++past) {
     if (wasShown) isSame = takeBack(**past) && isSame;
     else protect((*past)->pages, PROT_READ);

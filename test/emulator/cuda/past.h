@@ -1,6 +1,6 @@
 /**
- * What a launch that begins early sees before it waits, at worst: device memory as it was before the kernel before it. It is kept
- * while the setting `early` is 1.
+ * The memory that a PDL launch sees before it waits, in the worst case: device memory from before the
+ * preceding kernel. It is kept while the setting `early` is 1.
  */
 #pragma once
 
@@ -13,22 +13,22 @@ namespace emulator {
 
 struct Past;
 
-/** Of the kernels right before some work; none where something else stands there. */
+/** Snapshots of the kernels directly before some work; empty if other work precedes it. */
 using Pasts = std::vector<std::shared_ptr<Past>>;
 
-/** Runs work that comes right behind the kernels of these pasts, and leaves its own in their place. */
+/** Runs work that directly follows the kernels of these snapshots, and replaces them by its own. */
 int runBehind(Pasts& pasts, int nodeType, const Work& work);
 
-/** Has a kernel right before the one that runs changed anything? */
+/** True if a kernel directly before the running one has changed anything. */
 bool hasPast();
-/** From here on the kernel that runs sees the past. */
+/** From here on the running kernel sees the snapshot. */
 void enterPast();
-/** The present comes back. False where somebody has written what it brings. */
+/** Restores the current memory. False if a thread has written to it. */
 bool leavePast();
 
-/** Was a write to this address stopped for the sake of a past? Then it may go on now. */
+/** True if a write to this address was interrupted for a snapshot. It can then continue. */
 bool openPage(const void* address);
-/** Memory that is mapped, unmapped or freed: what may be done with it is not the past's to say any more. */
+/** Memory that is mapped, unmapped or freed: its protection no longer belongs to the snapshots. */
 void forgetPages(uint64_t address, uint64_t size);
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-/** Streams, and the work that they are given: copies, fills, launches. Work runs at once unless it is deferred. */
+/** Streams and their work: copies, fills, launches. Work runs at once unless it is deferred. */
 #include "stream.h"
 
 #include <cstring>
@@ -74,7 +74,10 @@ int copy(uint64_t target, uint64_t source, size_t size, uint64_t stream) {
   });
 }
 
-/** Any host memory will do, also in a capture: that a replay then reads what may have moved is CUDA's trap, not its error. */
+/**
+ * Any host memory is accepted, also in a capture: that a replay then reads memory which may have moved is
+ * CUDA's trap, not its error.
+ */
 int checkHost(uint64_t address) { return address == 0 ? invalidValue : success; }
 
 }  // namespace
@@ -94,7 +97,7 @@ int emulator_submit(uint64_t stream, int nodeType, int (*run)(const void*), cons
 EMULATOR_EXPORT int cuStreamCreateWithPriority(uint64_t* stream, unsigned flags, int priority) {
   ENTER(context);
   if (stream == nullptr || flags > 1) return invalidValue;
-  // Kernels run one after the other here, so that it is only told.
+  // Kernels run one after the other here, so the priority is only recorded.
   note("priority of the latest stream", priority);
   Stream made;
   made.isBlocking = flags == 0;
@@ -126,7 +129,7 @@ EMULATOR_EXPORT int cuStreamQuery(uint64_t handle) {
   if (stream == nullptr) return invalidHandle;
   if (stream->capture) return spoil(*stream->capture, captureUnsupported);
   if (stream->queue.empty()) return success;
-  // Asked once, it is done the next time.
+  // A query that returns "not ready" completes it for the next one.
   finishWork(*stream);
   return notReady;
 }

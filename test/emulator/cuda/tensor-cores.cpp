@@ -1,4 +1,7 @@
-/** wgmma for one thread: the elements of its rows and columns are read once, then multiplied and added in the order of the terms. */
+/**
+ * wgmma for one thread: the elements of its rows and columns are read once, then multiplied and added in the
+ * order of K.
+ */
 #include "tensor-cores.h"
 
 #include <cstdint>
@@ -6,7 +9,7 @@
 
 #include "../kernel-table.h"
 
-// Most of the time of an emulated matrix product goes here.
+// Most of the time of an emulated GEMM is spent here.
 #pragma GCC push_options
 #pragma GCC optimize("O3")
 
@@ -22,7 +25,7 @@ inline float ofBits(unsigned bits) {
   return value;
 }
 
-/** What the tensor cores make of an element's bits. */
+/** The value that a tensor core reads from an element's bits. */
 template <int element>
 inline float widen(const unsigned char* at) {
   if constexpr (element == emulatorTf32) {
@@ -33,7 +36,7 @@ inline float widen(const unsigned char* at) {
   uint16_t half;
   std::memcpy(&half, at, 2);
   if constexpr (element == emulatorBf16) return ofBits(static_cast<unsigned>(half) << 16);
-  // By hand: not every C++ compiler has a type for it.
+  // Not every C++ compiler has a type for it.
   const unsigned exponent = half >> 10 & 31, fraction = half & 1023;
   const float size = exponent == 0 ? static_cast<float>(fraction) * 0x1p-24f : 0;
   unsigned bits;
@@ -42,7 +45,7 @@ inline float widen(const unsigned char* at) {
   return ofBits(bits | static_cast<unsigned>(half >> 15) << 31);
 }
 
-/** The terms of a row of a swizzled tile: bits 4 to 6 of an element's address are crossed with bits 7 to 9. */
+/** A row of a swizzled tile along K: bits 4 to 6 of an element's address are XORed with bits 7 to 9. */
 template <int element>
 inline void readTerms(float* terms, const unsigned char* tile, bool isKMajor, unsigned row) {
   constexpr unsigned bytes = element == emulatorTf32 ? 4 : 2, across = 128 / bytes;
@@ -87,8 +90,8 @@ inline void multiplyTilesOf(unsigned columns, bool isAKMajor, bool isBKMajor, un
 }  // namespace
 
 /**
- * sums[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps: a lane of group g and member t has of
- * every eight columns the two from 2t on, of row g and of row g + 8 of its warp's 16.
+ * acc[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps. A lane of group
+ * g and member t has two of every eight columns, from 2t on, in rows g and g + 8 of its warp's 16.
  */
 void hookMultiplyTiles(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
                        float* sums, const unsigned char* left, const unsigned char* right) {
@@ -99,8 +102,9 @@ void hookMultiplyTiles(int element, unsigned columns, bool isAKMajor, bool isBKM
 }
 
 /**
- * sums[64, columns] += left[64, 8] · right[8, columns] of floats, the left side in registers: a lane of group g and member t has rows g
- * and g + 8 of its warp's 16 at term t, then at term t + 4. `left` is what all lanes of the warp have.
+ * acc[64, columns] += left[64, 8] · right[8, columns] of floats, with A in registers. A lane of group g and
+ * member t has rows g and g + 8 of its warp's 16 at k = t, then at k = t + 4. `left` has the registers of all
+ * lanes of the warp.
  */
 void hookMultiplyRs(unsigned columns, unsigned lane, float* sums, const double (*left)[4], const unsigned char* right) {
   float terms[2][maxTerms];

@@ -1,4 +1,4 @@
-/** What the tensor cores do for a thread, compiled once here instead of in every kernel. */
+/** The tensor core instructions of a thread, compiled once here instead of in every kernel. */
 #pragma once
 
 namespace emulator {

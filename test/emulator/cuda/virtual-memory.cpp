@@ -1,7 +1,7 @@
 /**
- * The virtual memory API: an address range is reserved with nothing behind it, physical memory is created, mapped
- * into it and made accessible, in multiples of 2 MiB. What is not accessible can't be touched. Physical memory
- * is mapped in one place at a time, and its bytes don't outlast the mapping.
+ * The virtual memory API: an address range is reserved without memory. Physical memory is created, mapped
+ * into it and made accessible, in multiples of 2 MiB. Other addresses can't be accessed. Physical memory has
+ * one mapping at a time, and its bytes do not outlive the mapping.
  */
 #include <sys/mman.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 struct Reservation {
   uint64_t size;
-  /** What was taken from the system to get an aligned range. */
+  /** The range that the system gave, from which an aligned range was cut. */
   uint64_t raw;
   uint64_t rawSize;
 };
@@ -74,7 +74,7 @@ auto floorOf(Map& map, uint64_t address) {
   return next == map.begin() ? map.end() : --next;
 }
 
-/** Does a range consist of whole mappings, with no gap? */
+/** True if a range consists of whole mappings, with no gap. */
 bool isOfWholeMappings(uint64_t address, uint64_t size) {
   const uint64_t end = address + size;
   while (address < end) {
@@ -201,7 +201,7 @@ EMULATOR_EXPORT int cuMemUnmap(uint64_t address, size_t size) {
   ENTER_OUTSIDE_CAPTURE(context);
   if (size == 0 || !isOfWholeMappings(address, size)) return invalidValue;
   if (const int status = finishAllWork()) return status;
-  // A fresh mapping with nothing behind it gives the old pages back.
+  // A fresh inaccessible mapping frees the old pages.
   mmap(reinterpret_cast<void*>(address), size, PROT_NONE, reservedPages | MAP_FIXED, -1, 0);
   forgetPages(address, size);
   for (auto each = mappings.find(address); each != mappings.end() && each->first < address + size;) {

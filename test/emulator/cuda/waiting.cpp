@@ -1,6 +1,7 @@
 /**
- * Barriers and exchanges. Who comes to a block's barrier or to an exchange is looked at when every thread has run as far as
- * it can (block.cpp); the last at a numbered barrier or at the cluster's lets the others go on.
+ * Barriers and exchanges. Threads at a block's barrier or at an exchange are checked when every thread has
+ * run as far as it can (block.cpp). The last thread at a numbered barrier or at the cluster's resumes the
+ * others.
  */
 #include "waiting.h"
 
@@ -36,7 +37,7 @@ unsigned long long hookExchange(EmulatorExchange kind, unsigned mask, unsigned l
   thread.brought = value;
   leaveKernel(thread);
   if (kind != emulatorShuffle) return thread.votes;
-  // What a thread outside the mask brings is undefined: something that nobody takes for a result.
+  // The value of a lane outside the mask is undefined: use one that can't pass for a result.
   if (source >= warpSize || (mask >> source & 1) == 0) return ~0ull;
   return launch->threads[self / warpSize * warpSize + source].carried;
 }

@@ -1,4 +1,4 @@
-/** How threads of a block, of a warp and of a cluster wait for each other: what a kernel asks for. */
+/** How threads of a block, of a warp and of a cluster wait for each other: the functions that a kernel calls. */
 #pragma once
 
 #include "../kernel-table.h"

@@ -1,6 +1,6 @@
 /**
- * CUDA C++ for g++: the words that Holdfast's kernels may use, and no others, so that a kernel which uses more is found
- * out here. Math functions are declared by hand: headers would take longer to compile than the kernel.
+ * CUDA C++ for g++: only the identifiers that Holdfast's kernels may use, so that a kernel which uses others
+ * fails here. Math functions are declared by hand: headers would take longer to compile than the kernel.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ typedef EmulatorPoint dim3;
 #ifdef EMULATOR_CLUSTERS
 #define __shared__ _Pragma("GCC error \"the blocks of a cluster run side by side: use dynamicSharedMemory, of which each has its own\"")
 #else
-// Of one section, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
+// In one section, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
 #define __shared__ static __attribute__((section("emulator_shared")))
 #endif
 
@@ -32,7 +32,7 @@ static EmulatorHooks emulatorHooks;
 #define blockDim emulatorPlace.blockSize
 #define gridDim emulatorPlace.gridSize
 
-// Waiting for other threads.
+// Barriers and exchanges.
 
 #define __syncthreads() emulatorHooks.barrier(__LINE__)
 
@@ -73,22 +73,23 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
   return emulatorShuffleFrom(mask, value, inSegment + delta < static_cast<unsigned>(width) ? lane + delta : lane);
 }
 
-// What kernels know of the tensor cores and of copies that go on by themselves: these names instead of the instructions.
+// Tensor core instructions and asynchronous copies: these functions replace the inline PTX.
 
 #define HOLDFAST_EMULATOR
 
-/** Launches run one after the other here; what one that may begin early sees before this is libcuda's to say. */
+/** Launches run one after the other here; libcuda decides what a PDL launch sees before this wait. */
 static inline void gridDependencyWait() { emulatorHooks.gridDependencyWait(); }
 
-/** The warps of all blocks that run side by side. */
+/** The warps of all blocks that run concurrently. */
 enum { emulatorWarps = 32 * emulatorClusterLimit };
 static inline unsigned emulatorWarp() { return 32 * emulatorPlace.rank + threadIdx.x / 32; }
 
 static double emulatorLeft[emulatorWarps][32][4], emulatorRight[emulatorWarps][32][2];
 
 /**
- * sums[16, 8] += left[16, 8] · right[8, 8]. A lane of group g and member t has of the left rows g and g + 8 at term t, then at
- * term t + 4; of the right column g at both; and of the sums columns 2t and 2t + 1 of row g, then of row g + 8.
+ * acc[16, 8] += left[16, 8] · right[8, 8]. A lane of group g and member t has of A rows g and g + 8 at k = t,
+ * then at k = t + 4; of B column g at both; and of the accumulators columns 2t and 2t + 1 of row g, then of
+ * row g + 8.
  */
 static inline void mmaSync(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
   const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
@@ -105,7 +106,7 @@ static inline void mmaSync(double (&sums)[4], const double (&left)[4], const dou
   __syncwarp();
 }
 
-/** The bits that TF32 has of a float. */
+/** A float's bits in TF32. */
 static inline float emulatorCut(float value) {
   unsigned bits;
   __builtin_memcpy(&bits, &value, 4);
@@ -114,7 +115,7 @@ static inline float emulatorCut(float value) {
   return value;
 }
 
-/** The same in floats, with the bits that TF32 has of each. */
+/** The same with floats, rounded to TF32. */
 static inline void mmaSync(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
   double wide[4], wideLeft[4], wideRight[2];
   for (unsigned index = 0; index < 4; ++index) wide[index] = sums[index], wideLeft[index] = emulatorCut(left[index]);
@@ -123,7 +124,7 @@ static inline void mmaSync(float (&sums)[4], const float (&left)[4], const float
   for (unsigned index = 0; index < 4; ++index) sums[index] = static_cast<float>(wide[index]);
 }
 
-// Shared memory that comes with a launch, which may be more than a block declares. Each block of a cluster has its own.
+// Dynamic shared memory, which may be more than a block can declare. Each block of a cluster has its own.
 #ifdef EMULATOR_CLUSTERS
 #define dynamicSharedMemory(name, bytes) \
   unsigned char(&name)[bytes] = *reinterpret_cast<unsigned char(*)[bytes]>(emulatorLaunchedMemory(bytes, __LINE__))
@@ -178,7 +179,7 @@ static inline void ldmatrixX4(float (&floats)[4], const float* row) {
   __syncwarp();
 }
 
-/** At once, where the machine takes its time: who reads too early is not found out here. */
+/** Completes at once, unlike the hardware: a read that is too early is not detected here. */
 template <unsigned size>
 static inline void cpAsync(void* to, const void* from, unsigned bytes) {
   static_assert(size == 4 || size == 8 || size == 16, "a copy has four, eight or sixteen bytes");
@@ -191,7 +192,7 @@ static inline void cpAsync(void* to, const void* from, unsigned bytes) {
 static inline void cpAsyncCommit() {}
 template <unsigned left> static inline void cpAsyncWait() {}
 
-// Clusters, barriers of some of a block's threads, and gates: libcuda knows who waits for whom.
+// Clusters, barriers of some of a block's threads, and mbarriers: libcuda resolves the waits.
 
 static inline unsigned clusterCtaRank() { return emulatorPlace.rank; }
 
@@ -229,7 +230,10 @@ static inline void cpAsyncBulk(void* to, const void* from, unsigned bytes, Mbarr
   emulatorHooks.bring(to, from, bytes, gate, line);
 }
 
-/** A matrix, or several at equal steps, out of which boxes are copied; cuTensorMapEncodeTiled knows what is in it. */
+/**
+ * A tensor map: a matrix, or several with equal strides, from which boxes are copied. cuTensorMapEncodeTiled
+ * defines its contents.
+ */
 struct __attribute__((aligned(64))) TensorMap { unsigned long long words[16]; };
 static inline void tmaLoad(void* to, const TensorMap* map, int column, int row, int matrix, Mbarrier* gate,
                             int line = __builtin_LINE()) {
@@ -276,7 +280,7 @@ struct __attribute__((aligned(16))) longlong2 { long long x, y; };
 struct __attribute__((aligned(16))) ulonglong2 { unsigned long long x, y; };
 static inline double2 make_double2(double x, double y) { return {x, y}; }
 
-// Mathematics, of the system's library.
+// Math functions of the system's library.
 
 #define EMULATOR_UNARY(name) extern "C" double name(double) noexcept; extern "C" float name##f(float) noexcept;
 #define EMULATOR_BINARY(name) \
@@ -299,7 +303,7 @@ template <class T> static inline bool isnan(T x) { return __builtin_isnan(x); }
 template <class T> static inline bool isinf(T x) { return __builtin_isinf(x); }
 template <class T> static inline bool isfinite(T x) { return __builtin_isfinite(x); }
 
-// Faults that g++ checks for at every access: a vector at an odd address, an index outside its array.
+// Faults that g++ checks at every access: a misaligned vector, an index outside its array.
 
 struct EmulatorLocation { const char* file; unsigned line, column; };
 struct EmulatorMismatch { EmulatorLocation at; const void* type; unsigned char alignmentLog2, kind; };
@@ -313,7 +317,7 @@ extern "C" __attribute__((cold)) void __ubsan_handle_out_of_bounds(void* data, v
   emulatorHooks.fault(700, "an index outside its array", static_cast<int>(at->line));
 }
 
-// The module's table. NVRTC's emulator writes it behind the source, each kernel with a comma.
+// The module's table. NVRTC's emulator appends it to the source, each kernel with a comma.
 
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_shared[];
 extern "C" __attribute__((weak, visibility("hidden"))) char __stop_emulator_shared[];
@@ -326,7 +330,7 @@ template <class T> struct EmulatorIsPointer<T*> { static constexpr bool value = 
 template <class... Parameters>
 struct EmulatorEntry {
   static constexpr unsigned count = sizeof...(Parameters);
-  // One more than there are, since an array can't be empty.
+  // One more than needed, because an array can't be empty.
   static constexpr unsigned sizes[] = {sizeof(Parameters)..., 0};
   static constexpr bool isPointer[] = {EmulatorIsPointer<Parameters>::value..., false};
 
@@ -345,7 +349,7 @@ struct EmulatorEntry {
 template <class... Parameters>
 EmulatorEntry<Parameters...> emulatorEntryOf(void (*)(Parameters...));
 
-/** What __cluster_dims__ says. */
+/** The value of __cluster_dims__. */
 template <unsigned x, unsigned y = 1, unsigned z = 1>
 struct EmulatorCluster {
   static_assert(y == 1 && z == 1, "the emulator's clusters have one dimension, as grids do");

@@ -1,4 +1,7 @@
-/** Small Parquet files that ask for much: each has sound metadata but for one claim. Written by hand, as no writer makes them. */
+/**
+ * Small Parquet files with huge claims: each has valid metadata except for one claim. Written by hand,
+ * because no writer produces them.
+ */
 
 import type { SeededRandom } from "./mutate.js";
 
@@ -52,13 +55,13 @@ export interface BombParts {
   /** The columns' type; default: 5, doubles. */
   readonly type?: number;
   readonly typeLength?: number;
-  /** What the values are converted to, as 9 for milliseconds. */
+  /** The converted type of the values, such as 9 for milliseconds. */
   readonly converted?: number;
   readonly isOptional?: boolean;
-  /** The path of the last column, and where its bytes begin. */
+  /** The path of the last column, and the offset of its bytes. */
   readonly lastPath?: readonly string[];
   readonly lastOffset?: number;
-  /** How many row groups the footer says that it has. */
+  /** The number of row groups that the footer claims. */
   readonly groups?: number;
 }
 
@@ -103,7 +106,7 @@ export function bombFile(parts: BombParts = {}): Uint8Array {
       3: i64(rows),
       4: list([struct({ 1: list(columns), 2: i64(1000), 3: i64(rows) })], groups),
     });
-  // The bytes of this length, behind the footer, are fields to a parser that runs past its end.
+  // The bytes of this length, after the footer, are fields to a parser that runs past its end.
   const footer = makeFooter("b".repeat(Math.max(0, 768 - makeFooter("").bytes.length)));
   const length = footer.bytes.length;
   bytes.push(...footer.bytes, ...[0, 8, 16, 24].map((shift) => (length >> shift) & 0xff));
@@ -113,7 +116,7 @@ export function bombFile(parts: BombParts = {}): Uint8Array {
 interface PageParts {
   readonly values: number;
   readonly body: readonly number[];
-  /** 0 plain, 5 delta-packed, 8 by a dictionary. */
+  /** 0 plain, 5 delta-packed, 8 with a dictionary. */
   readonly encoding?: number;
   readonly declaredBytes?: number;
 }
@@ -141,7 +144,7 @@ function dictionaryPage(): number[] {
 
 const huge = 2 ** 30;
 
-/** Each by its name; most have about 1 KB. */
+/** By name; most have about 1 KB. */
 export const parquetBombs: Readonly<Record<string, Uint8Array>> = {
   "list-of-2-to-the-31-row-groups": bombFile({ groups: 2 ** 31 - 1 }),
   "run-past-the-page": bombFile({
@@ -196,7 +199,7 @@ function zstdOfZeros(blocks: number): number[] {
   return frame;
 }
 
-/** A file with sound metadata whose pages claim anything: what mutations of bytes seldom reach. */
+/** A file with valid metadata whose pages claim anything: random mutations seldom reach this. */
 export function drawParquet(random: SeededRandom): Uint8Array {
   const rows = random.pick([1, 8, 8, 64, 1000, 100_000, 2 ** 20, 2 ** 31 - 1]);
   const isOptional = random.below(3) === 0;
@@ -231,7 +234,7 @@ function drawPage(random: SeededRandom, rows: number, isOptional: boolean): numb
   return random.below(2) === 0 ? dataPage(page) : secondKindPage(page, random.below(3));
 }
 
-/** Most often the usual number, else one at an end of some range. */
+/** Usually the normal number, otherwise one at an end of some range. */
 function drawCount(random: SeededRandom, usual: number): number {
   const ends = [0, 1, 7, usual + 1, 2 * usual, 2 ** 24, 2 ** 29 + 1, 2 ** 30, 2 ** 31 - 1, -1, -(2 ** 31)];
   return random.below(2) === 0 ? usual : random.pick(ends);

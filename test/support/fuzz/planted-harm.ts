@@ -1,4 +1,4 @@
-/** Targets that do harm on purpose, to see that the fuzzers notice. */
+/** Targets that do harm on purpose, as the red proof of the fuzzers. */
 
 import type { FuzzTarget } from "./targets.js";
 

@@ -1,4 +1,7 @@
-/** What is fuzzed: for each reader sound inputs to begin with, and how it is given one. Only a HoldfastError may come out. */
+/**
+ * The fuzzing targets: for each reader valid inputs to start with, and how it gets one. Only a HoldfastError
+ * may be thrown.
+ */
 
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -25,11 +28,11 @@ import type { FuzzTargetName } from "./target-names.js";
 export type GiveInput = (input: Uint8Array) => void | Promise<void>;
 
 export interface FuzzTarget {
-  /** Sound inputs, and such as have done harm. */
+  /** Valid inputs, and inputs that have done harm. */
   seeds(folder: string): readonly Uint8Array[];
-  /** An input with a sound outside and anything within; where there is none, seeds are changed alone. */
+  /** An input with a valid envelope and arbitrary contents; default: only seeds are mutated. */
   draw?(random: SeededRandom): Uint8Array;
-  /** `folder` is empty and the target's own. */
+  /** `folder` is empty and only for this target. */
   open(folder: string): GiveInput | Promise<GiveInput>;
 }
 
@@ -67,7 +70,7 @@ const parquet: FuzzTarget = {
       try {
         decodeParquet(path);
       } finally {
-        // The thread is started for a few only: it takes far longer than the decoding.
+        // The thread is started only for a few inputs: it takes far longer than the decoding.
         if (count++ % 64 === 0) await readBars(path);
       }
     };
@@ -135,7 +138,7 @@ const safetensors: FuzzTarget = {
   },
 };
 
-/** Files of a run's folder that are put in place of their own: the first byte of an input says which. */
+/** Files that replace files of a run folder: the first byte of an input selects one. */
 const runFileNames = [
   ...["status.json", "run.json", "results.json", "metrics.jsonl", "plans.jsonl", "memory.jsonl"],
   ...["incidents.jsonl", "steps.bin", "recorder.log", "holdfast-stall-1-20260101T000000Z.json"],
@@ -177,11 +180,11 @@ const runs: FuzzTarget = {
   },
 };
 
-/** Seeds and corpus get all looks; a mutant gets a few, by turns, as all of them take long. */
+/** Seeds and corpus run all reads; a mutant runs a few in turn, because all of them take long. */
 const firstLooks = 100;
 const looksAtOnce = 3;
 
-/** All that is ever asked of a run's folder. A HoldfastError of one is no reason to leave out the others. */
+/** All reads of a run folder. A HoldfastError of one does not skip the others. */
 function look(folder: string, path: string, turn: number): void {
   const looks = [
     () => healthOf(path),
@@ -215,7 +218,7 @@ function look(folder: string, path: string, turn: number): void {
   if (rejection !== undefined) throw rejection;
 }
 
-/** A terminal obeys what it is shown. */
+/** A terminal executes control characters. */
 function requirePlain(text: string): void {
   const found = /[^\P{Cc}\n]/u.exec(text);
   if (found) throw new Error(`a terminal is shown the control character ${found[0].charCodeAt(0)}`);

@@ -91,7 +91,7 @@ export const attentionCases: readonly OpCase[] = [
   }),
   opCase({
     op: scaledDotProductAttention,
-    what: "with numbers to add",
+    what: "with an additive mask",
     gradients: [0, 1, 2, 3],
     draw: (elements) =>
       fc
@@ -108,12 +108,12 @@ export const attentionCases: readonly OpCase[] = [
   }),
   opCase({
     op: scaledDotProductAttention,
-    what: "with truth values",
+    what: "with a boolean mask",
     gradients: [0, 1, 2],
     draw: (elements) =>
       fc.tuple(anyOuter(elements), anySizes).chain(([outer, sizes]) => {
         const { rows, columns } = sizes;
-        // Every row sees its first column: over nothing there are no probabilities.
+        // Every row sees its first column: without columns there are no probabilities.
         const mask = operand([rows, columns], {
           values: whole(0, 1),
           dtype: "bool",
@@ -128,7 +128,7 @@ export const attentionCases: readonly OpCase[] = [
   ...[false, true].map((hasMask) =>
     opCase({
       op: attentionWithDropout,
-      what: hasMask ? "with numbers to add" : "without a mask",
+      what: hasMask ? "with an additive mask" : "without a mask",
       gradients: hasMask ? [0, 1, 2, 4] : [0, 1, 2],
       draw: (elements) =>
         fc

@@ -24,7 +24,7 @@ function perAxis(rank: number, least: number, most: number): fc.Arbitrary<number
 
 const batches: fc.Arbitrary<Shape> = fc.constantFrom([], [1], [2], [3], [0]);
 
-/** Sizes that hold a kernel once or more, with a dilation of up to 2. */
+/** Sizes that fit a kernel at least once, with a dilation of up to 2. */
 function sizesFor(kernel: readonly number[]): fc.Arbitrary<Shape> {
   return fc.tuple(...kernel.map((size) => anySize(2 * size + 2, 2 * size - 1)));
 }

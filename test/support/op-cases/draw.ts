@@ -1,18 +1,21 @@
-/** Draws shapes, values and operands for op cases. Shapes shrink; values come of a drawn seed and don't. */
+/**
+ * Generates shapes, values and operands for op cases. Shapes shrink; values depend on a random seed and
+ * don't.
+ */
 
 import fc from "fast-check";
 import type { Dtype } from "../../../src/ir/index.js";
 import type { Attributes, Shape } from "../../../src/ops/index.js";
 import type { CaseCall, CaseOperand, LayoutName, TensorOperand } from "./op-case.js";
 
-/** Draws one value from numbers in [0, 1). */
+/** Maps a number in [0, 1) to a value. */
 export type Values = (random: () => number) => number;
 
 export function between(low: number, high: number): Values {
   return (random) => low + (high - low) * random();
 }
 
-/** Whole numbers from `low` to `high`, both counted: for indices and integers. */
+/** Integers from `low` to `high`, inclusive: for indices and integer operands. */
 export function whole(low: number, high: number): Values {
   return (random) => low + Math.floor((high - low + 1) * random());
 }
@@ -28,15 +31,15 @@ export function awayFrom(points: readonly number[], values: Values, gap = 0.02):
 }
 
 export interface ShapeOptions {
-  /** At most so many elements; 40 unless given. */
+  /** The maximal number of elements; default: 40. */
   readonly elements?: number;
-  /** The fewest and the most axes; 0 to 5 unless given. */
+  /** The minimal and maximal number of axes; default: 0 to 5. */
   readonly axes?: readonly [fewest: number, most: number];
-  /** May there be an axis of size 0? It may, unless this is false. */
+  /** True if an axis of size 0 is allowed. Default: true. */
   readonly canBeEmpty?: boolean;
 }
 
-/** Shapes of odd and even, single and no elements, square and not. */
+/** Shapes with odd, even, one and no elements, square and not. */
 export function anyShape({
   elements = 40,
   axes: [fewest, most] = [0, 5],
@@ -62,7 +65,7 @@ export function anySize(most = 7, fewest = 1): fc.Arbitrary<number> {
   return fc.integer({ min: fewest, max: most });
 }
 
-/** Shapes of several operands that broadcast with each other: axes of size 1, and leading axes left out. */
+/** Shapes of several operands that broadcast with each other: axes of size 1, and leading axes omitted. */
 export function broadcastShapesOf(count: number, options: ShapeOptions = {}): fc.Arbitrary<readonly Shape[]> {
   return anyShape(options).chain((shape) => {
     const one = fc
@@ -90,12 +93,12 @@ export function someAxes({ length }: Shape): fc.Arbitrary<readonly number[]> {
 }
 
 export interface OperandOptions {
-  /** -2 to 2 unless given. */
+  /** Default: -2 to 2. */
   readonly values?: Values;
-  /** No two elements nearer than a hundredth to each other: for ops that pick one. Then `values` is not used. */
+  /** No two elements are closer than a hundredth: for ops that select one. Then `values` is not used. */
   readonly isDistinct?: boolean;
   readonly dtype?: Dtype | "float";
-  /** All of them unless given; a stretched operand has equal elements, which is a tie. */
+  /** Default: all layouts; a broadcast operand has equal elements, which are a tie. */
   readonly layouts?: readonly LayoutName[];
 }
 
@@ -134,13 +137,13 @@ export function call(
   return fc.record({ operands: fc.tuple(...drawn), attributes });
 }
 
-/** The axis that a stretched layout steps along with 0; undefined where there is none. */
+/** The axis of a broadcast layout with stride 0; undefined for others. */
 export function stretchedAxis(shape: Shape): number | undefined {
   const axis = shape.findIndex((size) => size > 1);
   return axis < 0 ? undefined : axis;
 }
 
-/** Gives every element along the stretched axis the value of the first. */
+/** Sets every element along the broadcast axis to the first. */
 function stretch(values: readonly number[], shape: Shape): number[] {
   const axis = stretchedAxis(shape);
   if (axis === undefined) return [...values];
@@ -158,7 +161,7 @@ function limited(shape: Shape, elements: number): Shape {
   });
 }
 
-/** In random order, from about -2 to 2, and with gaps of a quarter of their mean distance or more. */
+/** In random order, from about -2 to 2, with gaps of at least a quarter of their mean distance. */
 function distinctValues(count: number, random: () => number): number[] {
   const spacing = Math.max(4 / Math.max(1, count), 0.04);
   const values = Array.from({ length: count }, (_, rank) =>

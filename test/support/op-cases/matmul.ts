@@ -1,4 +1,4 @@
-/** Cases of products: vectors, matrices, batches and broadcast batches, with sides of 0 and 1 among them. */
+/** Cases of matrix products: vectors, matrices, batches and broadcast batches, also with sizes of 0 and 1. */
 
 import fc from "fast-check";
 import { batchedLinear, fusedProjections, linear, matmul, type Shape } from "../../../src/ops/index.js";
@@ -16,7 +16,7 @@ interface Product {
   readonly right: Shape;
 }
 
-/** Sides such that each operand and the product stay in bounds. */
+/** Sizes that keep each operand and the product within bounds. */
 function anyProduct(elements: number): fc.Arbitrary<Product> {
   const most = Math.max(2, Math.floor(Math.sqrt(elements / 2)));
   const batches = broadcastShapesOf(2, {

@@ -19,7 +19,7 @@ import {
 import { anyAxis, anyShape, anySize, call, operand, someAxes } from "./draw.js";
 import { type OpCase, opCase } from "./op-case.js";
 
-/** Another shape of as many elements: axes joined, split and added; one size may be left open. */
+/** Another shape with as many elements: axes merged, split and added; one size may be inferred. */
 function reshaped(shape: Shape): fc.Arbitrary<Shape> {
   const size = shape.reduce((product, one) => product * one, 1);
   return fc
@@ -40,13 +40,13 @@ function greatestDivisor(size: number, most: number): number {
 const oneOrNone = (min: number, max: number): fc.Arbitrary<number | null> =>
   fc.oneof(fc.constant(null), fc.integer({ min, max }));
 
-/** A range of an axis: whole, open at an end, counted from either end, reaching outside, and with steps. */
+/** A range of an axis: whole, open at an end, counted from either end, out of bounds, and with steps. */
 const anyRange: fc.Arbitrary<Range> = fc.oneof(
   fc.constant<Range>(null),
   fc.tuple(oneOrNone(-6, 5), oneOrNone(-2, 8), oneOrNone(1, 3)),
 );
 
-/** Shapes that differ along one axis alone. */
+/** Shapes that differ only along one axis. */
 function joined(
   elements: number,
 ): fc.Arbitrary<{ readonly shapes: readonly Shape[]; readonly axis: number }> {
@@ -116,7 +116,7 @@ export const movementCases: readonly OpCase[] = [
   opCase({
     op: cat,
     gradients: [0],
-    what: "of one to three, the first asking for its gradient",
+    what: "of one to three, the first requiring its gradient",
     draw: (elements) =>
       joined(elements).chain(({ shapes, axis }) =>
         call(

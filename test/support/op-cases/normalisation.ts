@@ -5,13 +5,16 @@ import { layerNorm, logSoftmax, normalize, rmsNorm, type Shape, softmax } from "
 import { anyAxis, anyShape, awayFrom, between, call, operand } from "./draw.js";
 import { type OpCase, opCase } from "./op-case.js";
 
-/** A shape, and how many of its last axes make a row. */
+/** A shape, and how many of its last axes form a row. */
 const rows = (elements: number): fc.Arbitrary<{ readonly shape: Shape; readonly last: Shape }> =>
   anyShape({ elements, axes: [1, 5] }).chain((shape) =>
     fc.integer({ min: 1, max: shape.length }).map((count) => ({ shape, last: shape.slice(-count) })),
   );
 
-/** In rows of equal elements the slope is that of 1/√eps: eps is large here, so that differences can follow it. */
+/**
+ * In rows of equal elements the slope is that of 1/√eps: eps is large here, so that differences can follow
+ * it.
+ */
 const eps = 0.1;
 
 export const normalisationCases: readonly OpCase[] = [

@@ -90,7 +90,7 @@ const truths = [all, any].flatMap((op) =>
   ),
 );
 
-/** Over two elements or more: with one a variance is 0/0, and so is its gradient. */
+/** Over at least two elements: with one a variance is 0/0, and so is its gradient. */
 const spreads = [variance, std].map((op) =>
   opCase({
     op,

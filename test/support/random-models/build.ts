@@ -4,10 +4,10 @@ import { cat, nn, type Tensor } from "holdfast";
 import type { LayerStep, ModelStep } from "./program.js";
 
 export type Inputs = ReadonlyMap<string, Tensor>;
-/** Takes the value at each join with another input, before the two are joined. */
+/** Called with the value at each join with another input, before the two are combined. */
 export type JoinNote = (input: string, value: Tensor) => void;
 
-/** A layer of the program, which may look at other inputs. */
+/** A layer of the program, which may read other inputs. */
 abstract class Drawn extends nn.Module {
   abstract forward(x: Tensor, inputs: Inputs, note: JoinNote): Tensor;
 }
@@ -38,7 +38,7 @@ class RandomLayer extends Drawn {
   }
 }
 
-/** Equal layers. Where no other input is looked at, each is a Sequential of nn's own layers. */
+/** Equal layers. If no other input is read, each is a Sequential of nn's own layers. */
 class RandomRepeat extends Drawn {
   readonly list: nn.ModuleList;
   readonly #isResidual: boolean;

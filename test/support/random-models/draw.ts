@@ -1,4 +1,4 @@
-/** Draws model programs. Choices are drawn, and a program follows from them: so a failing one shrinks to a small one. */
+/** Generates model programs from random choices, so that a failing one shrinks to a small one. */
 
 import fc from "fast-check";
 import { phaseNames } from "../../../src/compile/index.js";
@@ -15,9 +15,9 @@ const anyAlgorithms = (length: number) => fc.array(fc.nat(4095), { minLength: le
 const switches = phaseNames.map((name) => (name === "gemmAlgorithms" ? "autotune" : name));
 
 export interface ModelOptions {
-  /** May there be events between calls? Default: true. */
+  /** True if there are events between calls. Default: true. */
   readonly hasEvents?: boolean;
-  /** May there be special literals? Default: true. */
+  /** True if there are special literals. Default: true. */
   readonly hasSpecials?: boolean;
   readonly dtypes?: readonly ModelDtype[];
 }
@@ -35,7 +35,7 @@ const someDtypes: readonly ModelDtype[] = [
   "f16",
 ];
 
-/** What a drawn trunk has come to. */
+/** The result of a generated trunk. */
 interface Trunk {
   readonly steps: ModelStep[];
   sizes: Sizes;
@@ -120,7 +120,7 @@ function append(trunk: Trunk, drawn: { readonly step: ModelStep; readonly sizes:
 
 const layerNames = Object.keys(layerDrawers);
 
-/** The named layer; another one, or none, where it does not fit. */
+/** The named layer; another one, or none, if it does not fit. */
 function drawLayer(sketch: Sketch, choices: Choices, sizes: Sizes, name: string) {
   return layerDrawers[name]!(sketch, choices, sizes);
 }
@@ -137,7 +137,7 @@ function extend(sketch: Sketch, choices: Choices, trunk: Trunk, hasSpecials: boo
 
 const inRows = ["MultiheadAttention", "TransformerEncoderLayer", "Conv1d", "Conv2d"];
 
-/** 1 to 4 equal layers that leave the sizes as they are, at any width. */
+/** 1 to 4 equal layers that keep the sizes, at any width. */
 function drawRepeat(sketch: Sketch, choices: Choices, sizes: Sizes) {
   const count = 1 + choices.below(4);
   const before = { inputs: sketch.inputs.length, left: sketch.parametersLeft };
@@ -167,7 +167,7 @@ function drawEqual(sketch: Sketch, choices: Choices, sizes: Sizes): readonly Mod
   }
   const norm = alone(choices.of(["LayerNorm", "RMSNorm", "Dropout"]));
   const activation = alone(choices.of(["GELU", "ReLU", "SiLU", "Tanh"]))!;
-  // Square where there is room, else through something narrower.
+  // Square if the budget allows it, otherwise through a narrower layer.
   const hidden = sketch.takes(width * width + width) ? undefined : drawSize(choices, 16);
   if (hidden !== undefined && !sketch.takes(2 * hidden * width + hidden + width)) return norm && [norm];
   const products =
@@ -177,7 +177,7 @@ function drawEqual(sketch: Sketch, choices: Choices, sizes: Sizes): readonly Mod
   return norm ? [norm, ...products] : products;
 }
 
-/** Another input, through a layer or as it is. */
+/** Another input, through a layer or directly. */
 function drawJoin(sketch: Sketch, choices: Choices, sizes: Sizes) {
   const how = choices.of(["add", "mul", "cat"] as const);
   const width = sizes.at(-1) ?? 1;
@@ -216,7 +216,7 @@ function drawNumber(choices: Choices, sizes: Sizes, hasSpecials: boolean) {
   return { step: { kind: "number" as const, op, value }, sizes };
 }
 
-/** Inputs of joins outside of equal layers whose sizes are those of the value that they join. */
+/** Inputs of joins outside of equal layers whose sizes are those of the other operand. */
 function combinesOf(steps: readonly ModelStep[], { inputs }: Sketch): string[] {
   return steps.flatMap((step) => {
     if (step.kind !== "join" || step.steps.length > 0 || step.how === "cat") return [];

@@ -1,4 +1,4 @@
-/** Both kinds of random programs behind one interface: how they are drawn, checked and made smaller. */
+/** Both kinds of random programs behind one interface: how they are generated, checked and reduced. */
 
 import type fc from "fast-check";
 import type { Device } from "holdfast";
@@ -19,12 +19,12 @@ export interface KindDevices extends ProgramDevices {
   readonly precision: Precision;
 }
 
-/** One kind of programs on given devices. */
+/** One kind of programs on these devices. */
 export interface ProgramKind<P> {
   readonly any: fc.Arbitrary<P>;
   check(program: P): void;
   prune(program: P, fails: (program: P) => boolean): P;
-  /** What was counted so far, as plain data. */
+  /** The counts so far, as plain data. */
   counts(): Readonly<Record<string, unknown>>;
 }
 

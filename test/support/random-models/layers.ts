@@ -1,13 +1,13 @@
-/** Draws each layer of nn with sizes, options and inputs of its own. */
+/** Generates each layer of nn with its own sizes, options and inputs. */
 
 import type { Choices } from "../random-programs/choices.js";
 import type { LayerStep, ModelInput, ModelStep } from "./program.js";
 import { drawDivisor, drawSize, elementsOf, maxElements, type Sizes } from "./sizes.js";
 
-/** What a model that is being drawn has so far. */
+/** The state of a model during its generation. */
 export class Sketch {
   readonly inputs: ModelInput[] = [];
-  /** How many more parameters it may have. */
+  /** The remaining parameter budget. */
   parametersLeft: number;
 
   constructor(parameters: number) {
@@ -24,7 +24,7 @@ export class Sketch {
     return this.input({ sizes, dtype: "float", from: -1.5, to: 1.5, ...(!hasBatch && { hasBatch }) });
   }
 
-  /** Takes parameters out of the budget; false, and none taken, where they don't fit. */
+  /** Takes parameters from the budget; false, and none taken, if they don't fit. */
   takes(parameters: number): boolean {
     if (parameters > this.parametersLeft) return false;
     this.parametersLeft -= parameters;
@@ -32,7 +32,7 @@ export class Sketch {
   }
 }
 
-/** A layer and the sizes of its result; undefined where the layer does not fit there. */
+/** A layer and the sizes of its result; undefined if the layer does not fit. */
 export type Drawn = { readonly step: ModelStep; readonly sizes: Sizes } | undefined;
 export type LayerDrawer = (sketch: Sketch, choices: Choices, sizes: Sizes) => Drawn;
 
@@ -43,7 +43,7 @@ const layer = (name: string, given: readonly unknown[] = [], more: Partial<Layer
   ...more,
 });
 
-/** The last of no options is none at all: then the constructor's defaults hold. */
+/** The last choice is no options: then the constructor's defaults hold. */
 const optional = (options: Readonly<Record<string, unknown>>): readonly unknown[] =>
   Object.keys(options).length > 0 ? [options] : [];
 
@@ -69,7 +69,7 @@ function norm(name: "LayerNorm" | "RMSNorm"): LayerDrawer {
   };
 }
 
-/** Kernel, stride, padding and dilation along one axis, and the size that they leave of it. */
+/** Kernel, stride, padding and dilation along one axis, and the resulting size. */
 function drawWindow(choices: Choices, size: number, hasDilation: boolean) {
   const kernel = 1 + choices.below(Math.min(size, 5));
   const padding = choices.below(1 + Math.floor(kernel / 2));
@@ -115,14 +115,14 @@ function pool(name: string, axes: number): LayerDrawer {
   };
 }
 
-/** Rows beyond this make scores that are large beside everything else. */
+/** More rows make scores that dominate everything else. */
 const maxRows = 40;
 
 function drawHeads(choices: Choices, width: number): number {
   return drawDivisor(choices, width, 16);
 }
 
-/** An attention mask as an input: numbers that are added, or truth values. */
+/** An attention mask as an input: additive or boolean. */
 function drawMask(sketch: Sketch, choices: Choices, rows: number, columns: number): string | undefined {
   const how = choices.below(6);
   if (how === 4) return sketch.floats([rows, columns], false);
@@ -133,7 +133,7 @@ function drawMask(sketch: Sketch, choices: Choices, rows: number, columns: numbe
 const axisOf = (choices: Choices, sizes: Sizes): number =>
   choices.of([-1, sizes.length, 1 - choices.below(sizes.length)]);
 
-/** By the exported name; containers and losses are drawn elsewhere. */
+/** By the exported name; containers and losses are generated elsewhere. */
 export const layerDrawers: Readonly<Record<string, LayerDrawer>> = {
   Linear(sketch, choices, sizes) {
     const width = sizes.at(-1) ?? 1;
@@ -165,7 +165,7 @@ export const layerDrawers: Readonly<Record<string, LayerDrawer>> = {
     const [channels = 1, ...rest] = sizes;
     return { step: layer("Flatten", [2, -1]), sizes: [channels, elementsOf(rest)] };
   },
-  /** Of an input of its own, whose rows are added. */
+  /** Of a separate input, whose rows are summed. */
   Embedding(sketch, choices, sizes) {
     const width = sizes.at(-1) ?? 1;
     const count = drawSize(choices, Math.floor(sketch.parametersLeft / width));

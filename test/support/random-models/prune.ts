@@ -1,4 +1,4 @@
-/** Takes out of a model program that fails everything that it fails without. */
+/** Removes everything from a failing model program that the failure does not need. */
 
 import type { ModelCall, ModelProgram, ModelStep } from "./program.js";
 

@@ -1,4 +1,4 @@
-/** Runs a model program eagerly or compiled, and records everything that each call leaves behind. */
+/** Runs a model program eagerly or compiled, and records the results and the state after each call. */
 
 import assert from "node:assert/strict";
 import {
@@ -24,13 +24,13 @@ export interface ModelRunOptions {
   readonly isCompiled: boolean;
   /** Default: the program's. */
   readonly dtype?: ModelDtype;
-  /** Passes to leave out besides the program's. */
+  /** Passes to omit besides the program's. */
   readonly without?: readonly string[];
-  /** What inputs are multiplied by: a factor near 1, for a number drawn from 0 to 1. */
+  /** The factor of inputs: near 1, from a random number from 0 to 1. */
   readonly nudge?: (drawn: number) => number;
 }
 
-/** Errors that a program may meet, in eager code and compiled alike. */
+/** Errors that a program may cause, in eager code and compiled alike. */
 const expectedCodes = new Set(["NO_GRADIENT", "NOT_FINITE"]);
 
 export interface ModelRunRecord extends ProgramRun {
@@ -61,9 +61,9 @@ export class ModelRun {
   readonly #schedule: optim.Schedule | optim.ReduceOnPlateau | undefined;
   readonly #compiled = new Map<string, Step>();
   readonly #rates: (readonly [number, number])[][] = [];
-  /** What the calls gave, as long as it lives. */
+  /** The results of the calls, as long as they live. */
   readonly #given = new Map<string, { readonly tensor: Tensor; readonly elements: Elements }>();
-  /** By the place of the call and the result's name. */
+  /** By the index of the call and the result's name. */
   readonly #kept = new Map<string, Tensor>();
 
   constructor(device: Device, program: ModelProgram, options: ModelRunOptions) {
@@ -102,7 +102,7 @@ export class ModelRun {
     this.#optimizer?.release();
   }
 
-  /** Each piece of memory once: to keep an input is to hold its own memory. */
+  /** Each storage once: keeping an input means keeping its own memory. */
   #release(tensors: Iterable<Tensor>, but: Set<Tensor["array"]["storage"]>): void {
     for (const tensor of tensors) {
       const { storage } = tensor.array;
@@ -140,7 +140,7 @@ export class ModelRun {
     }
   }
 
-  /** A result of an earlier call is dead, or still what it was: never another call's. */
+  /** A result of an earlier call is dead or unchanged: never another call's. */
   #requireDeadOrSame(): void {
     for (const [name, { tensor, elements }] of this.#given) {
       try {
@@ -269,7 +269,7 @@ export function shapeOf({ sizes, hasBatch = true }: ModelInput, batch: number): 
   return hasBatch ? [batch, ...sizes] : sizes;
 }
 
-/** Exact in f32, so that all dtypes of f32 and above begin with the same numbers. */
+/** Exact in f32, so that all dtypes of f32 and above start with the same numbers. */
 export function valuesOf(program: ModelProgram, input: ModelInput, place: number, batch: number): number[] {
   const { dtype, from, to, sizes } = input;
   const random = randomFrom(program.seed + 7919 * program.inputs.indexOf(input) + 104_729 * place);
@@ -277,7 +277,7 @@ export function valuesOf(program: ModelProgram, input: ModelInput, place: number
   return Array.from({ length: elementsOf(shapeOf(input, batch)) }, (_, index) => {
     const drawn = random();
     if (dtype === "i32") return from + Math.floor((to - from + 1) * drawn);
-    // A masked row that sees nothing would have no shares: every row sees the first column.
+    // A fully masked row would have no probabilities: every row sees the first column.
     if (dtype === "bool") return index % columns === 0 || drawn < 0.7 ? 1 : 0;
     return Math.fround(from + (to - from) * drawn);
   });

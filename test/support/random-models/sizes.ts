@@ -1,4 +1,4 @@
-/** Sizes of drawn models: any from 1 to 300, as long as the whole stays small. */
+/** Sizes of generated models: any from 1 to 300, as long as the whole stays small. */
 
 import type { Choices } from "../random-programs/choices.js";
 
@@ -6,7 +6,7 @@ import type { Choices } from "../random-programs/choices.js";
 export type Sizes = readonly number[];
 
 export const maxSize = 300;
-/** No value has more elements for each sample. */
+/** The maximal elements of a value for each sample. */
 export const maxElements = 900;
 
 /** Any size from 1 to `max`; half of them are small. */

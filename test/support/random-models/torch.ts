@@ -1,4 +1,4 @@
-/** Model programs beside PyTorch: what test/oracle/random_models.py is given, and what it answers. */
+/** Model programs for PyTorch: the input and the output of test/oracle/random_models.py. */
 
 import { manualSeed, type nn } from "holdfast";
 import type { StepRecord } from "../random-programs/run.js";
@@ -52,7 +52,7 @@ function listed(program: ModelProgram, input: ModelInput, place: number, batch: 
   return { shape: shapeOf(input, batch), dtype: input.dtype, data };
 }
 
-/** Events with the places of parameters, as PyTorch's side counts them; modes and rates are not among them. */
+/** Events with the indices of parameters, as PyTorch's side counts them; modes and rates are not included. */
 function resolve(event: ModelEvent, model: nn.Module): ModelEvent[] {
   const parameters = model.parameters();
   const { length } = parameters;
@@ -71,7 +71,7 @@ export type TorchAnswer =
   | { readonly calls: readonly Readonly<Record<string, string>>[] }
   | { readonly error: string };
 
-/** A call's record, with names as ours are. */
+/** A call's record, with Holdfast's names. */
 export function torchRecord(call: Readonly<Record<string, string>>): StepRecord {
   return new Map(Object.entries(call).map(([name, data]) => [name, decode(data)]));
 }

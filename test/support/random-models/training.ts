@@ -1,4 +1,7 @@
-/** Draws what a model is trained by: losses, optimizers, clipping, schedules, and the calls with the events between them. */
+/**
+ * Generates the training of a model: losses, optimizers, clipping, schedules, and the calls with the events
+ * between them.
+ */
 
 import type { Choices } from "../random-programs/choices.js";
 import type { Sketch } from "./layers.js";
@@ -15,7 +18,7 @@ import { elementsOf, type Sizes } from "./sizes.js";
 
 export interface RandomLoss {
   readonly loss: ModelLoss;
-  /** Stands before the loss: an NLLLoss takes log probabilities. */
+  /** Comes before the loss: an NLLLoss takes log probabilities. */
   readonly before: readonly ModelStep[];
 }
 
@@ -25,13 +28,13 @@ function reduction(choices: Choices): { reduction?: string } {
   return choices.of([{}, { reduction: "sum" }, { reduction: "mean" }, { reduction: "none" }]);
 }
 
-/** Labels for values [C, …rest], and a weight for each class now and then. */
+/** Labels for values [C, …rest], and sometimes a weight for each class. */
 function classes(sketch: Sketch, choices: Choices, [count = 1, ...rest]: Sizes) {
   const target = sketch.input({ sizes: rest, dtype: "i32", from: 0, to: count - 1 });
   const weight = choices.isOneIn(4)
     ? sketch.input({ sizes: [count], dtype: "float", from: 0.5, to: 2, hasBatch: false })
     : undefined;
-  // A mean over no rows at all would be 0/0: with one class no label may be left out.
+  // A mean over no rows would be 0/0: with one class no label may be ignored.
   const ignoreIndex = count > 3 && choices.isOneIn(4) ? { ignoreIndex: count - 1 } : {};
   return { target, tensors: weight ? { weight } : {}, ignoreIndex };
 }
@@ -81,10 +84,10 @@ export const lossDrawers: Readonly<Record<string, LossDrawer>> = {
   },
 };
 
-/** With a small eps, a gradient that is 0 up to roundings would move a weight as far as any other. */
+/** With a small eps, a gradient that is 0 up to rounding would change a weight as much as any other. */
 const eps = 0.01;
 
-/** By the exported name; each gives options. */
+/** By the exported name; each returns options. */
 export const optimizerDrawers: Readonly<
   Record<string, (choices: Choices) => Readonly<Record<string, unknown>>>
 > = {
@@ -132,7 +135,7 @@ export const schedules: Readonly<Record<string, Readonly<Record<string, unknown>
   MultiStepSchedule: { milestones: [1, 3], gamma: 0.3 },
   OneCycleSchedule: { maxLr: 0.05, totalSteps: 12 },
   WarmupSchedule: { steps: 3, startFactor: 0.25 },
-  /** JSON has no functions: this one's stands in run.ts. */
+  /** JSON has no functions: this one's is in run.ts. */
   LambdaSchedule: {},
   ReduceOnPlateau: { patience: 0, factor: 0.5 },
 };
@@ -162,7 +165,7 @@ function drawEvent(choices: Choices): ModelEvent {
 
 export interface CallOptions {
   readonly batches: readonly number[];
-  /** Inputs that can take the value at their join, as an earlier call left it. */
+  /** Inputs that can take the value at their join from an earlier call. */
   readonly feedable: readonly string[];
   readonly results: readonly string[];
 }
@@ -192,7 +195,7 @@ export function drawCalls(
   return calls;
 }
 
-/** Room for a sum over all classes, and no more labels than a loss can tell apart. */
+/** Space for a sum over all classes, and no more labels than a loss can distinguish. */
 export function fitsLoss(name: string, sizes: Sizes): boolean {
   return elementsOf(sizes) > 0 && (name !== "NLLLoss" || sizes.length >= 1);
 }

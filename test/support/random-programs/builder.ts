@@ -1,4 +1,7 @@
-/** Builds a program by adding instructions that are valid where they stand: it knows every value's shape and dtype. */
+/**
+ * Builds a program by adding instructions that are valid at their position: it knows every value's shape and
+ * dtype.
+ */
 
 import type { Dtype } from "../../../src/ir/index.js";
 import {
@@ -22,9 +25,9 @@ import {
 
 /** No value has more elements. */
 export const maxElements = 640;
-/** Any axis may be this long, and one of a shape that others are made for. */
+/** The size of any axis, and of one axis of a shape that others are made for. */
 const longestAxis = 300;
-/** Beyond that a value is scaled down, so that nothing overflows and roundings stay small beside the numbers. */
+/** Larger values are scaled down, so that nothing overflows and rounding errors stay small. */
 const largestSize = 4;
 
 export interface KnownValue {
@@ -32,15 +35,15 @@ export interface KnownValue {
   readonly shape: Shape;
   readonly dtype: ValueDtype;
   readonly takesGradient: boolean;
-  /** About how large its elements are. */
+  /** The approximate magnitude of its elements. */
   readonly size: number;
-  /** Whose memory it lies in: its own, or that of what it is a view of. */
+  /** The owner of its memory: itself, or the source of a view. */
   readonly home: string;
   readonly isLeaf: boolean;
 }
 
 export interface OpOptions {
-  /** About how large the elements of the result are; as large as the largest operand's unless given. */
+  /** The approximate magnitude of the result's elements; default: the largest operand's. */
   readonly size?: number;
   readonly isRecorded?: boolean;
 }
@@ -50,7 +53,7 @@ export class Builder {
   readonly instructions: Instruction[] = [];
   readonly values: KnownValue[] = [];
   readonly #dtype: FloatDtype;
-  /** Homes whose elements an op has read while it was recorded: backward may need them as they are. */
+  /** Owners whose elements a recorded op has read: backward may need them unchanged. */
   readonly read = new Set<string>();
   #names = 0;
 
@@ -66,7 +69,7 @@ export class Builder {
     return this.known(name).shape;
   }
 
-  /** A value made before that fits, the newest first; a new input where there is none, and now and then anyway. */
+  /** An earlier value that fits, the newest first; a new input if there is none, and sometimes anyway. */
   float(choices: Choices, fits: (shape: Shape) => boolean, otherwise: Shape): string {
     const found = this.values.filter(
       ({ dtype, shape }) => dtype === "float" && sizeOf(shape) <= maxElements && fits(shape),
@@ -109,7 +112,7 @@ export class Builder {
 
   floatInput(choices: Choices, shape: Shape): string {
     const drawn = choices.of(["argument", "parameter", "parameter", "constant"] as const);
-    // There is nothing to be learned where there is nothing.
+    // Without elements there is nothing to learn.
     const role = drawn === "parameter" && sizeOf(shape) === 0 ? "argument" : drawn;
     return this.input(role, shape, "float", -1.5, 1.5);
   }
@@ -123,12 +126,12 @@ export class Builder {
     return name;
   }
 
-  /** Whole numbers, as an argument or a constant. */
+  /** Integers, as an argument or a constant. */
   wholes(choices: Choices, shape: Shape, dtype: Dtype, from: number, to: number): string {
     return this.input(choices.of(["argument", "constant"] as const), shape, dtype, from, to);
   }
 
-  /** An op's results; none where they would be too large. A result that is too large a number is scaled down. */
+  /** An op's results; none if they would be too large. A result of too large magnitude is scaled down. */
   all(op: string, operands: readonly Operand[], attributes: Attributes, options: OpOptions = {}): string[] {
     const entry = requireOp(op);
     const isRecorded = options.isRecorded ?? true;
@@ -161,7 +164,7 @@ export class Builder {
     return gives.map((name) => this.#tame(name));
   }
 
-  /** An op's first result; its first operand where it would be too large. */
+  /** An op's first result; its first operand if it would be too large. */
   op(op: string, operands: readonly Operand[], attributes: Attributes = {}, options: OpOptions = {}): string {
     const [first] = this.all(op, operands, attributes, options);
     return first ?? (operands.find((one) => typeof one === "string") as string);
@@ -171,7 +174,7 @@ export class Builder {
     this.instructions.push(instruction);
   }
 
-  /** The target stands for the result from here on. */
+  /** The target is the result from here on. */
   inPlace(
     op: string,
     operands: readonly [string, ...Operand[]],
@@ -186,7 +189,7 @@ export class Builder {
     this.values[this.values.indexOf(target)] = { ...target, takesGradient };
   }
 
-  /** The same elements, cut off from the graph. */
+  /** The same elements, detached from the graph. */
   detach(of: string): string {
     const gives = `v${this.#names++}`;
     this.instructions.push({ kind: "detach", of, gives: [gives] });
@@ -223,7 +226,7 @@ function requireOp(name: string): Op {
   return op;
 }
 
-/** Does one shape broadcast to another, without making it any larger? */
+/** True if one shape broadcasts to another, without making it larger. */
 export function fitsInto(one: Shape, shape: Shape): boolean {
   const leading = shape.length - one.length;
   return leading >= 0 && one.every((size, axis) => size === 1 || size === shape[leading + axis]);

@@ -1,4 +1,4 @@
-/** Draws programs. What is drawn are choices, and a program follows from them: so a failing one shrinks to a small one. */
+/** Generates programs from random choices, so that a failing one shrinks to a small one. */
 
 import fc from "fast-check";
 import { phaseNames } from "../../../src/compile/index.js";
@@ -39,7 +39,7 @@ export const anyProgram: fc.Arbitrary<Program> = fc
       { weight: 1, arbitrary: fc.subarray(switches) },
     ),
     body: fc.array(anyInstruction, { minLength: 1, maxLength: maxInstructions, size: "max" }),
-    /** Does the step end as a training step does? */
+    /** True if the step ends like a training step. */
     trains: fc.boolean(),
     ending: anyAlgorithms,
   })
@@ -60,7 +60,7 @@ export const anyProgram: fc.Arbitrary<Program> = fc
     return { ...rest, dtype, inputs, instructions, leftOut, results, feeds };
   });
 
-/** Arguments that can take a result of the step before. */
+/** Arguments that can take a result of the previous step. */
 function feedsOf(builder: Builder, results: readonly string[]): Program["feeds"] {
   const taken = new Set<string>();
   return builder.inputs.flatMap(({ name, role, dtype, shape }) => {

@@ -1,4 +1,4 @@
-/** Instructions of elementwise ops. Arguments are brought to where an op is smooth, so that f32 can follow f64. */
+/** Instructions of elementwise ops. Arguments are mapped to where an op is smooth, so that f32 can follow f64. */
 
 import { sizeOf } from "../../../src/ops/index.js";
 import type { Builder } from "./builder.js";
@@ -15,12 +15,12 @@ function positive(builder: Builder, x: string): string {
   return builder.op("add", [builder.op("square", [x], {}, { size: 2 }), 0.5]);
 }
 
-/** Sums of softmaxes and the like are whole numbers up to roundings; steps must not lie there. */
+/** Sums of softmaxes and the like are integers up to rounding; steps must not be there. */
 function offWholes(builder: Builder, x: string): string {
   return builder.op("add", [builder.op("mul", [x, 1.37]), 0.213]);
 }
 
-/** A truth value of this shape or of one that broadcasts to it. */
+/** A boolean of this shape or of one that broadcasts to it. */
 export function truthFor(builder: Builder, choices: Choices, shape: readonly number[]): string {
   const found = builder.values.filter(
     (one) => one.dtype === "bool" && one.shape.length === shape.length && sizeOf(one.shape) === sizeOf(shape),

@@ -11,12 +11,12 @@ function drawAxis(choices: Choices, { length }: Shape): number {
   return choices.below(2 * length) - length;
 }
 
-/** Indices below a limit: of the program's own making, or given. */
+/** Indices below a limit: computed by the program, or an input. */
 function indices(builder: Builder, choices: Choices, shape: Shape, limit: number): string {
   return builder.wholes(choices, shape, choices.of(["i32", "u8"] as const), 0, limit - 1);
 }
 
-/** A value seen as [1, channels, positions]. */
+/** A value viewed as [1, channels, positions]. */
 function asChannels(builder: Builder, choices: Choices): string {
   const x = builder.filled(choices);
   const shape = builder.shapeOf(x);
@@ -25,7 +25,7 @@ function asChannels(builder: Builder, choices: Choices): string {
   return builder.op("reshape", [x], { shape: [1, channels, count / channels] });
 }
 
-/** A value seen as [1, rows, columns]. */
+/** A value viewed as [1, rows, columns]. */
 function asImage(builder: Builder, choices: Choices): string {
   const x = builder.filled(choices);
   const shape = builder.shapeOf(x);

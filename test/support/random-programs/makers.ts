@@ -1,4 +1,4 @@
-/** All kinds of instructions, and how often each is drawn. */
+/** All kinds of instructions, and how often each is generated. */
 
 import type { Builder } from "./builder.js";
 import type { Choices } from "./choices.js";

@@ -1,8 +1,8 @@
-/** Takes out of a program that fails whatever it fails without. */
+/** Removes everything from a failing program that the failure does not need. */
 
 import type { Instruction, Program } from "./program.js";
 
-/** What is left has nothing that could be left out; a value that is missing takes along only what is made of it. */
+/** The result has nothing that could be removed; a missing value removes only its dependents. */
 export function pruneProgram(program: Program, fails: (program: Program) => boolean): Program {
   let left = program;
   const tryOut = (smaller: Program): void => {

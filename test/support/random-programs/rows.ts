@@ -1,4 +1,4 @@
-/** Instructions of ops over rows: reductions, normalisations, products, attention and losses. */
+/** Instructions of ops over rows: reductions, normalisations, matrix products, attention and losses. */
 
 import { type Shape, sizeOf } from "../../../src/ops/index.js";
 import { type Builder, maxElements } from "./builder.js";
@@ -17,7 +17,7 @@ function drawAxis(choices: Choices, { length }: Shape): number {
   return choices.below(2 * length) - length;
 }
 
-/** A value seen as rows: [n, w]. */
+/** A value viewed as rows: [n, w]. */
 function asRows(builder: Builder, choices: Choices): string {
   const x = builder.filled(choices);
   const shape = builder.shapeOf(x);
@@ -25,7 +25,7 @@ function asRows(builder: Builder, choices: Choices): string {
   return shape.length === 2 ? x : builder.op("reshape", [x], { shape: [sizeOf(shape) / width, width] });
 }
 
-/** Elements that differ from each other by more than roundings. */
+/** Elements that differ from each other by more than rounding errors. */
 function spread(builder: Builder, choices: Choices, x: string): string {
   return builder.op("add", [x, builder.floatInput(choices, builder.shapeOf(x))], {}, { size: 2 });
 }
@@ -98,7 +98,7 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
     const shape = builder.shapeOf(x);
     const last = shape.slice(-1 - choices.below(shape.length));
     const how = choices.below(3);
-    // With a small eps a row of equal elements would be one of magnified roundings.
+    // With a small eps a row of equal elements would be magnified rounding errors.
     const attributes = { normalizedShape: last, eps: 0.1 };
     const [weight, bias] = [() => builder.same(choices, last), () => builder.same(choices, last)];
     if (how === 0) {

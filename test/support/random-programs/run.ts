@@ -1,4 +1,4 @@
-/** Runs a program for a few steps, eagerly or compiled, and tells what every step has left behind. */
+/** Runs a program for a few steps, eagerly or compiled, and returns the state after every step. */
 
 import { type Device, HoldfastError, nn, noGrad, optim, type Tensor } from "holdfast";
 import { opTable, sizeOf } from "../../../src/ops/index.js";
@@ -15,7 +15,10 @@ import {
 
 export type Elements = ReturnType<Tensor["dataSync"]>;
 
-/** What a step has left: its results, parameters, gradients, moments, constants and the random state, by name. */
+/**
+ * The state after a step: its results, parameters, gradients, moments, constants and the random state, by
+ * name.
+ */
 export type StepRecord = ReadonlyMap<string, Elements>;
 
 type Values = Readonly<Record<string, Tensor>>;
@@ -29,15 +32,15 @@ export interface ProgramRun {
 
 export interface RunOptions {
   readonly isCompiled: boolean;
-  /** The dtype of floats; the program's own unless given. */
+  /** The dtype of floats; default: the program's. */
   readonly float?: FloatDtype;
-  /** What inputs are multiplied by: a factor near 1, for a number drawn from 0 to 1. */
+  /** The factor of inputs: near 1, from a random number from 0 to 1. */
   readonly nudge?: (drawn: number) => number;
 }
 
 const stepCount = 3;
 
-/** What the engine may say to a program that writes where it should not. */
+/** The error codes that an invalid write may cause. */
 const rejectionCodes = new Set(["NO_GRADIENT", "SAVED_CHANGED", "BACKWARD_TWICE"]);
 
 export function runProgram(device: Device, program: Program, options: RunOptions): ProgramRun {
@@ -135,7 +138,7 @@ class Run {
     return Object.fromEntries(results);
   }
 
-  /** Drawn, or what the step before has left. */
+  /** Random, or the result of the previous step. */
   #argument(input: Input, step: number, left: Values, before: StepRecord | undefined): Tensor {
     const feed = this.#program.feeds.find(({ to }) => to === input.name);
     const elements = feed && before?.get(`result ${feed.from}`);
@@ -163,7 +166,7 @@ class Run {
   #makeOptimizer(): optim.SGD | optim.AdamW | undefined {
     if (this.#parameters.length === 0) return undefined;
     const { name, ...options } = this.#program.optimizer;
-    // With a small eps, a gradient that is 0 up to roundings would move a weight as far as any other.
+    // With a small eps, a gradient that is 0 up to rounding would change a weight as much as any other.
     return name === "SGD"
       ? new optim.SGD(this.#parameters, options)
       : new optim.AdamW(this.#parameters, { ...options, eps: 0.01 });
@@ -174,7 +177,7 @@ class Run {
       this.#perform(instruction, values);
     } catch (error) {
       if (!(error instanceof HoldfastError)) throw error;
-      // A stretched tensor is no place to write to.
+      // A broadcast tensor can't be written to.
       const isStretched = instruction.kind === "in place" && error.code === "BAD_SHAPE";
       if (!isStretched && !rejectionCodes.has(error.code)) throw error;
       const place = this.#program.instructions.indexOf(instruction);
@@ -182,7 +185,7 @@ class Run {
     }
   }
 
-  /** What is made of a value that was rejected is left out. */
+  /** Values that depend on a rejected one are omitted. */
   #perform(instruction: Instruction, values: Map<string, Tensor>): void {
     const device = this.#device;
     switch (instruction.kind) {
@@ -256,7 +259,7 @@ class Run {
     return this.#device.fromHost(this.#valuesOf(input, step), input.shape, dtype, input.name);
   }
 
-  /** Exact in f32, so that f32 and f64 begin with the same numbers. */
+  /** Exact in f32, so that f32 and f64 start with the same numbers. */
   #valuesOf({ name, shape, dtype, from, to }: Input, step: number): number[] {
     const number = Number(name.slice(1));
     const random = randomFrom(this.#program.seed + 7919 * number + 104_729 * step);
@@ -278,7 +281,7 @@ function isComplete(operands: readonly (Tensor | number | undefined)[]): operand
   return operands.every((one) => one !== undefined);
 }
 
-/** A copy in place takes only what is copied; every other op begins with what stands there. */
+/** An in-place copy reads only its source; every other op also reads its target. */
 function ownOperands(op: string, operands: readonly (Tensor | number)[]): readonly (Tensor | number)[] {
   return op === "contiguous" && operands.length > 1 ? operands.slice(1) : operands;
 }

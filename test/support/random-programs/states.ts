@@ -1,4 +1,4 @@
-/** Instructions that change state: writes in place, backward, the optimizer, and what is cut off from the graph. */
+/** Instructions that change state: in-place writes, backward, the optimizer, and detached values. */
 
 import { sizeOf } from "../../../src/ops/index.js";
 import { type Builder, isSame } from "./builder.js";
@@ -6,7 +6,7 @@ import type { Choices } from "./choices.js";
 import { drawLiteral } from "./literals.js";
 import type { Maker } from "./makers.js";
 
-/** An op in place on a target: with another value, with a number, or alone. */
+/** An in-place op on a target: with another value, with a number, or alone. */
 function write(builder: Builder, choices: Choices, target: string, isRecorded: boolean): void {
   const { shape } = builder.known(target);
   const how = choices.below(4);
@@ -32,7 +32,7 @@ function floats(builder: Builder): readonly Builder["values"][number][] {
 }
 
 export const stateMakers: Readonly<Record<string, Maker>> = {
-  /** On what nothing has read while it was recorded, mostly; else backward finds it changed and says so. */
+  /** Mostly on values that no recorded op has read; otherwise backward detects the change. */
   inPlace(builder, choices) {
     const isBold = choices.isOneIn(8);
     // A constant would carry the graph of its step into the next one.
@@ -44,7 +44,7 @@ export const stateMakers: Readonly<Record<string, Maker>> = {
     const target = free.length > 0 ? choices.of(free).name : builder.op("sin", [builder.anyFloat(choices)]);
     write(builder, choices, target, true);
   },
-  /** Into a part of something that has no gradient. */
+  /** Into a slice of a tensor without a gradient. */
   intoPart(builder, choices) {
     const free = floats(builder).filter(
       ({ takesGradient, home, shape }) =>
@@ -92,7 +92,7 @@ export const stateMakers: Readonly<Record<string, Maker>> = {
     const x = builder.anyFloat(choices);
     builder.op(choices.of(["sin", "tanh", "neg"]), [x], {}, { isRecorded: false });
   },
-  /** Of a mean, or of a value with a gradient of its own shape. */
+  /** Of a mean, or of a value with a gradient of its shape. */
   backward(builder, choices) {
     const roots = floats(builder).filter((one) => one.takesGradient && sizeOf(one.shape) > 0);
     if (roots.length === 0) return;
