@@ -55,17 +55,17 @@ for (const order of orders) {
 }
 
 const exchange = (barrier: string, last: string): string => `
-  unsigned* own = reinterpret_cast<unsigned*>(memory);
+  unsigned* local = reinterpret_cast<unsigned*>(memory);
   const unsigned rank = clusterCtaRank(), next = (rank + 1) % 4;
-  own[threadIdx.x] = blockIdx.x * 1000 + threadIdx.x;
+  local[threadIdx.x] = blockIdx.x * 1000 + threadIdx.x;
   ${barrier}
-  const unsigned found = mapaShared(own, next)[threadIdx.x];
-  *mapaShared(own + 64 + threadIdx.x, next) = 7 * blockIdx.x + threadIdx.x;
+  const unsigned found = mapaShared(local, next)[threadIdx.x];
+  *mapaShared(local + 64 + threadIdx.x, next) = 7 * blockIdx.x + threadIdx.x;
   ${last}
   unsigned* row = out + 2 * (blockIdx.x * blockDim.x + threadIdx.x);
   row[0] = found;
-  row[1] = own[64 + threadIdx.x];`;
-const meeting = "clusterArrive(); clusterWait();";
+  row[1] = local[64 + threadIdx.x];`;
+const namedBarrier = "clusterArrive(); clusterWait();";
 
 /** The value that a thread reads from the next block, and the value that the previous block wrote to it. */
 const exchanged = Array.from({ length: 8 * 64 }, (_, index) => {
@@ -80,7 +80,7 @@ for (const order of orders) {
   }, () => {
     setOrder(order);
     const out = bare.allocate(8 * 64 * 8);
-    const body = exchange(meeting, meeting);
+    const body = exchange(namedBarrier, namedBarrier);
     assert.deepEqual(kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", body, [out]), [0, ""]);
     assert.deepEqual([...bare.read(out, new Uint32Array(8 * 64 * 2))], exchanged);
   });
@@ -88,16 +88,19 @@ for (const order of orders) {
 
 test("without the barrier in between a peer's memory is still NaN", { skip }, () => {
   const out = bare.allocate(8 * 64 * 8);
-  kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", exchange("", meeting), [out]);
+  kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", exchange("", namedBarrier), [out]);
   const found = bare.read(out, new Uint32Array(8 * 64 * 2));
   assert.equal(found[0], 0xffffffff);
 });
 
 test("the memory of a block that has ended can't be accessed", { skip }, () => {
   const out = bare.allocate(8 * 64 * 8);
-  const [status, text] = kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", exchange(meeting, ""), [
-    out,
-  ]);
+  const [status, text] = kernels.run(
+    { blocks: 8, threads: 64 },
+    "unsigned* out",
+    exchange(namedBarrier, ""),
+    [out],
+  );
   assert.equal(status, illegalAddress);
   assert.equal(
     text,
@@ -136,7 +139,7 @@ test("dynamic shared memory begins as NaN in every block, and has the launch's s
   assert.ok(bare.read(out, new Uint32Array(8 * 64)).every((isFresh) => isFresh === 1));
   const entry = kernels.load(shape, "unsigned* out", body);
   assert.equal(bare.tryLaunch(entry, 8, 64, [out], 0, shape.bytes - 16), 0);
-  assert.match(emulator.lastFault(), /^hf: more shared memory than came with the launch in line 2/);
+  assert.match(emulator.lastFault(), /^hf: more dynamic shared memory than the launch has in line 2/);
 });
 
 test("matrix fragments come from the block's own warp, whichever thread runs in between", { skip }, () => {
@@ -181,7 +184,7 @@ test("a cluster kernel with static shared memory, with too many blocks or for an
   assert.equal(rejected.status, 6);
   assert.match(
     rejected.log,
-    /kernel\.cu:3:\d+: error: the blocks of a cluster run side by side: use dynamicSharedMemory/,
+    /kernel\.cu:3:\d+: error: the blocks of a cluster run concurrently: use dynamicSharedMemory/,
   );
   const plain = "memory[threadIdx.x] = 1;";
   assert.match(
@@ -197,13 +200,13 @@ test("a cluster kernel with static shared memory, with too many blocks or for an
 test("clusters of the largest supported blocks run concurrently", { skip }, () => {
   const shape = { blocks: 32, threads: 544, bytes: 227 * 1024 };
   const body = `
-    unsigned* own = reinterpret_cast<unsigned*>(memory);
+    unsigned* local = reinterpret_cast<unsigned*>(memory);
     unsigned sum = 0;
     for (unsigned round = 0; round < 4; round++) {
-      own[threadIdx.x] = blockIdx.x + round;
+      local[threadIdx.x] = blockIdx.x + round;
       clusterArrive();
       clusterWait();
-      for (unsigned rank = 0; rank < 4; rank++) sum += mapaShared(own, rank)[543 - threadIdx.x];
+      for (unsigned rank = 0; rank < 4; rank++) sum += mapaShared(local, rank)[543 - threadIdx.x];
       clusterArrive();
       clusterWait();
     }

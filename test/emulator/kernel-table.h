@@ -9,18 +9,18 @@ struct EmulatorPoint {
 };
 
 /** The position of the running thread; libcuda writes it before it runs or resumes one. */
-struct EmulatorPlace {
+struct EmulatorPosition {
   EmulatorPoint thread, block, blockSize, gridSize;
   /** The block's rank in its cluster, and the number of the cluster's blocks. */
   unsigned rank, clusterSize;
   /** The block's dynamic shared memory. */
-  unsigned long long launched, launchedBytes;
+  unsigned long long dynamicShared, dynamicSharedBytes;
 };
 
 enum EmulatorExchange { emulatorWait, emulatorShuffle, emulatorBallot };
 /** The dtypes of the tensor cores' operands. */
 enum EmulatorElement { emulatorBf16, emulatorF16, emulatorTf32 };
-enum EmulatorGateAct { emulatorSetGate, emulatorPassGate, emulatorExpectAtGate, emulatorAwaitGate };
+enum EmulatorMbarrierOp { emulatorMbarrierInit, emulatorMbarrierArrive, emulatorMbarrierArriveExpectTx, emulatorMbarrierWait };
 
 /** Functions of libcuda that the running thread calls. */
 struct EmulatorHooks {
@@ -31,25 +31,25 @@ struct EmulatorHooks {
   /** Ends the launch with an error. */
   void (*fault)(int status, const char* what, int line);
   /** Waits until `count` threads of the block have reached one of its numbered barriers. */
-  void (*meet)(unsigned barrier, unsigned threads, int line);
+  void (*namedBarrierSync)(unsigned barrier, unsigned threads, int line);
   /** Arrives at the cluster's barrier; waits until all threads of the cluster have arrived. */
-  void (*arriveInCluster)(int line);
-  void (*clusterSync)(int line);
+  void (*clusterArrive)(int line);
+  void (*clusterWait)(int line);
   /** `number`: the arrivals of an mbarrier, the bytes to expect, or the parity of the phase to wait for. */
-  void (*gate)(EmulatorGateAct act, unsigned long long* gate, unsigned number, int line);
+  void (*mbarrier)(EmulatorMbarrierOp op, unsigned long long* mbarrier, unsigned number, int line);
   /**
    * Copies from device memory to the block's own dynamic shared memory, and reports the bytes to the
    * mbarrier.
    */
-  void (*bring)(void* to, const void* from, unsigned bytes, unsigned long long* gate, int line);
+  void (*cpAsyncBulk)(void* to, const void* from, unsigned bytes, unsigned long long* mbarrier, int line);
   /** The same with the box of a tensor map that begins at these coordinates. */
-  void (*tmaLoad)(void* to, const void* map, int column, int row, int matrix, unsigned long long* gate, int line);
+  void (*tmaLoad)(void* to, const void* map, int column, int row, int matrix, unsigned long long* mbarrier, int line);
   /** Waits for the preceding launch (griddepcontrol.wait). */
   void (*gridDependencyWait)();
   /** A thread's part of wgmma with both operands in shared memory, and with A in registers. */
-  void (*multiplyTiles)(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
-                        float* sums, const unsigned char* left, const unsigned char* right);
-  void (*multiplyRs)(unsigned columns, unsigned lane, float* sums, const double (*left)[4], const unsigned char* right);
+  void (*wgmmaSs)(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
+                        float* acc, const unsigned char* left, const unsigned char* right);
+  void (*wgmmaRs)(unsigned columns, unsigned lane, float* acc, const double (*left)[4], const unsigned char* right);
 };
 
 struct EmulatorKernel {
@@ -67,19 +67,19 @@ struct EmulatorKernel {
 };
 
 struct EmulatorModule {
-  EmulatorPlace* place;
+  EmulatorPosition* position;
   EmulatorHooks* hooks;
   char* sharedStart;
   char* sharedEnd;
   /** Dynamic shared memory of kernels without clusters. */
-  char* launchedStart;
-  char* launchedEnd;
+  char* dynamicSharedStart;
+  char* dynamicSharedEnd;
   const EmulatorKernel* kernels;
   unsigned kernelCount;
 };
 
 /** Shared memory that a block may have without opting in to more. */
-enum { emulatorSharedLimit = 48 << 10, emulatorLaunchedSharedLimit = 227 << 10 };
+enum { emulatorSharedLimit = 48 << 10, emulatorDynamicSharedLimit = 227 << 10 };
 
 /**
  * The maximal number of blocks in a cluster on every device, and the distance of their dynamic shared

@@ -18,8 +18,8 @@ const illegalAddress = 700;
 const launchFailed = 719;
 
 /** The status of the device after a launch has run. */
-function faultOf(entry: number, threads: number, given: Parameters<BareCuda["launch"]>[3]): [number, string] {
-  assert.equal(bare.tryLaunch(entry, 1, threads, given), 0, "a launch itself returns before it runs");
+function faultOf(entry: number, threads: number, input: Parameters<BareCuda["launch"]>[3]): [number, string] {
+  assert.equal(bare.tryLaunch(entry, 1, threads, input), 0, "a launch itself returns before it runs");
   return [bare.cuda.driver.status.cuStreamSynchronize(0), emulator.lastFault()];
 }
 
@@ -28,10 +28,10 @@ const sumCode = (barrier: string): string => `
     for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xffffffffu, value, mask);
     return value;
   }
-  extern "C" __global__ void __launch_bounds__(256) hf_sum(const float* given, float* sums, unsigned count) {
+  extern "C" __global__ void __launch_bounds__(256) hf_sum(const float* input, float* sums, unsigned count) {
     __shared__ float parts[8];
     float sum = 0.0f;
-    for (unsigned index = threadIdx.x; index < count; index += blockDim.x) sum += given[blockIdx.x * count + index];
+    for (unsigned index = threadIdx.x; index < count; index += blockDim.x) sum += input[blockIdx.x * count + index];
     sum = addWarp(sum);
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
     ${barrier}
@@ -41,16 +41,16 @@ const sumCode = (barrier: string): string => `
     }
   }`;
 
-const given = Float32Array.from({ length: 3 * 1000 }, (_, index) => (index % 17) - 3);
+const input = Float32Array.from({ length: 3 * 1000 }, (_, index) => (index % 17) - 3);
 const expected = [0, 1, 2].map((row) =>
-  given.slice(1000 * row, 1000 * (row + 1)).reduce((sum, value) => sum + value),
+  input.slice(1000 * row, 1000 * (row + 1)).reduce((sum, value) => sum + value),
 );
 
 for (const order of ["forward", "reversed"] as const) {
   test(`blocks of threads add rows through shuffles and shared memory, ${order}`, { skip }, () => {
     emulator.set("reversed", order === "reversed" ? 1 : 0);
     const entry = bare.load(sumCode("__syncthreads();"), "hf_sum");
-    const [source, target] = [bare.put(given), bare.allocate(12)];
+    const [source, target] = [bare.put(input), bare.allocate(12)];
     bare.launch(entry, 3, 256, [source, target, { u32: 1000 }]);
     assert.deepEqual([...bare.read(target, new Float32Array(3))], expected);
   });
@@ -58,7 +58,7 @@ for (const order of ["forward", "reversed"] as const) {
 
 test("the same sum without its barrier is wrong", { skip }, () => {
   const entry = bare.load(sumCode(""), "hf_sum");
-  const [source, target] = [bare.put(given), bare.allocate(12)];
+  const [source, target] = [bare.put(input), bare.allocate(12)];
   bare.launch(entry, 3, 256, [source, target, { u32: 1000 }]);
   assert.notDeepEqual([...bare.read(target, new Float32Array(3))], expected);
 });
@@ -232,7 +232,7 @@ test("a shuffle that not all threads of its mask reach ends the launch", { skip 
   const [status, text] = faultOf(entry, 32, [bare.allocate(128)]);
   assert.deepEqual(
     [status, text],
-    [launchFailed, "hf_alone: threads of a warp wait for others that don't come"],
+    [launchFailed, "hf_alone: threads of a warp wait for others that never arrive"],
   );
 });
 

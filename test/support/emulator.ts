@@ -41,14 +41,14 @@ export type EmulatorSetting =
   | "deferred"
   /** 1: a launch that fails says so itself, instead of the call behind it. */
   | "blocking"
-  /** 1: blocks and threads run from the last to the first, and copies come to gates as late as they can. */
+  /** 1: blocks and threads run from the last to the first, and copies come to mbarriers as late as they can. */
   | "reversed"
   /** 1: what a launch that may begin early reads before it waits is as it was before the kernel before it. */
   | "early"
   /** Not 0: everything that needs a context answers with this, as after a fault. */
   | "stickyError"
   /** 1: cuBLASLt has no algorithm. */
-  | "productsRejected"
+  | "gemmsRejected"
   /** Bytes that an algorithm of cuBLASLt wants; as many as the caller allows at most. */
   | "gemmWorkspace"
   /** How many nodes a product becomes in a graph. */
@@ -58,7 +58,7 @@ export type EmulatorSetting =
   /** 1: the n-th algorithm adds up in n parts, so that its bits are its own. */
   | "gemmsDiffer"
   /** The algorithm that is listed with a status that says not to use it; -1: none. */
-  | "productUnsound";
+  | "gemmUnsound";
 
 /** The emulator's figures: held resources, and how many captures began in each mode. */
 export type EmulatorFigure =

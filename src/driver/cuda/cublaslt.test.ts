@@ -255,7 +255,7 @@ describe("the library", { skip }, () => {
 
   test("that has no algorithm is told with the whole product, and nothing is held", () => {
     withEmulatorDriver({}, (driver) => {
-      emulator.set("productsRejected", 1);
+      emulator.set("gemmsRejected", 1);
       const source = sourceOf({ ...plain, m: 7, n: 8, k: 9, batch: 2, dtype: "bf16" }, { a: 2, b: 2, c: 4 });
       for (let turn = 0; turn < 2; turn++) {
         assert.throws(() => driver.loadKernel(source), {
@@ -317,7 +317,7 @@ describe("the library", { skip }, () => {
   });
 
   test("is not believed where it lists an algorithm and says that it can't be used", () => {
-    emulator.set("productUnsound", 0);
+    emulator.set("gemmUnsound", 0);
     withEmulatorDriver({}, (driver) => {
       const source = sourceOf(plain, { a: 256, b: 256, c: 256 });
       const { choices, workspaceBytes } = driver.loadKernel(source);

@@ -63,7 +63,7 @@ struct Algorithm {
   uint32_t reduction;
   uint64_t numericalFlags;
   /** The number of splits of K; 0 for no split. */
-  uint64_t parts;
+  uint64_t actualSplits;
   uint64_t unused;
 };
 static_assert(sizeof(Algorithm) == 64, "the size of cublasLtMatmulAlgo_t");
@@ -76,6 +76,6 @@ const Layout* findLayout(uint64_t handle);
 const Preference* findPreference(uint64_t handle);
 
 /** True if the library has an algorithm for this GEMM. */
-int checkProduct(const Description& description, const Layout& a, const Layout& b, const Layout& c, const Layout& d);
+int checkGemm(const Description& description, const Layout& a, const Layout& b, const Layout& c, const Layout& d);
 
 }  // namespace emulator

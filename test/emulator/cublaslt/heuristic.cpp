@@ -67,7 +67,7 @@ int give(void* target, size_t size, size_t* written, Value value) {
 
 }  // namespace
 
-int checkProduct(const Description& description, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
+int checkGemm(const Description& description, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
   for (const Layout* layout : {&a, &b, &c, &d}) {
     if (!isLaidOut(*layout) || !isElementType(layout->type)) return cublasInvalidValue;
     if (layout->batch != a.batch) return cublasInvalidValue;
@@ -104,8 +104,8 @@ EMULATOR_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t des
     return cublasInvalidValue;
   }
   *count = 0;
-  if (const int rejected = checkProduct(*description, *a, *b, *c, *d)) return rejected;
-  if (emulator_get("productsRejected") != 0) return cublasNotSupported;
+  if (const int rejected = checkGemm(*description, *a, *b, *c, *d)) return rejected;
+  if (emulator_get("gemmsRejected") != 0) return cublasNotSupported;
 
   HeuristicResult result = {};
   result.algorithm.magic = algorithmMagic;
@@ -118,14 +118,14 @@ EMULATOR_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t des
   if ((result.algorithm.reduction & ~preference->reductionMask) != 0) return cublasNotSupported;
   result.algorithm.numericalFlags = numericalFlagsOf(*description, a->type);
   result.waves = 1;
-  const int choices = std::min(requested, static_cast<int>(emulator_get("gemmAlgorithms")));
-  for (int choice = 0; choice < choices; ++choice) {
-    const auto wanted = static_cast<uint64_t>(emulator_get("gemmWorkspace") + 1024 * choice);
+  const int candidates = std::min(requested, static_cast<int>(emulator_get("gemmAlgorithms")));
+  for (int candidate = 0; candidate < candidates; ++candidate) {
+    const auto wanted = static_cast<uint64_t>(emulator_get("gemmWorkspace") + 1024 * candidate);
     // The first one needs no workspace.
-    if (choice > 0 && wanted > preference->maxWorkspace) break;
+    if (candidate > 0 && wanted > preference->maxWorkspace) break;
     result.workspace = result.algorithm.workspace = wanted <= preference->maxWorkspace ? wanted : 0;
-    result.algorithm.parts = emulator_get("gemmsDiffer") != 0 ? static_cast<uint64_t>(choice + 1) : 0;
-    result.state = choice == emulator_get("productUnsound") ? cublasNotSupported : cublasSuccess;
+    result.algorithm.actualSplits = emulator_get("gemmsDiffer") != 0 ? static_cast<uint64_t>(candidate + 1) : 0;
+    result.state = candidate == emulator_get("gemmUnsound") ? cublasNotSupported : cublasSuccess;
     results[(*count)++] = result;
   }
   return cublasSuccess;

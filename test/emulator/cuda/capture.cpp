@@ -40,7 +40,7 @@ bool reachesAll(const Graph& graph, const std::vector<size_t>& from) {
 
 }  // namespace
 
-int spoil(Capture& capture, int status) {
+int invalidate(Capture& capture, int status) {
   if (capture.isSpoilt) return captureInvalidated;
   capture.isSpoilt = true;
   return status;
@@ -52,7 +52,7 @@ int rejectInCapture() {
   for (const auto& capture : captures) {
     const bool isOwn = capture->thread == std::this_thread::get_id() && capture->mode != relaxedMode;
     const bool isForeign = capture->mode == globalMode && threadMode == globalMode;
-    if (isOwn || isForeign) answer = spoil(*capture, captureUnsupported);
+    if (isOwn || isForeign) answer = invalidate(*capture, captureUnsupported);
   }
   return answer;
 }
@@ -62,7 +62,7 @@ int checkCapture(uint64_t handle) {
   if (stream->capture) return stream->capture->isSpoilt ? captureInvalidated : success;
   if (handle != 0) return success;
   for (const auto& capture : captures) {
-    if (findStream(capture->origin)->isBlocking) return spoil(*capture, captureImplicit);
+    if (findStream(capture->origin)->isBlocking) return invalidate(*capture, captureImplicit);
   }
   return success;
 }
@@ -75,7 +75,7 @@ int record(Stream& stream, int nodeType, Work work) {
 void leaveCapture(uint64_t handle) {
   const std::shared_ptr<Capture> capture = findStream(handle)->capture;
   if (!capture) return;
-  spoil(*capture, captureInvalidated);
+  invalidate(*capture, captureInvalidated);
   if (capture->origin != handle) return;
   removeGraph(capture->graphHandle);
   close(capture);
@@ -124,7 +124,7 @@ EMULATOR_EXPORT int cuStreamEndCapture(uint64_t handle, uint64_t* graph) {
   *graph = 0;
   if (!stream->capture) return illegalState;
   const std::shared_ptr<Capture> capture = stream->capture;
-  if (capture->origin != handle) return spoil(*capture, captureUnmatched);
+  if (capture->origin != handle) return invalidate(*capture, captureUnmatched);
   if (capture->mode != relaxedMode && capture->thread != std::this_thread::get_id()) return captureWrongThread;
   const bool isCombined = reachesAll(*capture->graph, stream->frontier);
   close(capture);

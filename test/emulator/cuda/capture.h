@@ -23,7 +23,7 @@ struct Capture {
 };
 
 /** Invalidates a capture and returns the status, or that of a capture which was invalid before. */
-int spoil(Capture& capture, int status);
+int invalidate(Capture& capture, int status);
 
 /**
  * Checks that the stream accepts work. Rejects work if its capture is invalid, and the legacy stream next to

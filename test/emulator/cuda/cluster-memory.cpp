@@ -13,7 +13,7 @@ namespace emulator {
 namespace {
 
 constexpr size_t partBytes = 256 << 10, reservedBytes = emulatorClusterLimit * emulatorClusterStride;
-static_assert(partBytes >= emulatorLaunchedSharedLimit && partBytes < emulatorClusterStride, "something behind each part");
+static_assert(partBytes >= emulatorDynamicSharedLimit && partBytes < emulatorClusterStride, "a guard after each slot");
 
 char* reserved() {
   static char* const memory = [] {

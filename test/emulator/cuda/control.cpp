@@ -43,12 +43,12 @@ const std::map<std::string, long long> defaults = {
     // cuBLASLt: 1 returns no algorithm; the workspace of an algorithm; the nodes of a GEMM; the number of
     // algorithms, each with 1 KiB more than the one before; 1 gives each its own split of K; the algorithm
     // that is listed and can't be used.
-    {"productsRejected", 0},
+    {"gemmsRejected", 0},
     {"gemmWorkspace", 0},
     {"gemmNodes", 1},
     {"gemmAlgorithms", 3},
     {"gemmsDiffer", 0},
-    {"productUnsound", -1},
+    {"gemmUnsound", -1},
 };
 
 struct Plan {

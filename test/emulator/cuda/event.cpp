@@ -96,15 +96,15 @@ EMULATOR_EXPORT int cuStreamWaitEvent(uint64_t streamHandle, uint64_t handle, un
   if (event->capture) {
     if (!event->capture->isOpen) return capturedEvent;
     if (event->capture->isSpoilt) return captureInvalidated;
-    if (streamHandle == 0) return spoil(*event->capture, captureImplicit);
+    if (streamHandle == 0) return invalidate(*event->capture, captureImplicit);
     if (stream->capture && stream->capture != event->capture) {
-      spoil(*stream->capture, captureMerge);
-      return spoil(*event->capture, captureMerge);
+      invalidate(*stream->capture, captureMerge);
+      return invalidate(*event->capture, captureMerge);
     }
     joinNodes(*stream, event->capture, event->frontier);
     return success;
   }
-  if (stream->capture) return spoil(*stream->capture, captureIsolation);
+  if (stream->capture) return invalidate(*stream->capture, captureIsolation);
   const long mark = event->recorded;
   if (!setting("deferred") || mark == 0) return success;
   stream->queue.push_back([=] {
@@ -118,7 +118,7 @@ EMULATOR_EXPORT int cuEventQuery(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   const Event* event = events.find(handle);
   if (event == nullptr) return invalidHandle;
-  if (event->capture) return event->capture->isOpen ? spoil(*event->capture, capturedEvent) : int{capturedEvent};
+  if (event->capture) return event->capture->isOpen ? invalidate(*event->capture, capturedEvent) : int{capturedEvent};
   if (event->reached >= event->recorded) return success;
   // A query that returns "not ready" completes it for the next one.
   reach(handle, event->recorded);
@@ -129,7 +129,7 @@ EMULATOR_EXPORT int cuEventSynchronize(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   const Event* event = events.find(handle);
   if (event == nullptr) return invalidHandle;
-  if (event->capture) return event->capture->isOpen ? spoil(*event->capture, capturedEvent) : int{capturedEvent};
+  if (event->capture) return event->capture->isOpen ? invalidate(*event->capture, capturedEvent) : int{capturedEvent};
   reach(handle, event->recorded);
   return stickyError();
 }

@@ -6,7 +6,7 @@
 
 #include "cluster-memory.h"
 #include "launch.h"
-#include "past.h"
+#include "snapshot.h"
 #include "status.h"
 
 namespace emulator {
@@ -16,12 +16,12 @@ __thread volatile bool isInKernel = false;
 
 [[noreturn]] void fail(int status, const std::string& what) {
   isInKernel = false;
-  const EmulatorPlace& place = *launch->module->place;
+  const EmulatorPosition& position = *launch->module->position;
   launch->fault.status = status;
-  launch->fault.text = std::string(launch->kernel->name) + ": " + what + ", block " + std::to_string(place.block.x) +
-                       ", thread " + std::to_string(place.thread.x);
-  void* forgotten;
-  emulator_switch(&forgotten, launch->scheduler);
+  launch->fault.text = std::string(launch->kernel->name) + ": " + what + ", block " + std::to_string(position.block.x) +
+                       ", thread " + std::to_string(position.thread.x);
+  void* unused;
+  emulator_switch(&unused, launch->scheduler);
   __builtin_unreachable();
 }
 
@@ -34,7 +34,7 @@ namespace {
 struct sigaction earlierActions[64];
 
 bool isOfEndedBlock(const void* address) {
-  const int rank = launch->hasOwnMemory ? clusterRankOf(address) : -1;
+  const int rank = launch->hasClusterMemory ? clusterRankOf(address) : -1;
   return rank >= 0 && rank < static_cast<int>(launch->blocks.size()) && launch->blocks[rank].left == 0;
 }
 
@@ -44,7 +44,7 @@ bool isOfEndedBlock(const void* address) {
   if (number == SIGILL) fail(illegalInstruction, "an illegal instruction");
   if (number == SIGFPE) fail(launchFailed, "a division by zero");
   if (isOfEndedBlock(launch->signalAddress)) {
-    fail(illegalAddress, "an access to the launched memory of a block that has ended");
+    fail(illegalAddress, "an access to the dynamic shared memory of a block that has ended");
   }
   char address[32];
   std::snprintf(address, sizeof address, "%p", launch->signalAddress);

@@ -17,7 +17,7 @@ constexpr unsigned warpSize = 32;
  * The order matters: threads in states after `inExchange` may be resumed by threads of other warps and
  * blocks.
  */
-enum class State : unsigned char { ready, atBarrier, done, inExchange, atMeeting, atGate, inCluster, forPrevious };
+enum class State : unsigned char { ready, atBarrier, done, inExchange, atNamedBarrier, atMbarrier, inCluster, inGridDependencyWait };
 
 /** A thread's progress through the cluster's barrier: it arrives, all others arrive, it waits. */
 enum class ClusterStep : unsigned char { outside, arrived, complete };
@@ -35,15 +35,15 @@ struct Thread {
   unsigned mask;
   unsigned votes;
   union {
-    unsigned long long brought;
+    unsigned long long input;
     /** The mbarrier at which it waits. */
-    uint64_t* gate;
+    uint64_t* mbarrier;
   };
-  unsigned long long carried;
+  unsigned long long output;
 };
 
 /** Threads that have reached a numbered barrier; zero if none waits. */
-struct Meeting {
+struct NamedBarrier {
   unsigned expected, arrived;
 };
 
@@ -52,7 +52,7 @@ struct Block {
   unsigned index;
   /** Threads that have not ended. */
   unsigned left;
-  Meeting meetings[16];
+  NamedBarrier namedBarriers[16];
 };
 
 /** A pending copy: of contiguous bytes, or of a tensor map's box if `from` is nullptr. */
@@ -60,7 +60,7 @@ struct Copy {
   void* to;
   const void* from;
   unsigned bytes;
-  uint64_t* gate;
+  uint64_t* mbarrier;
   unsigned rank;
   // A copy of the tensor map: the thread that started the copy may have ended, and its parameters with it.
   TensorMap map;
@@ -77,17 +77,17 @@ struct Launch {
   bool isReversed;
   /** True if it sees memory from before the preceding launch until it waits. True if the running blocks do so. */
   bool isPdl;
-  bool isInPast = false;
+  bool isInSnapshot = false;
   /** The blocks that run concurrently: one, or those of a cluster. */
   std::vector<Block> blocks;
   /** Their threads, block after block; each block starts at a whole warp. */
   std::vector<Thread> threads;
-  unsigned threadsApart;
+  unsigned threadStride;
   /** The first block's dynamic shared memory; the others follow at `emulatorClusterStride`. */
-  uint64_t launched = 0;
-  uint64_t launchedBytes = 0;
+  uint64_t dynamicShared = 0;
+  uint64_t dynamicSharedBytes = 0;
   /** True if that memory belongs to this launch, and not to the module. */
-  bool hasOwnMemory = false;
+  bool hasClusterMemory = false;
   /** Threads that have reached the cluster's barrier. */
   unsigned clusterArrived = 0;
   std::vector<Copy> copies;
@@ -100,8 +100,8 @@ struct Launch {
   void* signalAddress = nullptr;
   Fault fault;
 
-  Thread* threadsOf(unsigned rank) { return &threads[rank * threadsApart]; }
-  uint64_t launchedOf(unsigned rank) const { return launched + static_cast<uint64_t>(rank) * emulatorClusterStride; }
+  Thread* threadsOf(unsigned rank) { return &threads[rank * threadStride]; }
+  uint64_t dynamicSharedOf(unsigned rank) const { return dynamicShared + static_cast<uint64_t>(rank) * emulatorClusterStride; }
 };
 
 // Not `thread_local`: from another object it would be read through a function.

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "control.h"
-#include "past.h"
+#include "snapshot.h"
 #include "stream.h"
 
 namespace emulator {
@@ -118,9 +118,9 @@ EMULATOR_EXPORT int cuMemFree_v2(uint64_t memory) {
   ENTER_OUTSIDE_CAPTURE(context);
   const auto found = plain.find(memory);
   if (found == plain.end()) return invalidValue;
-  if (const int status = finishAllWork()) return status;
+  if (const int status = runAllWork()) return status;
   unmapBlock(memory, found->second);
-  forgetPages(memory, wholePages(found->second));
+  dropPages(memory, wholePages(found->second));
   giveMemory(found->second);
   plain.erase(found);
   return success;
@@ -140,7 +140,7 @@ EMULATOR_EXPORT int cuMemFreeHost(uint64_t memory) {
   ENTER_OUTSIDE_CAPTURE(context);
   const auto found = pinned.find(memory);
   if (found == pinned.end()) return invalidValue;
-  if (const int status = finishAllWork()) return status;
+  if (const int status = runAllWork()) return status;
   unmapBlock(memory, found->second);
   pinned.erase(found);
   return success;

@@ -30,7 +30,7 @@ struct Function {
   uint64_t module;
   const EmulatorKernel* kernel;
   /** The maximal dynamic shared memory of a launch. */
-  unsigned mostShared = emulatorSharedLimit;
+  unsigned maxDynamicShared = emulatorSharedLimit;
 };
 
 Registry<Module> modules(0xb0);
@@ -65,17 +65,17 @@ struct Arguments {
     char bytes[64];
   };
   std::vector<Line> lines;
-  std::vector<void*> places;
+  std::vector<void*> pointers;
 
-  Arguments(const EmulatorKernel& kernel, void** given) {
+  Arguments(const EmulatorKernel& kernel, void** values) {
     const auto linesOf = [&](unsigned index) { return (kernel.sizes[index] + sizeof(Line) - 1) / sizeof(Line); };
     size_t count = 0;
     for (unsigned index = 0; index < kernel.parameterCount; ++index) count += linesOf(index);
     lines.resize(count);
     count = 0;
     for (unsigned index = 0; index < kernel.parameterCount; ++index) {
-      std::memcpy(&lines[count], given[index], kernel.sizes[index]);
-      places.push_back(&lines[count]);
+      std::memcpy(&lines[count], values[index], kernel.sizes[index]);
+      pointers.push_back(&lines[count]);
       count += linesOf(index);
     }
   }
@@ -84,7 +84,7 @@ struct Arguments {
   int findStray(const EmulatorKernel& kernel) const {
     for (unsigned index = 0; index < kernel.parameterCount; ++index) {
       if (!kernel.isPointer[index]) continue;
-      const uint64_t address = *static_cast<const uint64_t*>(places[index]);
+      const uint64_t address = *static_cast<const uint64_t*>(pointers[index]);
       if (address != 0 && !mayPointTo(address)) return static_cast<int>(index);
     }
     return -1;
@@ -101,11 +101,11 @@ int runFunction(uint64_t handle, const Grid& grid, Arguments& arguments) {
   const EmulatorKernel& kernel = *function->kernel;
   const int stray = arguments.findStray(kernel);
   if (stray >= 0) {
-    const std::string which = ": parameter " + std::to_string(stray) + " points nowhere";
+    const std::string which = ": parameter " + std::to_string(stray) + " is an invalid pointer";
     setStickyError(illegalAddress, kernel.name + which);
     return illegalAddress;
   }
-  const Fault fault = runGrid(*module->table, kernel, grid, arguments.places.data());
+  const Fault fault = runGrid(*module->table, kernel, grid, arguments.pointers.data());
   if (fault.status != success) setStickyError(fault.status, fault.text);
   return fault.status;
 }
@@ -135,7 +135,7 @@ EMULATOR_EXPORT int cuModuleUnload(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   Module* module = modules.find(handle);
   if (module == nullptr) return invalidHandle;
-  if (const int status = finishAllWork()) return status;
+  if (const int status = runAllWork()) return status;
   for (auto each = functions.begin(); each != functions.end();) {
     const uint64_t function = each->first;
     const bool isItsOwn = each->second.module == handle;
@@ -185,8 +185,8 @@ EMULATOR_EXPORT int cuFuncSetAttribute(uint64_t handle, int attribute, int value
   Function* function = functions.find(handle);
   if (function == nullptr) return invalidHandle;
   if (attribute != 8) return success;
-  if (value < 0 || value > emulatorLaunchedSharedLimit) return invalidValue;
-  function->mostShared = static_cast<unsigned>(value);
+  if (value < 0 || value > emulatorDynamicSharedLimit) return invalidValue;
+  function->maxDynamicShared = static_cast<unsigned>(value);
   return success;
 }
 
@@ -197,7 +197,7 @@ static int sendLaunch(uint64_t handle, unsigned gridX, unsigned gridY, unsigned 
   if (function == nullptr) return invalidHandle;
   const EmulatorKernel& kernel = *function->kernel;
   if (gridX == 0 || gridX > 0x7fffffff || blockX == 0 || extra != nullptr) return invalidValue;
-  if (blockX > 1024 || blockX > kernel.maxThreads || sharedBytes > function->mostShared) return invalidValue;
+  if (blockX > 1024 || blockX > kernel.maxThreads || sharedBytes > function->maxDynamicShared) return invalidValue;
   // Holdfast's kernels have grids and blocks of one dimension.
   if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1) return notSupported;
   if (gridX % kernel.clusterSize != 0) return invalidClusterSize;

@@ -33,7 +33,7 @@ void forEachStream(const std::function<void(uint64_t, Stream&)>& visit) {
   for (auto& [handle, stream] : streams) visit(handle, stream);
 }
 
-int finishWork(Stream& stream) {
+int runPendingWork(Stream& stream) {
   while (!stream.queue.empty()) {
     if (stickyError() != success) {
       stream.queue.clear();
@@ -43,12 +43,12 @@ int finishWork(Stream& stream) {
     stream.queue.pop_front();
     if (const int status = work()) setStickyError(status, "");
   }
-  stream.pasts.clear();
+  stream.snapshots.clear();
   return stickyError();
 }
 
-int finishAllWork() {
-  forEachStream([](uint64_t, Stream& stream) { finishWork(stream); });
+int runAllWork() {
+  forEachStream([](uint64_t, Stream& stream) { runPendingWork(stream); });
   return stickyError();
 }
 
@@ -57,7 +57,7 @@ int submit(uint64_t handle, int nodeType, Work work) {
   if (stream == nullptr) return invalidHandle;
   if (const int rejected = checkCapture(handle)) return rejected;
   if (stream->capture) return record(*stream, nodeType, std::move(work));
-  Work serialized = [=] { return runBehind(stream->pasts, nodeType, work); };
+  Work serialized = [=] { return runAfter(stream->snapshots, nodeType, work); };
   if (setting("deferred")) {
     stream->queue.push_back(std::move(serialized));
     return success;
@@ -109,7 +109,7 @@ EMULATOR_EXPORT int cuStreamDestroy_v2(uint64_t handle) {
   ENTER(context);
   Stream* stream = streams.find(handle);
   if (stream == nullptr) return invalidHandle;
-  finishWork(*stream);
+  runPendingWork(*stream);
   leaveCapture(handle);
   streams.remove(handle);
   return success;
@@ -119,24 +119,24 @@ EMULATOR_EXPORT int cuStreamSynchronize(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   Stream* stream = findStream(handle);
   if (stream == nullptr) return invalidHandle;
-  if (stream->capture) return spoil(*stream->capture, captureUnsupported);
-  return handle == 0 ? finishAllWork() : finishWork(*stream);
+  if (stream->capture) return invalidate(*stream->capture, captureUnsupported);
+  return handle == 0 ? runAllWork() : runPendingWork(*stream);
 }
 
 EMULATOR_EXPORT int cuStreamQuery(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   Stream* stream = findStream(handle);
   if (stream == nullptr) return invalidHandle;
-  if (stream->capture) return spoil(*stream->capture, captureUnsupported);
+  if (stream->capture) return invalidate(*stream->capture, captureUnsupported);
   if (stream->queue.empty()) return success;
   // A query that returns "not ready" completes it for the next one.
-  finishWork(*stream);
+  runPendingWork(*stream);
   return notReady;
 }
 
 EMULATOR_EXPORT int cuCtxSynchronize() {
   ENTER_OUTSIDE_CAPTURE(context);
-  return finishAllWork();
+  return runAllWork();
 }
 
 EMULATOR_EXPORT int cuMemcpyHtoDAsync_v2(uint64_t target, uint64_t source, size_t size, uint64_t stream) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph.h"
-#include "past.h"
+#include "snapshot.h"
 
 namespace emulator {
 
@@ -20,7 +20,7 @@ struct Stream {
   /** Pending work; empty unless work is deferred. */
   std::deque<Work> queue;
   /** Of the latest work that has run, unless a call has waited for it. */
-  Pasts pasts;
+  Snapshots snapshots;
   /** The stream's capture, and the dependencies of its next node. */
   std::shared_ptr<Capture> capture;
   std::vector<size_t> frontier;
@@ -34,8 +34,8 @@ void forEachStream(const std::function<void(uint64_t, Stream&)>& visit);
 int submit(uint64_t stream, int nodeType, Work work);
 
 /** Runs the pending work of a stream, or of all; returns the error of the device, if any. */
-int finishWork(Stream& stream);
-int finishAllWork();
+int runPendingWork(Stream& stream);
+int runAllWork();
 
 /** Ends all captures, so that a test that failed in one leaves nothing. */
 void dropCaptures();

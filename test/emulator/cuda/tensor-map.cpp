@@ -41,7 +41,7 @@ uint64_t addressOfRow(const TensorMap& map, Corner corner, long row) {
 }  // namespace
 
 const char* findFaultOf(const TensorMap& map) {
-  if (map.mark != mapMark) return "a map that was not encoded";
+  if (map.mark != mapMark) return "a tensor map that was not encoded";
   if (map.box[0] * map.elementBytes != boxRowBytes) return "a box that is not 128 bytes across";
   return nullptr;
 }
@@ -67,8 +67,8 @@ void copyBox(void* to, const TensorMap& map, Corner corner) {
                   static_cast<uint64_t>(inside.end - inside.first) * map.elementBytes);
     }
     for (unsigned at = 0; at < boxRowBytes; at += 16) {
-      const uint64_t place = reinterpret_cast<uint64_t>(to) + row * boxRowBytes + at;
-      std::memcpy(reinterpret_cast<char*>(place ^ (place >> 7 & 7) << 4), bytes + at, 16);
+      const uint64_t address = reinterpret_cast<uint64_t>(to) + row * boxRowBytes + at;
+      std::memcpy(reinterpret_cast<char*>(address ^ (address >> 7 & 7) << 4), bytes + at, 16);
     }
   }
 }

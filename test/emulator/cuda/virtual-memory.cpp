@@ -9,7 +9,7 @@
 
 #include "control.h"
 #include "memory.h"
-#include "past.h"
+#include "snapshot.h"
 #include "stream.h"
 
 namespace emulator {
@@ -190,7 +190,7 @@ EMULATOR_EXPORT int cuMemSetAccess(uint64_t address, size_t size, const AccessDe
   if (mprotect(reinterpret_cast<void*>(address), size, isAccessible ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
     return outOfMemory;
   }
-  forgetPages(address, size);
+  dropPages(address, size);
   for (auto each = mappings.find(address); each != mappings.end() && each->first < address + size; ++each) {
     each->second.isAccessible = isAccessible;
   }
@@ -200,10 +200,10 @@ EMULATOR_EXPORT int cuMemSetAccess(uint64_t address, size_t size, const AccessDe
 EMULATOR_EXPORT int cuMemUnmap(uint64_t address, size_t size) {
   ENTER_OUTSIDE_CAPTURE(context);
   if (size == 0 || !isOfWholeMappings(address, size)) return invalidValue;
-  if (const int status = finishAllWork()) return status;
+  if (const int status = runAllWork()) return status;
   // A fresh inaccessible mapping frees the old pages.
   mmap(reinterpret_cast<void*>(address), size, PROT_NONE, reservedPages | MAP_FIXED, -1, 0);
-  forgetPages(address, size);
+  dropPages(address, size);
   for (auto each = mappings.find(address); each != mappings.end() && each->first < address + size;) {
     const uint64_t handle = each->second.handle;
     physical.find(handle)->isMapped = false;

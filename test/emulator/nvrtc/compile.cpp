@@ -95,7 +95,7 @@ Ended run(const std::string& command) {
 
 std::string flagsFor(const CompileOptions& options) {
   std::string all = flags;
-  all += options.fusesProducts ? " -ffp-contract=fast" : " -ffp-contract=off";
+  all += options.hasFma ? " -ffp-contract=fast" : " -ffp-contract=off";
 #if defined(__x86_64__)
   // So that fma is one instruction, and not a call.
   if (__builtin_cpu_supports("fma")) all += " -mfma";

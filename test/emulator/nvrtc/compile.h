@@ -16,7 +16,7 @@ struct Compiled {
 struct CompileOptions {
   /** 90 for sm_90; 0 if machine code was not requested. */
   unsigned architecture = 0;
-  bool fusesProducts = true;
+  bool hasFma = true;
 };
 
 Compiled compile(const std::string& source, const std::string& name, const CompileOptions& options);

@@ -47,7 +47,7 @@ bool readOption(const std::string& option, CompileOptions& options) {
   const std::string value = equals == std::string::npos ? "" : option.substr(equals + 1);
   if (key == "--gpu-architecture" || key == "-arch") return readArchitecture(value, options.architecture);
   if (key == "--fmad" || key == "-fmad") {
-    options.fusesProducts = value == "true";
+    options.hasFma = value == "true";
     return value == "true" || value == "false";
   }
   if (key == "--std" || key == "-std") return value == "c++17";

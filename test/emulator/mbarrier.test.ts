@@ -58,7 +58,7 @@ const ring = (take: string, awaitEmpty: string): string => `
         const unsigned stage = round % 3, parity = round / 3 % 2;
         ${awaitEmpty}
         mbarrierArriveExpectTx(full + stage, 512);
-        const float* from = given + (blockIdx.x * ${rounds} + round) * 128;
+        const float* from = input + (blockIdx.x * ${rounds} + round) * 128;
         cpAsyncBulk(tiles + stage * 128, from, 256, full + stage);
         cpAsyncBulk(tiles + stage * 128 + 64, from + 64, 256, full + stage);
       }
@@ -82,8 +82,8 @@ const add = "sum = 2.0f * sum + tiles[stage * 128 + (threadIdx.x + 32) % 128];";
 const awaitEmpty = "mbarrierWait(empty + stage, parity ^ 1);";
 
 function runRing(body: string): [number, string, number[]] {
-  const [given, out] = [bare.put(tiles), bare.put(new Float32Array(4 * 128))];
-  const [status, text] = kernels.run(ringShape, "const float* given, float* out", body, [given, out]);
+  const [input, out] = [bare.put(tiles), bare.put(new Float32Array(4 * 128))];
+  const [status, text] = kernels.run(ringShape, "const float* input, float* out", body, [input, out]);
   return [status, text, status === 0 ? [...bare.read(out, new Float32Array(4 * 128))] : []];
 }
 
@@ -168,24 +168,24 @@ test("a numbered barrier does not release threads that wait at another", { skip 
 
 const stalls = [
   {
-    name: "a gate that nobody passes",
-    body: `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
-      if (threadIdx.x == 0) mbarrierInit(gate, 2);
+    name: "an mbarrier without arrivals",
+    body: `Mbarrier* mbarrier = reinterpret_cast<Mbarrier*>(memory);
+      if (threadIdx.x == 0) mbarrierInit(mbarrier, 2);
       __syncthreads();
-      if (blockIdx.x == 1 && threadIdx.x < 32) { if (threadIdx.x == 5) mbarrierArriveExpectTx(gate, 64); mbarrierWait(gate, 0); }`,
-    told: "32 of 64 threads of block 1 wait at a gate that lacks 1 of 2 arrivals and 64 bytes in line 6",
+      if (blockIdx.x == 1 && threadIdx.x < 32) { if (threadIdx.x == 5) mbarrierArriveExpectTx(mbarrier, 64); mbarrierWait(mbarrier, 0); }`,
+    told: "32 of 64 threads of block 1 wait at an mbarrier that lacks 1 of 2 arrivals and 64 bytes in line 6",
   },
   {
     name: "a cluster's barrier that one thread does not reach",
     body: "if (blockIdx.x == 1 && threadIdx.x == 9) return;\nclusterArrive();\nclusterWait(); memory[0] = 1;",
     told:
-      "64 of 64 threads of block 0 wait at the cluster's barrier, to which 127 of 128 have come, in line 5; " +
-      "63 of 64 threads of block 1 wait at the cluster's barrier, to which 127 of 128 have come, in line 5",
+      "64 of 64 threads of block 0 wait at the cluster's barrier, with 127 of 128 arrivals, in line 5; " +
+      "63 of 64 threads of block 1 wait at the cluster's barrier, with 127 of 128 arrivals, in line 5",
   },
   {
     name: "a numbered barrier with too few",
     body: "if (blockIdx.x == 0 && threadIdx.x < 32) namedBarrierSync(3, 64); memory[0] = 1;",
-    told: "32 of 64 threads of block 0 wait at barrier 3, to which 32 of 64 have come, in line 3",
+    told: "32 of 64 threads of block 0 wait at barrier 3, with 32 of 64 arrivals, in line 3",
   },
   {
     name: "a block's barrier that one thread does not reach",
@@ -193,60 +193,60 @@ const stalls = [
     told: "63 of 64 threads of block 1 wait at the block's barrier in line 3",
   },
   {
-    name: "a gate that was late",
-    body: `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
-      if (threadIdx.x == 0) mbarrierInit(gate, 1);
+    name: "a late wait at an mbarrier",
+    body: `Mbarrier* mbarrier = reinterpret_cast<Mbarrier*>(memory);
+      if (threadIdx.x == 0) mbarrierInit(mbarrier, 1);
       __syncthreads();
-      if (blockIdx.x == 0 && threadIdx.x == 0) mbarrierWait(gate, 0);
-      if (blockIdx.x == 0 && threadIdx.x == 1) { mbarrierArrive(gate); mbarrierArrive(gate); }`,
-    told: "1 of 64 threads of block 0 wait at a gate that lacks 1 of 1 arrivals and 0 bytes in line 6",
+      if (blockIdx.x == 0 && threadIdx.x == 0) mbarrierWait(mbarrier, 0);
+      if (blockIdx.x == 0 && threadIdx.x == 1) { mbarrierArrive(mbarrier); mbarrierArrive(mbarrier); }`,
+    told: "1 of 64 threads of block 0 wait at an mbarrier that lacks 1 of 1 arrivals and 0 bytes in line 6",
   },
 ];
 for (const { name, body, told } of stalls) {
   test(`a deadlock is detected: ${name}`, { skip }, () => {
     assert.deepEqual(kernels.run({ blocks: 2, threads: 64, cluster: 2 }, "", body, []), [
       launchFailed,
-      `hf: nobody can go on; ${told}`,
+      `hf: no thread can continue; ${told}`,
     ]);
   });
 }
 
 const misuses: readonly { name: string; body: string; status: number; told: RegExp }[] = [
   {
-    name: "an unset gate",
-    body: "mbarrierArrive(gate);",
+    name: "an uninitialised mbarrier",
+    body: "mbarrierArrive(mbarrier);",
     status: launchFailed,
-    told: /a gate that was not set in line 4/,
+    told: /an mbarrier that was not initialised in line 4/,
   },
   {
-    name: "an odd gate",
+    name: "a misaligned mbarrier",
     body: "mbarrierInit((Mbarrier*)(memory + 4), 1);",
     status: misaligned,
-    told: /a gate at a misaligned/,
+    told: /an mbarrier at a misaligned/,
   },
   {
-    name: "a gate in device memory",
-    body: "mbarrierInit((Mbarrier*)given, 1);",
+    name: "an mbarrier in device memory",
+    body: "mbarrierInit((Mbarrier*)input, 1);",
     status: illegalAddress,
-    told: /a gate outside launched memory/,
+    told: /an mbarrier outside dynamic shared memory/,
   },
   {
-    name: "a wait at a peer's gate",
-    body: "mbarrierInit(gate, 1); mbarrierWait(mapaShared(gate, 1), 0);",
+    name: "a wait at a peer's mbarrier",
+    body: "mbarrierInit(mbarrier, 1); mbarrierWait(mapaShared(mbarrier, 1), 0);",
     status: illegalAddress,
-    told: /a gate of a peer/,
+    told: /an mbarrier of a peer/,
   },
   {
     name: "an arrival too many",
-    body: "mbarrierInit(gate, 1); mbarrierArriveExpectTx(gate, 16); mbarrierArrive(gate);",
+    body: "mbarrierInit(mbarrier, 1); mbarrierArriveExpectTx(mbarrier, 16); mbarrierArrive(mbarrier);",
     status: launchFailed,
-    told: /more arrivals at a gate than its phase takes/,
+    told: /more arrivals at an mbarrier than its phase takes/,
   },
   {
     name: "a cluster's barrier without arrival",
     body: "clusterWait();",
     status: launchFailed,
-    told: /waits for its cluster and did not arrive/,
+    told: /waits for its cluster without an arrival/,
   },
   {
     name: "a cluster's barrier without wait",
@@ -264,9 +264,9 @@ const misuses: readonly { name: string; body: string; status: number; told: RegE
 ];
 for (const { name, body, status, told } of misuses) {
   test(`a fault is reported with its line: ${name}`, { skip }, () => {
-    const whole = `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);\n${body}\nif (given == 0) mbarrierArrive(gate);`;
+    const whole = `Mbarrier* mbarrier = reinterpret_cast<Mbarrier*>(memory);\n${body}\nif (input == 0) mbarrierArrive(mbarrier);`;
     const shape = { blocks: 2, threads: 32, cluster: 2 };
-    const [found, text] = kernels.run(shape, "const float* given", whole, [bare.allocate(256)]);
+    const [found, text] = kernels.run(shape, "const float* input", whole, [bare.allocate(256)]);
     assert.equal(found, status);
     assert.match(text, told);
     assert.match(text, /in line 4, block 0, thread 0$/);
@@ -278,69 +278,70 @@ test("a bulk copy has a multiple of 16 aligned bytes, from device memory to the 
 }, () => {
   const shape = { blocks: 2, threads: 1, cluster: 2 };
   const bring = (to: string, from: string, bytes: number): [number, string] => {
-    const body = `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
-      mbarrierInit(gate, 1);
-      mbarrierArriveExpectTx(gate, ${bytes});
-      cpAsyncBulk(${to}, ${from}, ${bytes}, gate);
-      mbarrierWait(gate, 0);
+    const body = `Mbarrier* mbarrier = reinterpret_cast<Mbarrier*>(memory);
+      mbarrierInit(mbarrier, 1);
+      mbarrierArriveExpectTx(mbarrier, ${bytes});
+      cpAsyncBulk(${to}, ${from}, ${bytes}, mbarrier);
+      mbarrierWait(mbarrier, 0);
       clusterArrive();
       clusterWait();`;
     emulator.reset();
-    return kernels.run(shape, "const float* given", body, [bare.put(new Float32Array(64))]);
+    return kernels.run(shape, "const float* input", body, [bare.put(new Float32Array(64))]);
   };
-  assert.deepEqual(bring("memory + 16", "given + 4", 32), [0, ""]);
+  assert.deepEqual(bring("memory + 16", "input + 4", 32), [0, ""]);
   const odd = "hf: a copy at a misaligned address in line 6, block 0, thread 0";
-  assert.deepEqual(bring("memory + 24", "given", 32), [misaligned, odd]);
-  assert.deepEqual(bring("memory + 16", "given + 1", 32), [misaligned, odd]);
-  assert.deepEqual(bring("memory + 16", "given", 24), [misaligned, odd]);
-  const stray = "hf: a copy that does not go to the block's launched memory in line 6, block 0, thread 0";
-  assert.deepEqual(bring("memory + 1008", "given", 32), [illegalAddress, stray]);
-  assert.deepEqual(bring("mapaShared(memory + 16, 1)", "given", 32), [illegalAddress, stray]);
-  assert.equal(bring("memory + 16", "given ? (const float*)(memory + 64) : given", 32)[0], illegalAddress);
+  assert.deepEqual(bring("memory + 24", "input", 32), [misaligned, odd]);
+  assert.deepEqual(bring("memory + 16", "input + 1", 32), [misaligned, odd]);
+  assert.deepEqual(bring("memory + 16", "input", 24), [misaligned, odd]);
+  const stray =
+    "hf: a copy that does not go to the block's dynamic shared memory in line 6, block 0, thread 0";
+  assert.deepEqual(bring("memory + 1008", "input", 32), [illegalAddress, stray]);
+  assert.deepEqual(bring("mapaShared(memory + 16, 1)", "input", 32), [illegalAddress, stray]);
+  assert.equal(bring("memory + 16", "input ? (const float*)(memory + 64) : input", 32)[0], illegalAddress);
 });
 
 test("a block that ends before its copies complete is detected, if they are late", { skip }, () => {
   setOrder("reversed");
-  const body = `Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
-    mbarrierInit(gate, 1);
-    mbarrierArriveExpectTx(gate, 32);
-    cpAsyncBulk(memory + 16, given, 32, gate);`;
-  const given = [bare.put(new Float32Array(64))];
+  const body = `Mbarrier* mbarrier = reinterpret_cast<Mbarrier*>(memory);
+    mbarrierInit(mbarrier, 1);
+    mbarrierArriveExpectTx(mbarrier, 32);
+    cpAsyncBulk(memory + 16, input, 32, mbarrier);`;
+  const input = [bare.put(new Float32Array(64))];
   const [status, text] = kernels.run(
     { blocks: 2, threads: 1, cluster: 2 },
-    "const float* given",
+    "const float* input",
     body,
-    given,
+    input,
   );
   assert.equal(status, launchFailed);
-  assert.match(text, /a block that ended before a copy had come/);
+  assert.match(text, /a block that ended before a copy completed/);
 });
 
 test("mbarriers and numbered barriers work in a kernel without clusters", { skip }, () => {
   const entry = bare.load(
-    `extern "C" __global__ void __launch_bounds__(96) hf(const float* given, float* out) {
+    `extern "C" __global__ void __launch_bounds__(96) hf(const float* input, float* out) {
        dynamicSharedMemory(memory, 1024);
-       Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
+       Mbarrier* mbarrier = reinterpret_cast<Mbarrier*>(memory);
        float* tile = reinterpret_cast<float*>(memory + 16);
-       if (threadIdx.x == 0) mbarrierInit(gate, 1);
+       if (threadIdx.x == 0) mbarrierInit(mbarrier, 1);
        __syncthreads();
        if (threadIdx.x == 95) {
-         mbarrierArriveExpectTx(gate, 256);
-         cpAsyncBulk(tile, given + 64 * blockIdx.x, 256, gate);
+         mbarrierArriveExpectTx(mbarrier, 256);
+         cpAsyncBulk(tile, input + 64 * blockIdx.x, 256, mbarrier);
        }
        if (threadIdx.x < 64) {
-         mbarrierWait(gate, 0);
+         mbarrierWait(mbarrier, 0);
          namedBarrierSync(4, 64);
          out[64 * blockIdx.x + threadIdx.x] = tile[63 - threadIdx.x];
        }
      }`,
     "hf",
   );
-  const given = Float32Array.from({ length: 128 }, (_, index) => index);
+  const input = Float32Array.from({ length: 128 }, (_, index) => index);
   for (const order of orders) {
     setOrder(order);
     const out = bare.allocate(512);
-    bare.launch(entry, 2, 96, [bare.put(given), out], 0, 1024);
+    bare.launch(entry, 2, 96, [bare.put(input), out], 0, 1024);
     const wanted = Array.from({ length: 128 }, (_, index) => (index < 64 ? 63 : 127) - (index % 64));
     assert.deepEqual([...bare.read(out, new Float32Array(128))], wanted, order);
   }

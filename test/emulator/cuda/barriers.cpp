@@ -3,7 +3,7 @@
  * run as far as it can (block.cpp). The last thread at a numbered barrier or at the cluster's resumes the
  * others.
  */
-#include "waiting.h"
+#include "barriers.h"
 
 #include "launch.h"
 #include "status.h"
@@ -23,8 +23,8 @@ inline __attribute__((always_inline)) void waitAt(State state, int line) {
 
 void hookBarrier(int line) { waitAt(State::atBarrier, line); }
 
-void hookAwaitPrevious() {
-  if (launch->isInPast) waitAt(State::forPrevious, 0);
+void hookGridDependencyWait() {
+  if (launch->isInSnapshot) waitAt(State::inGridDependencyWait, 0);
 }
 
 unsigned long long hookExchange(EmulatorExchange kind, unsigned mask, unsigned long long value, unsigned source) {
@@ -34,60 +34,60 @@ unsigned long long hookExchange(EmulatorExchange kind, unsigned mask, unsigned l
   thread.state = State::inExchange;
   thread.kind = kind;
   thread.mask = mask;
-  thread.brought = value;
+  thread.input = value;
   leaveKernel(thread);
   if (kind != emulatorShuffle) return thread.votes;
   // The value of a lane outside the mask is undefined: use one that can't pass for a result.
   if (source >= warpSize || (mask >> source & 1) == 0) return ~0ull;
-  return launch->threads[self / warpSize * warpSize + source].carried;
+  return launch->threads[self / warpSize * warpSize + source].output;
 }
 
-void hookMeet(unsigned barrier, unsigned threads, int line) {
-  Launch& own = *launch;
-  const unsigned rank = own.module->place->rank;
+void hookNamedBarrier(unsigned barrier, unsigned threads, int line) {
+  Launch& current = *launch;
+  const unsigned rank = current.module->position->rank;
   if (barrier < 1 || barrier > 15) failInLine(launchFailed, "a barrier that is not one of 1 to 15", line);
-  if (threads == 0 || threads % warpSize != 0 || threads > own.threadsApart) {
+  if (threads == 0 || threads % warpSize != 0 || threads > current.threadStride) {
     failInLine(launchFailed, "a barrier for " + std::to_string(threads) + " threads", line);
   }
-  Meeting& meeting = own.blocks[rank].meetings[barrier];
-  if (meeting.arrived > 0 && meeting.expected != threads) {
+  NamedBarrier& namedBarrier = current.blocks[rank].namedBarriers[barrier];
+  if (namedBarrier.arrived > 0 && namedBarrier.expected != threads) {
     failInLine(launchFailed, "a barrier for " + std::to_string(threads) + " threads at which others wait for " +
-                                 std::to_string(meeting.expected), line);
+                                 std::to_string(namedBarrier.expected), line);
   }
-  meeting.expected = threads;
-  meeting.arrived += 1;
-  if (meeting.arrived < threads) {
-    own.threads[own.running].barrier = static_cast<unsigned char>(barrier);
-    return waitAt(State::atMeeting, line);
+  namedBarrier.expected = threads;
+  namedBarrier.arrived += 1;
+  if (namedBarrier.arrived < threads) {
+    current.threads[current.running].barrier = static_cast<unsigned char>(barrier);
+    return waitAt(State::atNamedBarrier, line);
   }
-  meeting.arrived = 0;
-  Thread* members = own.threadsOf(rank);
-  for (unsigned index = 0; index < own.threadCount; ++index) {
-    if (members[index].state == State::atMeeting && members[index].barrier == barrier) members[index].state = State::ready;
+  namedBarrier.arrived = 0;
+  Thread* members = current.threadsOf(rank);
+  for (unsigned index = 0; index < current.threadCount; ++index) {
+    if (members[index].state == State::atNamedBarrier && members[index].barrier == barrier) members[index].state = State::ready;
   }
 }
 
-void hookArriveInCluster(int line) {
-  Launch& own = *launch;
-  Thread& thread = own.threads[own.running];
+void hookClusterArrive(int line) {
+  Launch& current = *launch;
+  Thread& thread = current.threads[current.running];
   if (thread.step != ClusterStep::outside) {
-    failInLine(launchFailed, "a thread that arrives in its cluster twice and did not wait", line);
+    failInLine(launchFailed, "a thread that arrives in its cluster twice without a wait", line);
   }
   thread.step = ClusterStep::arrived;
-  own.clusterArrived += 1;
-  if (own.clusterArrived < own.threadCount * own.blocks.size()) return;
-  own.clusterArrived = 0;
-  for (Thread& other : own.threads) {
+  current.clusterArrived += 1;
+  if (current.clusterArrived < current.threadCount * current.blocks.size()) return;
+  current.clusterArrived = 0;
+  for (Thread& other : current.threads) {
     const bool waits = other.state == State::inCluster;
     other.step = waits ? ClusterStep::outside : ClusterStep::complete;
     if (waits) other.state = State::ready;
   }
 }
 
-void hookAwaitCluster(int line) {
+void hookClusterWait(int line) {
   Thread& thread = launch->threads[launch->running];
   if (thread.step == ClusterStep::outside) {
-    failInLine(launchFailed, "a thread that waits for its cluster and did not arrive", line);
+    failInLine(launchFailed, "a thread that waits for its cluster without an arrival", line);
   }
   if (thread.step == ClusterStep::arrived) return waitAt(State::inCluster, line);
   thread.step = ClusterStep::outside;

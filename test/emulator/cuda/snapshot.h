@@ -11,24 +11,24 @@
 
 namespace emulator {
 
-struct Past;
+struct Snapshot;
 
 /** Snapshots of the kernels directly before some work; empty if other work precedes it. */
-using Pasts = std::vector<std::shared_ptr<Past>>;
+using Snapshots = std::vector<std::shared_ptr<Snapshot>>;
 
 /** Runs work that directly follows the kernels of these snapshots, and replaces them by its own. */
-int runBehind(Pasts& pasts, int nodeType, const Work& work);
+int runAfter(Snapshots& snapshots, int nodeType, const Work& work);
 
 /** True if a kernel directly before the running one has changed anything. */
-bool hasPast();
+bool hasSnapshot();
 /** From here on the running kernel sees the snapshot. */
-void enterPast();
+void enterSnapshot();
 /** Restores the current memory. False if a thread has written to it. */
-bool leavePast();
+bool leaveSnapshot();
 
 /** True if a write to this address was interrupted for a snapshot. It can then continue. */
 bool openPage(const void* address);
 /** Memory that is mapped, unmapped or freed: its protection no longer belongs to the snapshots. */
-void forgetPages(uint64_t address, uint64_t size);
+void dropPages(uint64_t address, uint64_t size);
 
 }  // namespace emulator

@@ -6,10 +6,10 @@
 namespace emulator {
 
 void hookBarrier(int line);
-void hookAwaitPrevious();
+void hookGridDependencyWait();
 unsigned long long hookExchange(EmulatorExchange kind, unsigned mask, unsigned long long value, unsigned source);
-void hookMeet(unsigned barrier, unsigned threads, int line);
-void hookArriveInCluster(int line);
-void hookAwaitCluster(int line);
+void hookNamedBarrier(unsigned barrier, unsigned threads, int line);
+void hookClusterArrive(int line);
+void hookClusterWait(int line);
 
 }  // namespace emulator

@@ -302,7 +302,7 @@ test("unsupported GEMMs are rejected, and inconsistent descriptions are invalid"
   assert.equal(new BareGemm(plain({ epilogue: 34 })).status, 15);
   assert.equal(new BareGemm(plain({ b: matrix(4, 2) })).status, 7);
   assert.equal(new BareGemm(plain({ a: { ...matrix(2, 3), leading: 1 } })).status, 7);
-  emulator.set("productsRejected", 1);
+  emulator.set("gemmsRejected", 1);
   assert.equal(new BareGemm(plain()).status, 15);
 });
 

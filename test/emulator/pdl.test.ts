@@ -231,21 +231,21 @@ test("every replay of a graph has its own old memory, by its streams", { skip },
 
 const copyShape = { blocks: 2, threads, cluster: 2, bytes: 1024 };
 const copyBody = `
-  Mbarrier* gate = reinterpret_cast<Mbarrier*>(memory);
+  Mbarrier* mbarrier = reinterpret_cast<Mbarrier*>(memory);
   unsigned* seen = reinterpret_cast<unsigned*>(memory + 256);
   const unsigned* from = values + blockIdx.x * ${threads};
   if (threadIdx.x == 0) {
-    mbarrierInit(gate, 2);
-    mbarrierArriveExpectTx(gate, ${8 * threads});
-    cpAsyncBulk(seen, from, ${4 * threads}, gate);
+    mbarrierInit(mbarrier, 2);
+    mbarrierArriveExpectTx(mbarrier, ${8 * threads});
+    cpAsyncBulk(seen, from, ${4 * threads}, mbarrier);
   }
   gridDependencyWait();
   if (threadIdx.x == 0) {
-    cpAsyncBulk(seen + ${threads}, from, ${4 * threads}, gate);
-    mbarrierArrive(gate);
+    cpAsyncBulk(seen + ${threads}, from, ${4 * threads}, mbarrier);
+    mbarrierArrive(mbarrier);
   }
   __syncthreads();
-  mbarrierWait(gate, 0);
+  mbarrierWait(mbarrier, 0);
   atFirst[blockIdx.x * ${threads} + threadIdx.x] = seen[threadIdx.x];
   atLast[blockIdx.x * ${threads} + threadIdx.x] = seen[${threads} + threadIdx.x];`;
 const copyParameters = "const unsigned* values, unsigned* atFirst, unsigned* atLast";
@@ -261,8 +261,8 @@ for (const order of ["forward", "reversed"] as const) {
     bare.write(memory.atFirst, new Uint32Array(count).fill(5));
     bare.write(memory.atLast, new Uint32Array(count).fill(7));
     launchAdd(memory, 2);
-    const given = [memory.values, memory.atFirst, memory.atLast];
-    bare.launchPdl(copying, 2, threads, given, { sharedBytes: copyShape.bytes });
+    const values = [memory.values, memory.atFirst, memory.atLast];
+    bare.launchPdl(copying, 2, threads, values, { sharedBytes: copyShape.bytes });
     assert.deepEqual(seenIn(memory), [5, 7]);
   });
 }
@@ -280,7 +280,7 @@ function runBody(body: string): [number, string, number[]] {
 }
 
 test("a kernel that overwrites the previous kernel's output before the wait is a fault", { skip }, () => {
-  const fault = "hf_body: writes before it has waited for the launch before it";
+  const fault = "hf_body: writes before it has waited for the preceding launch";
   const early = "values[id] = 9; gridDependencyWait(); out[id] = values[id];";
   assert.deepEqual(runBody(early), [launchFailed, fault, []]);
   emulator.reset();
@@ -310,11 +310,11 @@ test("a block sees old memory that earlier blocks have written since, and their 
 test("threads at a barrier with a thread that waits for the preceding launch are not a deadlock", {
   skip,
 }, () => {
-  const body = `__shared__ unsigned brought;
+  const body = `__shared__ unsigned loaded;
     const unsigned seen = values[id];
-    if (threadIdx.x == 0) { gridDependencyWait(); brought = values[id]; }
+    if (threadIdx.x == 0) { gridDependencyWait(); loaded = values[id]; }
     __syncthreads();
-    out[id] = 10 * brought + seen;`;
+    out[id] = 10 * loaded + seen;`;
   assert.deepEqual(runBody(body), [0, "", [75]]);
 });
 

@@ -27,7 +27,7 @@ const notSupported = 801;
 
 /** The arguments of cuTensorMapEncodeTiled: sizes and box in elements, strides in bytes. */
 interface Description {
-  readonly place?: number;
+  readonly mapAddress?: number;
   readonly type?: number;
   readonly rank?: number;
   readonly memory: number;
@@ -40,19 +40,27 @@ interface Description {
 
 const block = new OutBlock(512);
 /** The address of a tensor map is a multiple of 64. */
-const mapPlace = Math.ceil(block.address / 64) * 64;
+const mapAddress = Math.ceil(block.address / 64) * 64;
 
-function encode(given: Description): number {
-  const { place = mapPlace, type = mapDataType.FLOAT32, rank = 3, memory, sizes, strides, box } = given;
-  const { elementStrides = [1, 1, 1], flags = [0, 3, 3, 0] } = given;
+function encode(description: Description): number {
+  const {
+    mapAddress: target = mapAddress,
+    type = mapDataType.FLOAT32,
+    rank = 3,
+    memory,
+    sizes,
+    strides,
+    box,
+  } = description;
+  const { elementStrides = [1, 1, 1], flags = [0, 3, 3, 0] } = description;
   for (const [index, size] of sizes.entries()) block.setU64(size, 192 + 8 * index);
   for (const [index, stride] of strides.entries()) block.setU64(stride, 256 + 8 * index);
   for (const [index, size] of box.entries()) block.view.setUint32(320 + 4 * index, size, true);
   for (const [index, step] of elementStrides.entries()) block.view.setUint32(384 + 4 * index, step, true);
   const { address } = block;
   const { cuTensorMapEncodeTiled } = bare.cuda.driver.status;
-  const places = [address + 192, address + 256, address + 320, address + 384] as const;
-  return cuTensorMapEncodeTiled(place, type, rank, memory, ...places, ...flags);
+  const pointers = [address + 192, address + 256, address + 320, address + 384] as const;
+  return cuTensorMapEncodeTiled(target, type, rank, memory, ...pointers, ...flags);
 }
 
 /**
@@ -64,14 +72,14 @@ function code(boxBytes: number, shift = 0): string {
                                                      int column, int row, int matrix) {
     dynamicSharedMemory(memory, ${boxBytes + 2048});
     unsigned char* tile = memory + (1024 - reinterpret_cast<unsigned long long>(memory) % 1024) % 1024 + ${shift};
-    Mbarrier* gate = reinterpret_cast<Mbarrier*>(tile + ${boxBytes});
+    Mbarrier* mbarrier = reinterpret_cast<Mbarrier*>(tile + ${boxBytes});
     if (threadIdx.x == 0) {
-      mbarrierInit(gate, 1);
-      mbarrierArriveExpectTx(gate, ${boxBytes});
-      tmaLoad(tile, &map, column, row, matrix, gate);
+      mbarrierInit(mbarrier, 1);
+      mbarrierArriveExpectTx(mbarrier, ${boxBytes});
+      tmaLoad(tile, &map, column, row, matrix, mbarrier);
     }
     __syncthreads();
-    mbarrierWait(gate, 0);
+    mbarrierWait(mbarrier, 0);
     for (unsigned index = threadIdx.x; index < ${boxBytes}; index += blockDim.x) out[index] = tile[index];
   }`;
 }
@@ -79,8 +87,8 @@ function code(boxBytes: number, shift = 0): string {
 type Corner = readonly [column: number, row: number, matrix: number];
 
 function bring(entry: number, out: number, [column, row, matrix]: Corner): [number, string] {
-  const given = [{ at: mapPlace }, out, { i32: column }, { i32: row }, { i32: matrix }];
-  assert.equal(bare.tryLaunch(entry, 1, 64, given), 0);
+  const values = [{ at: mapAddress }, out, { i32: column }, { i32: row }, { i32: matrix }];
+  assert.equal(bare.tryLaunch(entry, 1, 64, values), 0);
   return [bare.cuda.driver.status.cuStreamSynchronize(0), emulator.lastFault()];
 }
 
@@ -135,9 +143,9 @@ for (const [dtype, { type, bytes, read }] of Object.entries(forms)) {
             const isInside = x >= 0 && x < columns && y >= 0 && y < rows && matrix >= 0 && matrix < matrices;
             // The row's index modulo 8 permutes its eight chunks of 16 bytes.
             const chunk = Math.floor((column * bytes) / 16) ^ (row % 8);
-            const place = row * 128 + chunk * 16 + ((column * bytes) % 16);
+            const offset = row * 128 + chunk * 16 + ((column * bytes) % 16);
             const expected = isInside ? matrix * matrixStride + y * rowStride + x + 1 : 0;
-            assert.equal(read(found, place), expected, `row ${row}, column ${column} from ${at}`);
+            assert.equal(read(found, offset), expected, `row ${row}, column ${column} from ${at}`);
           }
         }
       };
@@ -154,7 +162,7 @@ test("a tensor map that the hardware can't use is not encoded", { skip }, () => 
   const good: Description = { memory, ...plain };
   assert.equal(encode(good), 0);
   const wrong: readonly (readonly [number, Partial<Description>])[] = [
-    [invalidValue, { place: mapPlace + 32 }],
+    [invalidValue, { mapAddress: mapAddress + 32 }],
     [invalidValue, { memory: memory + 8 }],
     [invalidValue, { memory: 0 }],
     [invalidValue, { type: 16 }],
@@ -183,8 +191,8 @@ test("a tensor map that the hardware can't use is not encoded", { skip }, () => 
     [notSupported, { flags: [0, 0, 3, 0] }],
     [notSupported, { flags: [0, 3, 3, 1] }],
   ];
-  for (const [status, given] of wrong) {
-    assert.equal(encode({ ...good, ...given }), status, JSON.stringify(given));
+  for (const [status, changes] of wrong) {
+    assert.equal(encode({ ...good, ...changes }), status, JSON.stringify(changes));
   }
   emulator.set("computeMajor", 8);
   assert.equal(encode(good), notSupported);
@@ -193,9 +201,9 @@ test("a tensor map that the hardware can't use is not encoded", { skip }, () => 
 test("an invalid box ends the launch with a message about its fault", { skip }, () => {
   const memory = bare.allocate(2 * 8192);
   const out = bare.allocate(1024);
-  const faultOf = (given: Partial<Description>, entry: number, corner: Corner = [0, 0, 0]) => {
+  const faultOf = (changes: Partial<Description>, entry: number, corner: Corner = [0, 0, 0]) => {
     emulator.reset();
-    assert.equal(encode({ memory, ...plain, ...given }), 0);
+    assert.equal(encode({ memory, ...plain, ...changes }), 0);
     const [status, text] = bring(entry, out, corner);
     emulator.reset();
     return [status, text.replace(/ in line .*$/, "")];
@@ -213,16 +221,16 @@ test("an invalid box ends the launch with a message about its fault", { skip }, 
   assert.deepEqual(faultOf(three, entry, [0, 0, 1]), [0, ""]);
   assert.deepEqual(faultOf(three, entry, [0, 0, 15]), [
     illegalAddress,
-    "hf: a copy from what is not device memory",
+    "hf: a copy from memory that is not device memory",
   ]);
   const tooLarge = bare.load(code(1024).replace("tile + 1024", "tile"), "hf");
   assert.deepEqual(faultOf({ box: [32, 32, 1] }, tooLarge), [
     illegalAddress,
-    "hf: a copy that does not go to the block's launched memory",
+    "hf: a copy that does not go to the block's dynamic shared memory",
   ]);
   block.bytes.fill(0);
   emulator.reset();
-  assert.match(bring(entry, out, [0, 0, 0])[1], /hf: a map that was not encoded in line/);
+  assert.match(bring(entry, out, [0, 0, 0])[1], /hf: a tensor map that was not encoded in line/);
 });
 
 test("an mbarrier counts all bytes of a box, also those outside the tensor", { skip }, () => {
@@ -236,7 +244,10 @@ test("an mbarrier counts all bytes of a box, also those outside the tensor", { s
     emulator.reset();
     assert.equal(encode({ memory, ...plain }), 0);
     const entry = bare.load(
-      code(1024).replace("mbarrierArriveExpectTx(gate, 1024)", `mbarrierArriveExpectTx(gate, ${expected})`),
+      code(1024).replace(
+        "mbarrierArriveExpectTx(mbarrier, 1024)",
+        `mbarrierArriveExpectTx(mbarrier, ${expected})`,
+      ),
       "hf",
     );
     const [status, text] = bring(entry, out, [48, 28, 0]);

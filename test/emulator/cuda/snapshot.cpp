@@ -4,7 +4,7 @@
  * its writes, not on the device's memory. Changes of the preceding kernel can't even be read in its snapshot:
  * the first access swaps old and new bytes. So blocks that read nothing before they wait cost no copies.
  */
-#include "past.h"
+#include "snapshot.h"
 
 #include <sys/mman.h>
 
@@ -26,7 +26,7 @@ struct Page {
   bool isChanged(size_t at) const { return before[at] != after[at]; }
 };
 
-struct Past {
+struct Snapshot {
   /** By address. */
   std::map<uint64_t, Page> pages;
 };
@@ -34,12 +34,12 @@ struct Past {
 namespace {
 
 /** A snapshot is hidden until the first access. */
-enum class View { present, hiddenPast, shownPast };
+enum class View { present, hiddenSnapshot, shownSnapshot };
 
 /** A running kernel, and the snapshot that keeps its writes for the next one. */
 struct Watch {
-  Pasts before;
-  std::shared_ptr<Past> own = std::make_shared<Past>();
+  Snapshots before;
+  std::shared_ptr<Snapshot> snapshot = std::make_shared<Snapshot>();
   View view = View::present;
 };
 
@@ -70,7 +70,7 @@ void protect(const std::map<uint64_t, Thing>& things, int access) {
 
 /** As before the kernel's first write to it. */
 void keepPage(uint64_t address) {
-  std::vector<char>& before = watch->own->pages[address].before;
+  std::vector<char>& before = watch->snapshot->pages[address].before;
   if (before.empty()) before.assign(bytesAt(address), bytesAt(address + pageBytes));
 }
 
@@ -89,17 +89,17 @@ void releaseMemory() {
   opened.clear();
 }
 
-void showPast() {
-  watch->view = View::shownPast;
-  for (const auto& past : watch->before) {
-    protect(past->pages, PROT_READ | PROT_WRITE);
-    for (const auto& each : past->pages) {
+void showSnapshot() {
+  watch->view = View::shownSnapshot;
+  for (const auto& snapshot : watch->before) {
+    protect(snapshot->pages, PROT_READ | PROT_WRITE);
+    for (const auto& each : snapshot->pages) {
       keepPage(each.first);
       opened[each.first] = pageBytes;
     }
   }
-  for (const auto& past : watch->before) {
-    for (auto& [address, page] : past->pages) {
+  for (const auto& snapshot : watch->before) {
+    for (auto& [address, page] : snapshot->pages) {
       char* bytes = bytesAt(address);
       page.present.assign(bytes, bytes + pageBytes);
       for (size_t at = 0; at < pageBytes; ++at) {
@@ -110,9 +110,9 @@ void showPast() {
 }
 
 /** False if the snapshot has changed since it was shown. */
-bool takeBack(Past& past) {
+bool restore(Snapshot& snapshot) {
   bool isSame = true;
-  for (auto& [address, page] : past.pages) {
+  for (auto& [address, page] : snapshot.pages) {
     char* bytes = bytesAt(address);
     for (size_t at = 0; at < pageBytes; ++at) {
       if (!page.isChanged(at)) continue;
@@ -124,8 +124,8 @@ bool takeBack(Past& past) {
 }
 
 /** Of the pages that the kernel has written, those that it changed are its snapshot. */
-void endOwnPast() {
-  auto& pages = watch->own->pages;
+void endSnapshot() {
+  auto& pages = watch->snapshot->pages;
   for (auto each = pages.begin(); each != pages.end();) {
     auto& [address, page] = *each;
     page.after.assign(bytesAt(address), bytesAt(address + pageBytes));
@@ -135,59 +135,59 @@ void endOwnPast() {
 
 }  // namespace
 
-int runBehind(Pasts& pasts, int nodeType, const Work& work) {
+int runAfter(Snapshots& snapshots, int nodeType, const Work& work) {
   const bool isKept = setting("early") != 0;
   if (!isKept) releaseMemory();
   if (nodeType != kernelNode || !isKept) {
-    pasts.clear();
+    snapshots.clear();
     return work();
   }
   catchSignals();
-  Watch own;
-  own.before.swap(pasts);
+  Watch current;
+  current.before.swap(snapshots);
   guardMemory();
-  watch = &own;
+  watch = &current;
   const int status = work();
-  endOwnPast();
+  endSnapshot();
   watch = nullptr;
-  if (!own.own->pages.empty()) pasts.push_back(own.own);
+  if (!current.snapshot->pages.empty()) snapshots.push_back(current.snapshot);
   return status;
 }
 
-bool hasPast() { return watch != nullptr && !watch->before.empty(); }
+bool hasSnapshot() { return watch != nullptr && !watch->before.empty(); }
 
-void enterPast() {
-  watch->view = View::hiddenPast;
-  for (const auto& past : watch->before) {
-    protect(past->pages, PROT_NONE);
+void enterSnapshot() {
+  watch->view = View::hiddenSnapshot;
+  for (const auto& snapshot : watch->before) {
+    protect(snapshot->pages, PROT_NONE);
     // Earlier blocks may have opened them.
-    for (const auto& each : past->pages) opened.erase(each.first);
+    for (const auto& each : snapshot->pages) opened.erase(each.first);
   }
 }
 
-bool leavePast() {
+bool leaveSnapshot() {
   bool isSame = true;
-  const bool wasShown = watch->view == View::shownPast;
+  const bool wasShown = watch->view == View::shownSnapshot;
   watch->view = View::present;
   // In reverse order: two of them may have changed the same page.
-  for (auto past = watch->before.rbegin(); past != watch->before.rend(); ++past) {
-    if (wasShown) isSame = takeBack(**past) && isSame;
-    else protect((*past)->pages, PROT_READ);
+  for (auto snapshot = watch->before.rbegin(); snapshot != watch->before.rend(); ++snapshot) {
+    if (wasShown) isSame = restore(**snapshot) && isSame;
+    else protect((*snapshot)->pages, PROT_READ);
   }
   return isSame;
 }
 
-bool openPage(const void* given) {
-  const auto address = reinterpret_cast<uint64_t>(given);
+bool openPage(const void* pointer) {
+  const auto address = reinterpret_cast<uint64_t>(pointer);
   auto next = guarded.upper_bound(address);
   if (next == guarded.begin()) return false;
   const auto& [start, size] = *--next;
   if (address - start >= size) return false;
   const uint64_t page = start + (address - start) / pageBytes * pageBytes;
-  const auto isPast = [&](const std::shared_ptr<Past>& past) { return past->pages.count(page) > 0; };
-  if (watch != nullptr && watch->view == View::hiddenPast &&
-      std::any_of(watch->before.begin(), watch->before.end(), isPast)) {
-    showPast();
+  const auto hasPage = [&](const std::shared_ptr<Snapshot>& snapshot) { return snapshot->pages.count(page) > 0; };
+  if (watch != nullptr && watch->view == View::hiddenSnapshot &&
+      std::any_of(watch->before.begin(), watch->before.end(), hasPage)) {
+    showSnapshot();
     return true;
   }
   if (!opened.emplace(page, pageBytes).second) return false;
@@ -196,7 +196,7 @@ bool openPage(const void* given) {
   return true;
 }
 
-void forgetPages(uint64_t address, uint64_t size) {
+void dropPages(uint64_t address, uint64_t size) {
   for (auto* ranges : {&guarded, &opened}) {
     ranges->erase(ranges->lower_bound(address), ranges->lower_bound(address + size));
   }

@@ -17,7 +17,7 @@ namespace {
 constexpr int kernelNodeType = 0, illegalAddressStatus = 700, misalignedStatus = 716;
 
 /** The arguments that a GEMM needs to run later. */
-struct ProductCall {
+struct GemmCall {
   Description description;
   Layout aLayout, bLayout, cLayout, dLayout;
   const void *a, *b, *c;
@@ -25,7 +25,7 @@ struct ProductCall {
   double alpha, beta;
   void* workspace;
   uint64_t workspaceBytes;
-  uint64_t parts;
+  uint64_t actualSplits;
 };
 
 int64_t indexOf(const Layout& layout, uint64_t row, uint64_t column, int batch) {
@@ -80,28 +80,28 @@ Number activate(Number value, int epilogue) {
 }
 
 template <class Number>
-void multiply(const ProductCall& call) {
+void multiply(const GemmCall& call) {
   const Description& description = call.description;
   const Layout &aLayout = call.aLayout, &cLayout = call.cLayout, &dLayout = call.dLayout;
   const uint64_t m = dLayout.rows, n = dLayout.columns, k = description.transA ? aLayout.rows : aLayout.columns;
-  const uint64_t parts = call.parts > 1 ? call.parts : 1;
-  std::vector<Number> sums(n), part(n);
+  const uint64_t splits = call.actualSplits > 1 ? call.actualSplits : 1;
+  std::vector<Number> acc(n), partial(n);
   for (int batch = 0; batch < dLayout.batch; ++batch) {
     const auto left = unpack<Number>(call.a, aLayout, description.transA, batch, description.computeType);
     const auto right = unpack<Number>(call.b, call.bLayout, description.transB, batch, description.computeType);
     for (uint64_t row = 0; row < m; ++row) {
-      sums.assign(n, Number(0));
-      for (uint64_t index = 0; index < parts; ++index) {
-        part.assign(n, Number(0));
-        for (uint64_t term = k * index / parts; term < k * (index + 1) / parts; ++term) {
+      acc.assign(n, Number(0));
+      for (uint64_t index = 0; index < splits; ++index) {
+        partial.assign(n, Number(0));
+        for (uint64_t term = k * index / splits; term < k * (index + 1) / splits; ++term) {
           const Number factor = left[row * k + term];
           const Number* others = &right[term * n];
-          for (uint64_t column = 0; column < n; ++column) part[column] += factor * others[column];
+          for (uint64_t column = 0; column < n; ++column) partial[column] += factor * others[column];
         }
-        for (uint64_t column = 0; column < n; ++column) sums[column] += part[column];
+        for (uint64_t column = 0; column < n; ++column) acc[column] += partial[column];
       }
       for (uint64_t column = 0; column < n; ++column) {
-        Number value = static_cast<Number>(call.alpha) * sums[column];
+        Number value = static_cast<Number>(call.alpha) * acc[column];
         // If beta is 0, C need not contain numbers.
         if (call.beta != 0) {
           const int64_t index = indexOf(cLayout, row, column, batch);
@@ -120,7 +120,7 @@ void multiply(const ProductCall& call) {
 }
 
 int runGemm(const void* data) {
-  const auto& call = *static_cast<const ProductCall*>(data);
+  const auto& call = *static_cast<const GemmCall*>(data);
   const Description& description = call.description;
   if (!isHeld(call.a, call.aLayout) || !isHeld(call.b, call.bLayout) || !isHeld(call.d, call.dLayout)) {
     return illegalAddressStatus;
@@ -165,13 +165,13 @@ EMULATOR_EXPORT int cublasLtMatmul(uint64_t handle, uint64_t descriptionHandle, 
   if (!description || !aLayout || !bLayout || !cLayout || !dLayout || !alpha || !beta || !a || !b || !c || !d) {
     return cublasInvalidValue;
   }
-  if (const int rejected = checkProduct(*description, *aLayout, *bLayout, *cLayout, *dLayout)) return rejected;
+  if (const int rejected = checkGemm(*description, *aLayout, *bLayout, *cLayout, *dLayout)) return rejected;
   if (description->epilogue & biasBit && description->bias == 0) return cublasInvalidValue;
-  uint64_t needed = 0, parts = 0;
+  uint64_t needed = 0, actualSplits = 0;
   if (algorithm != nullptr) {
     if (algorithm->magic != algorithmMagic) return cublasInvalidValue;
     needed = algorithm->workspace;
-    parts = algorithm->parts;
+    actualSplits = algorithm->actualSplits;
     const void* const operands[] = {a, b, c, d};
     for (int index = 0; index < 4; ++index) {
       if (reinterpret_cast<uint64_t>(operands[index]) % algorithm->alignments[index] != 0) return cublasNotSupported;
@@ -180,9 +180,9 @@ EMULATOR_EXPORT int cublasLtMatmul(uint64_t handle, uint64_t descriptionHandle, 
   if (needed > workspaceBytes) return cublasInvalidValue;
   if (needed > 0 && reinterpret_cast<uint64_t>(workspace) % 256 != 0) return cublasInvalidValue;
 
-  const ProductCall call = {*description, *aLayout, *bLayout, *cLayout, *dLayout, a, b, c, d,
+  const GemmCall call = {*description, *aLayout, *bLayout, *cLayout, *dLayout, a, b, c, d,
                             readScale(alpha, description->scaleType), readScale(beta, description->scaleType),
-                            workspace, needed, parts};
+                            workspace, needed, actualSplits};
   int status = emulator_submit(stream, kernelNodeType, runGemm, &call, sizeof call);
   for (long long node = 1; node < emulator_get("gemmNodes") && status == 0; ++node) {
     status = emulator_submit(stream, kernelNodeType, runNothing, nullptr, 0);
