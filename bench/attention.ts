@@ -61,7 +61,7 @@ const softmaxGradient: RowKernel = {
 /** Forward and backward, in both variants. */
 function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
   const [operandSize, scoreSize] = [rows * width, rows * rows];
-  const place = (name: string, elements: number): Storage => {
+  const allocate = (name: string, elements: number): Storage => {
     const size = pairs * elements * 4;
     const storage = runtime.persistent.place("data set", name, [{ name, size }]).storages[0]!;
     const source = Float32Array.from({ length: size / 4 }, () => Math.random() - 0.5);
@@ -69,12 +69,12 @@ function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
     return storage;
   };
   const names = ["q", "k", "v", "y", "dq", "dk", "dv", "dy"] as const;
-  const at = Object.fromEntries(names.map((name) => [name, place(name, operandSize)])) as Record<
+  const at = Object.fromEntries(names.map((name) => [name, allocate(name, operandSize)])) as Record<
     (typeof names)[number],
     Storage
   >;
   const [probabilities, scoreGradient, probabilityGradient] = ["p", "ds", "dp"].map((name) =>
-    place(name, scoreSize),
+    allocate(name, scoreSize),
   ) as [Storage, Storage, Storage];
   const scale = 1 / Math.sqrt(width);
   const strides = { batchStride: operandSize, headStride: 0, rowStride: width };
@@ -105,16 +105,16 @@ function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
     batchStride: operandSize,
     isTransposed,
   });
-  const products = { dtype: "f32", batch: pairs, m: rows } as const;
-  const ofScores = { ...products, n: rows, k: width };
-  const ofRows = { ...products, n: width, k: rows };
+  const gemm = { dtype: "f32", batch: pairs, m: rows } as const;
+  const ofScores = { ...gemm, n: rows, k: width };
+  const ofRows = { ...gemm, n: width, k: rows };
   const rowsOf = (operands: number) =>
     iterateRows(
       [pairs * rows, rows],
       Array.from({ length: operands }, () => [rows, 1]),
       1,
     );
-  const scratch = place("scratch", 4 * operandSize + 4 * scoreSize + 4096);
+  const scratch = allocate("scratch", 4 * operandSize + 4 * scoreSize + 4096);
   return {
     forward: [
       () => submit(runtime, attentionCalls({ ...inputs, out: operand(at.y) })),
@@ -215,9 +215,9 @@ for (const attention of attentions) {
     const driver = openCpuDriver({ threads });
     const runtime = openRuntime({ driver, stallAfter: "off", environment: {}, print: () => {} });
     const { pairs, rows, width } = attention;
-    for (const [direction, ways] of Object.entries(waysOf(runtime, attention))) {
+    for (const [direction, variants] of Object.entries(waysOf(runtime, attention))) {
       const times = bestTimes(
-        ways.map((run) => () => {
+        variants.map((run) => () => {
           run();
           runtime.synchronize();
         }),

@@ -48,15 +48,15 @@ function trainingOf(
   loss: (x: Tensor, y: Tensor) => Tensor,
   [x, y]: readonly [Tensor, Tensor],
 ): Workload {
-  const placed = model.to(cpu);
-  const optimizer = new optim.AdamW(placed.parameters());
+  const onCpu = model.to(cpu);
+  const optimizer = new optim.AdamW(onCpu.parameters());
   const step = (): { readonly loss: Tensor } => {
-    const found = loss(x, y);
-    found.backward();
-    optim.clipGradNorm(placed.parameters(), 1);
+    const value = loss(x, y);
+    value.backward();
+    optim.clipGradNorm(onCpu.parameters(), 1);
     optimizer.step();
     optimizer.zeroGrad();
-    return { loss: found };
+    return { loss: value };
   };
   return { name, step };
 }
@@ -80,7 +80,7 @@ function crossAsset(): Workload {
 /** Letters and their positions, layers of attention, and a prediction of the next letter. */
 class Characters extends nn.Module {
   readonly letters = new nn.Embedding(40, 64);
-  readonly places = new nn.Embedding(64, 64);
+  readonly positions = new nn.Embedding(64, 64);
   readonly layers: nn.ModuleList<nn.TransformerEncoderLayer>;
   readonly head = new nn.Linear(64, 40);
 
@@ -99,7 +99,7 @@ class Characters extends nn.Module {
   forward(text: Tensor): Tensor {
     let h = this.letters
       .forward(text)
-      .add(this.places.forward(arange(text.shape[1] ?? 0, undefined, 1, { device: cpu })));
+      .add(this.positions.forward(arange(text.shape[1] ?? 0, undefined, 1, { device: cpu })));
     for (const layer of this.layers) h = layer.forward(h, { isCausal: true });
     return this.head.forward(h);
   }

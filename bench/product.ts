@@ -15,7 +15,7 @@ import { bestTimes } from "./best-times.js";
 const repetitions = 12;
 
 /** A GEMM: C[m, n] = op(A) · op(B), all matrices dense. */
-interface Product {
+interface Gemm {
   readonly m: number;
   readonly n: number;
   readonly k: number;
@@ -24,7 +24,7 @@ interface Product {
   readonly batch?: number;
 }
 
-const large: readonly Product[] = [
+const large: readonly Gemm[] = [
   { m: 3072, n: 256, k: 1024 },
   { m: 3072, n: 1024, k: 256 },
   { m: 3072, n: 768, k: 256 },
@@ -32,14 +32,14 @@ const large: readonly Product[] = [
   { m: 256, n: 1024, k: 3072, isATransposed: true },
 ];
 
-const small: readonly Product[] = [
+const small: readonly Gemm[] = [
   { m: 12, n: 12, k: 64, isBTransposed: true, batch: 1024 },
   { m: 12, n: 64, k: 12, batch: 1024 },
   { m: 12, n: 64, k: 12, isATransposed: true, batch: 1024 },
   { m: 3072, n: 3, k: 256 },
 ];
 
-type Contender = (product: Product) => () => void;
+type Contender = (gemm: Gemm) => () => void;
 
 interface OpenBlas {
   readonly config: string;
@@ -50,7 +50,7 @@ interface OpenBlas {
 function gemmOn(runtime: Runtime): Contender {
   return ({ m, n, k, isATransposed = false, isBTransposed = false, batch = 1 }) => {
     const sizes = { a: m * k, b: k * n, c: m * n };
-    const place = (name: keyof typeof sizes) => {
+    const allocate = (name: keyof typeof sizes) => {
       const size = sizes[name] * batch * 4;
       const storage = runtime.persistent.place("data set", name, [{ name, size }]).storages[0]!;
       if (name !== "c") runtime.upload([{ source: randomValues(size / 4), target: storage }]);
@@ -63,18 +63,18 @@ function gemmOn(runtime: Runtime): Contender {
       k,
       batch,
       a: {
-        storage: place("a"),
+        storage: allocate("a"),
         rowStride: isATransposed ? m : k,
         isTransposed: isATransposed,
         batchStride: sizes.a,
       },
       b: {
-        storage: place("b"),
+        storage: allocate("b"),
         rowStride: isBTransposed ? k : n,
         isTransposed: isBTransposed,
         batchStride: sizes.b,
       },
-      c: { storage: place("c"), rowStride: n, batchStride: sizes.c },
+      c: { storage: allocate("c"), rowStride: n, batchStride: sizes.c },
     };
     // A storage has at least one byte; a GEMM without operands does not read it.
     const placement = { name: "scratch", size: Math.max(gemmScratchBytes(runtime, problem), 1) };
@@ -103,7 +103,7 @@ function loadOpenBlas(): OpenBlas | undefined {
     config: library.func("const char *openblas_get_config()")() as string,
     setThreads: library.func("void openblas_set_num_threads(int)") as (threads: number) => void,
     prepare: ({ m, n, k, isATransposed, isBTransposed, batch = 1 }) => {
-      const products = Array.from({ length: batch }, () => ({
+      const items = Array.from({ length: batch }, () => ({
         a: randomValues(m * k),
         b: randomValues(k * n),
         c: new Float32Array(m * n),
@@ -111,7 +111,7 @@ function loadOpenBlas(): OpenBlas | undefined {
       const [ta, lda] = isATransposed ? [transposed, m] : [plain, k];
       const [tb, ldb] = isBTransposed ? [transposed, k] : [plain, n];
       return () => {
-        for (const { a, b, c } of products) sgemm(rowMajor, ta, tb, m, n, k, 1, a, lda, b, ldb, 0, c, n);
+        for (const { a, b, c } of items) sgemm(rowMajor, ta, tb, m, n, k, 1, a, lda, b, ldb, 0, c, n);
       };
     },
   };
@@ -121,20 +121,20 @@ function randomValues(count: number): Float32Array {
   return Float32Array.from({ length: count }, () => Math.random() - 0.5);
 }
 
-function nameOf({ m, n, k, isATransposed, isBTransposed, batch }: Product): string {
+function nameOf({ m, n, k, isATransposed, isBTransposed, batch }: Gemm): string {
   const layout = `${isATransposed ? "T" : "N"}${isBTransposed ? "T" : "N"}`;
   return `${m}×${n}×${k} ${layout}${batch === undefined ? "" : ` × ${batch}`}`;
 }
 
-function printTable(products: readonly Product[], threads: number, openBlas: OpenBlas | undefined): void {
+function printTable(gemms: readonly Gemm[], threads: number, openBlas: OpenBlas | undefined): void {
   const driver = openCpuDriver({ threads });
   const runtime = openRuntime({ driver, stallAfter: "off", environment: {}, print: () => {} });
   openBlas?.setThreads(threads);
-  for (const product of products) {
-    const { m, n, k, batch = 1 } = product;
+  for (const gemm of gemms) {
+    const { m, n, k, batch = 1 } = gemm;
     const contenders = [gemmOn(runtime), ...(openBlas ? [openBlas.prepare] : [])];
     const times = bestTimes(
-      contenders.map((prepare) => prepare(product)),
+      contenders.map((prepare) => prepare(gemm)),
       repetitions,
     );
     const [ours = 0, theirs] = times.map((elapsedMs) => (2 * m * n * k * batch) / elapsedMs / 1e6);
@@ -142,7 +142,7 @@ function printTable(products: readonly Product[], threads: number, openBlas: Ope
       ? `${theirs.toFixed(1).padStart(9)} ${((100 * ours) / theirs).toFixed(0).padStart(6)} %`
       : "";
     console.log(
-      `  ${nameOf(product).padEnd(24)} ${String(threads).padStart(7)} ${ours.toFixed(1).padStart(9)} ${comparison}`,
+      `  ${nameOf(gemm).padEnd(24)} ${String(threads).padStart(7)} ${ours.toFixed(1).padStart(9)} ${comparison}`,
     );
   }
   runtime.close();

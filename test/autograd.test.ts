@@ -67,11 +67,11 @@ test("backward keeps a few gradients at a time, not one for every op", () => {
       let y = x;
       for (let index = 0; index < ops; index++) y = y.mul(1.5);
       const before = cpu.runtime.arena.figures.live;
-      let most = before;
+      let max = before;
       const allocate = cpu.runtime.arena.allocate.bind(cpu.runtime.arena);
       cpu.runtime.arena.allocate = (bytes, label) => {
         const storage = allocate(bytes, label);
-        most = Math.max(most, cpu.runtime.arena.figures.live);
+        max = Math.max(max, cpu.runtime.arena.figures.live);
         return storage;
       };
       try {
@@ -79,7 +79,7 @@ test("backward keeps a few gradients at a time, not one for every op", () => {
       } finally {
         Reflect.deleteProperty(cpu.runtime.arena, "allocate");
       }
-      return most - before;
+      return max - before;
     });
   assert.equal(growth(40), growth(4));
 });

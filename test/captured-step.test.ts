@@ -52,10 +52,10 @@ test("replays of a captured step equal eager steps bit for bit", () => {
   const graph = captureStep(device, "step", memoryBytes, step);
   assert.equal(graph.mode, "graph");
   assert.ok(graph.nodes && graph.nodes.kernel > 10);
-  for (const [index, found] of read().entries())
-    sameBytes(found, start[index]!, "the state after the capture");
+  for (const [index, actual] of read().entries())
+    sameBytes(actual, start[index]!, "the state after the capture");
   for (let count = 0; count < 5; count++) graph.replay();
-  for (const [index, found] of read().entries()) sameBytes(found, eager[index]!, states[index]!.label);
+  for (const [index, actual] of read().entries()) sameBytes(actual, eager[index]!, states[index]!.label);
   graph.close();
 });
 

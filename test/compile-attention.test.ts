@@ -99,9 +99,9 @@ test("the gradients of weights that share an input are right, as a batch and fro
   try {
     const expected = gradientsOn(cpu);
     for (const precision of ["f32", "tf32"] as const) {
-      const found = gradientsOn(openGpu(precision));
-      assert.equal(found.length, expected.length);
-      const worst = Math.max(...found.map((value, index) => Math.abs(value - expected[index]!)));
+      const gradients = gradientsOn(openGpu(precision));
+      assert.equal(gradients.length, expected.length);
+      const worst = Math.max(...gradients.map((value, index) => Math.abs(value - expected[index]!)));
       assert.ok(worst < (precision === "f32" ? 1e-4 : 0.1), `${precision}: ${worst}`);
     }
   } finally {

@@ -65,7 +65,7 @@ test("a label outside the classes is counted, and the ignored label is not", () 
 });
 
 test("the first bad index of a long list is found at any position", () => {
-  for (const [length, place] of [
+  for (const [length, position] of [
     [1024, 1023],
     [8192, 8191],
     [8193, 8192],
@@ -73,13 +73,13 @@ test("the first bad index of a long list is found at any position", () => {
     [9000, 2047],
     [9216, 9215],
   ] as const) {
-    const values = Array.from({ length }, (_, one) => one % 4);
-    values[place] = -7;
-    if (place + 1 < length) values[length - 1] = 9;
+    const values = Array.from({ length }, (_, index) => index % 4);
+    values[position] = -7;
+    if (position + 1 < length) values[length - 1] = 9;
     const step = device.compile((index: Tensor) => table(4).indexSelect(0, index));
     step(indices(values));
     const { calls, first } = step.badIndices;
-    assert.deepEqual([calls, first?.index], [1, -7], `index ${place} of ${length}`);
+    assert.deepEqual([calls, first?.index], [1, -7], `index ${position} of ${length}`);
     step.close();
   }
 });
@@ -122,12 +122,12 @@ for (const clip of [true, false]) {
     const before = state();
     assert.ok(Number.isNaN(step(indices([4, 1]), good[1]).loss.item()));
     assert.ok(Number.isNaN(step(good[0], indices([1, 2])).loss.item()));
-    for (const [index, found] of state().entries()) sameBytes(found, before[index]!, `state ${index}`);
+    for (const [index, actual] of state().entries()) sameBytes(actual, before[index]!, `state ${index}`);
     const { calls, first } = step.badIndices;
     assert.deepEqual([step.skipped, calls, first?.op, first?.index, first?.call], [2, 2, "embedding", 4, 2]);
     assert.ok(Number.isFinite(step(...good).loss.item()));
     assert.equal(step.skipped, 2);
-    assert.ok(state().some((found, index) => found.some((byte, at) => byte !== before[index]![at])));
+    assert.ok(state().some((actual, index) => actual.some((byte, at) => byte !== before[index]![at])));
     step.close();
   });
 }
@@ -157,12 +157,12 @@ test("the report names the step's call in every plan", () => {
 test("reports of many checks name the right check", () => {
   const step = device.compile((...index: Tensor[]) =>
     index
-      .map((one, number) =>
+      .map((value, number) =>
         table(4 + number)
-          .indexSelect(0, one)
+          .indexSelect(0, value)
           .sum(),
       )
-      .reduce((sum, one) => sum.add(one)),
+      .reduce((sum, value) => sum.add(value)),
   );
   const rows = Array.from({ length: 20 }, (_, number) => indices([3 + number]));
   assert.ok(step(...rows).item() > 0);

@@ -66,12 +66,12 @@ describe("a compiled step in bf16", { skip }, () => {
     assert.ok(resultsOf(calls, false).filter((dtype) => dtype === "bf16").length >= 8);
     assert.deepEqual([...new Set(resultsOf(calls, true))], ["f32"]);
     for (const [name, values] of expected) {
-      const found = gradients.get(name)!;
-      const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      const actual = gradients.get(name)!;
+      const scale = values.reduce((max, value) => Math.max(max, Math.abs(value)), 0);
       for (const [index, value] of values.entries())
         assert.ok(
-          isNear(found[index]!, value, tolerances["oracle gradient"].bf16, scale),
-          `${name}[${index}] is ${found[index]}, in f32 ${value}, of ${scale}`,
+          isNear(actual[index]!, value, tolerances["oracle gradient"].bf16, scale),
+          `${name}[${index}] is ${actual[index]}, in f32 ${value}, of ${scale}`,
         );
     }
   });
@@ -125,9 +125,9 @@ describe("a compiled step in bf16", { skip }, () => {
           const step = device.compile((x: Tensor) => {
             let value = x;
             for (const [index, layer] of layers.entries()) {
-              const made = layer.forward(value).gelu("tanh");
-              const isSame = String(made.shape) === String(value.shape);
-              value = widths[index]!.isResidual && isSame ? made.add(value) : made;
+              const activation = layer.forward(value).gelu("tanh");
+              const isSame = String(activation.shape) === String(value.shape);
+              value = widths[index]!.isResidual && isSame ? activation.add(value) : activation;
             }
             const loss = value.square().mean();
             loss.backward();

@@ -34,8 +34,8 @@ function train(device: Device, prepare: (step: Step) => Step): Float32Array[] {
     Int32Array.from({ length: 40 }, (_, row) => row % 4),
     { device },
   );
-  for (let turn = 0; turn < 3; turn++) step(x, y);
-  return [...model.parameters()].map((one) => one.dataSync() as Float32Array);
+  for (let round = 0; round < 3; round++) step(x, y);
+  return [...model.parameters()].map((parameter) => parameter.dataSync() as Float32Array);
 }
 
 describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
@@ -62,36 +62,36 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     for (const { weights } of runs) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
-    const [beside, apart] = runs as [(typeof runs)[0], (typeof runs)[0]];
-    const groups = beside.calls.flatMap(({ work }) => (work.kind === "combo" ? [work.rows] : []));
+    const [combined, separate] = runs as [(typeof runs)[0], (typeof runs)[0]];
+    const groups = combined.calls.flatMap(({ work }) => (work.kind === "combo" ? [work.rows] : []));
     const names = groups.map((rows) => rows.map(({ kernel }) => kernel.name));
     assert.ok(
-      names.some((own) => own.some((name) => name.startsWith("ring + count of calls"))),
+      names.some((list) => list.some((name) => name.startsWith("ring + count of calls"))),
       `the loss is recorded in a launch of ${names}`,
     );
-    assert.ok(apart.calls.every(({ work }) => work.kind !== "combo"));
+    assert.ok(separate.calls.every(({ work }) => work.kind !== "combo"));
     const saved = groups.reduce((sum, rows) => sum + rows.length - 1, 0);
-    assert.equal(apart.calls.length, beside.calls.length + saved);
+    assert.equal(separate.calls.length, combined.calls.length + saved);
     assert.match(
-      beside.text,
+      combined.text,
       / \d+ → +\d+ +comboKernels, on a GPU, small row kernels share a launch with independent/m,
     );
-    assert.match(apart.text, / comboKernels: left out, as the settings say/m);
+    assert.match(separate.text, / comboKernels: left out, as the settings say/m);
   });
 
   test("submits one command for each combo call, on one stream and on several, where the late passes run again", () => {
     const { planned } = compile({ streams: false, renameBuffers: false });
     const streamed = assignStreams(device.runtime, planned, { streams: 2, lag: 1 });
     assert.ok(streamed, "gradients of weights run on side streams");
-    for (const one of [planned, streamed]) {
-      const places = one.schedule.calls.flatMap(({ call }, place) =>
-        call.work.kind === "combo" ? [place] : [],
+    for (const plan of [planned, streamed]) {
+      const indices = plan.schedule.calls.flatMap(({ call }, index) =>
+        call.work.kind === "combo" ? [index] : [],
       );
-      assert.ok(places.length > 0);
-      const placed = PlacedStep.place(device.runtime, one, "again");
-      const sent = placed.commands.map(({ call }) => call).filter((call) => places.includes(call));
-      assert.deepEqual(sent, places);
-      placed.close();
+      assert.ok(indices.length > 0);
+      const step = PlacedStep.place(device.runtime, plan, "again");
+      const sent = step.commands.map(({ call }) => call).filter((call) => indices.includes(call));
+      assert.deepEqual(sent, indices);
+      step.close();
     }
   });
 });

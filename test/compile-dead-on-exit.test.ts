@@ -29,7 +29,7 @@ interface Outcome {
 const bytesOf = (tensor: Tensor): Uint8Array => new Uint8Array(tensor.dataSync().slice().buffer);
 
 /** Some steps from the same start. A factor of infinity makes gradients non-finite, so that a step is skipped. */
-function train(on: Device, way: "eager" | "compiled", forgets: Forgetting, factors = [1, 2, 3]): Outcome {
+function train(on: Device, mode: "eager" | "compiled", forgets: Forgetting, factors = [1, 2, 3]): Outcome {
   manualSeed(11);
   const model = new nn.Sequential(new nn.Linear(7, 9), new nn.GELU(), new nn.Linear(9, 5)).to(on);
   const parameters = [...model.parameters()];
@@ -48,16 +48,16 @@ function train(on: Device, way: "eager" | "compiled", forgets: Forgetting, facto
   };
   const [x, all] = [
     randn([6, 7], { device: on }),
-    factors.map((one) => randn([1], { device: on }).fill_(one)),
+    factors.map((factor) => randn([1], { device: on }).fill_(factor)),
   ];
   // Gradients that are cleared first must exist.
   if (forgets === "before") on.step(() => model.forward(x).sum().backward());
   const compiled = on.compile(step);
   let returned: Uint8Array | undefined;
   for (const factor of all) {
-    if (way === "eager" && factor.item() === Infinity) continue;
+    if (mode === "eager" && factor.item() === Infinity) continue;
     on.step(() => {
-      const { gradient } = way === "compiled" ? compiled(x, factor) : step(x, factor);
+      const { gradient } = mode === "compiled" ? compiled(x, factor) : step(x, factor);
       returned = gradient && bytesOf(gradient);
     });
   }
@@ -66,9 +66,9 @@ function train(on: Device, way: "eager" | "compiled", forgets: Forgetting, facto
   const outcome = {
     state: kept.map(bytesOf),
     gradients: parameters.map(gradientOf),
-    writers: way === "compiled" ? writersOf(compiled) : [],
+    writers: mode === "compiled" ? writersOf(compiled) : [],
     returned,
-    skipped: way === "compiled" ? compiled.skipped : factors.filter((one) => one === Infinity).length,
+    skipped: mode === "compiled" ? compiled.skipped : factors.filter((factor) => factor === Infinity).length,
   };
   compiled.close();
   return outcome;
@@ -87,22 +87,22 @@ function writersOf(compiled: object): readonly string[] {
     .map(({ op }) => op);
 }
 
-function requireSame(found: Outcome, expected: Outcome): void {
-  assert.equal(found.skipped, expected.skipped);
+function requireSame(actual: Outcome, expected: Outcome): void {
+  assert.equal(actual.skipped, expected.skipped);
   for (const [index, bytes] of expected.state.entries())
-    sameBytes(found.state[index]!, bytes, `state ${index}`);
+    sameBytes(actual.state[index]!, bytes, `state ${index}`);
   for (const [index, bytes] of expected.gradients.entries()) {
-    assert.equal(found.gradients[index] === undefined, bytes === undefined, `gradient ${index}`);
-    if (bytes) sameBytes(found.gradients[index]!, bytes, `gradient ${index}`);
+    assert.equal(actual.gradients[index] === undefined, bytes === undefined, `gradient ${index}`);
+    if (bytes) sameBytes(actual.gradients[index]!, bytes, `gradient ${index}`);
   }
-  assert.equal(found.returned === undefined, expected.returned === undefined);
-  if (expected.returned) sameBytes(found.returned!, expected.returned, "the returned gradient");
+  assert.equal(actual.returned === undefined, expected.returned === undefined);
+  if (expected.returned) sameBytes(actual.returned!, expected.returned, "the returned gradient");
 }
 
 describe("of gradients that a compiled step clips,", () => {
   const both = (forgets: Forgetting, factors?: readonly number[]): Outcome => {
-    const [compiled, eager] = (["compiled", "eager"] as const).map((way) =>
-      train(device, way, forgets, factors && [...factors]),
+    const [compiled, eager] = (["compiled", "eager"] as const).map((mode) =>
+      train(device, mode, forgets, factors && [...factors]),
     );
     requireSame(compiled!, eager!);
     return compiled!;
@@ -111,14 +111,14 @@ describe("of gradients that a compiled step clips,", () => {
   test("those that it discards at its end are not stored, and everything else has the eager bits", () => {
     const { writers, gradients } = both("behind");
     assert.deepEqual(writers, []);
-    assert.ok(gradients.every((one) => one === undefined));
+    assert.ok(gradients.every((gradient) => gradient === undefined));
   });
 
   for (const forgets of ["before", "never"] as const) {
     test(`those that live after it are the eager ones: discarded ${forgets}`, () => {
       const { writers, gradients } = both(forgets);
       assert.ok(writers.length > 0);
-      assert.ok(gradients.every((one) => one !== undefined));
+      assert.ok(gradients.every((gradient) => gradient !== undefined));
     });
   }
 

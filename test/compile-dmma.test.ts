@@ -44,13 +44,13 @@ describe("a compiled step of DMMA GEMMs", { skip }, () => {
   const device = skip ? undefined! : openGpu();
 
   const compile = (passes: { readonly groupGemms?: boolean; readonly renameBuffers?: boolean } = {}) => {
-    let made: object | undefined;
+    let compiledStep: object | undefined;
     const losses = train(device, (step) => {
       const compiled = device.compile(step, { passes });
-      made = compiled;
+      compiledStep = compiled;
       return compiled;
     });
-    return { losses, calls: latestPlanOf(made!)!.planned.schedule.calls.map(({ call }) => call) };
+    return { losses, calls: latestPlanOf(compiledStep!)!.planned.schedule.calls.map(({ call }) => call) };
   };
 
   test("has the eager losses to the bit, with and without grouped GEMMs", () => {
@@ -59,9 +59,9 @@ describe("a compiled step of DMMA GEMMs", { skip }, () => {
     assert.deepEqual(losses, eager);
     const groups = calls.flatMap(({ work }) => (work.kind === "grouped-gemm" ? [work.problems.length] : []));
     assert.deepEqual(groups, [2], "the weight gradients of both wide layers");
-    const apart = compile({ groupGemms: false, renameBuffers: false });
-    assert.deepEqual(apart.losses, eager);
-    assert.ok(apart.calls.every(({ work }) => work.kind !== "grouped-gemm"));
+    const separate = compile({ groupGemms: false, renameBuffers: false });
+    assert.deepEqual(separate.losses, eager);
+    assert.ok(separate.calls.every(({ work }) => work.kind !== "grouped-gemm"));
   });
 
   test("shows the grouped launch in its explanation", () => {

@@ -21,7 +21,7 @@ afterEach(() => {
 const [rows, width, hidden] = [1024, 64, 1024] as const;
 
 /** How a step is compiled; undefined for an eager one. */
-const ways = {
+const variants = {
   eager: undefined,
   compiled: { autotune: true },
   "compiled with eager GEMMs": { autotune: false },
@@ -34,7 +34,7 @@ const ways = {
  * Two steps of a feed-forward block: the losses, the kinds of the compiled step's calls, and the sizes of its
  * GEMM groups.
  */
-function train(device: Device, way: keyof typeof ways) {
+function train(device: Device, variant: keyof typeof variants) {
   manualSeed(3);
   const [up, down] = [new nn.Linear(width, hidden), new nn.Linear(hidden, width)].map((layer) =>
     layer.to(device),
@@ -52,28 +52,28 @@ function train(device: Device, way: keyof typeof ways) {
     optimizer.zeroGrad();
     return { loss };
   };
-  const passes = ways[way];
+  const passes = variants[variant];
   const step = passes && device.compile(run, { passes });
   const losses = Array.from({ length: 2 }, () =>
     step ? step().loss.item() : device.step(() => run().loss.item()),
   );
   const planned = step && latestPlanOf(step)?.planned;
   const work = planned?.schedule.calls.map(({ call }) => call.work) ?? [];
-  const together = work.flatMap((one) => (one.kind === "grouped-gemm" ? [one.problems.length] : []));
-  const finished = work.flatMap((one) => (one.kind === "gemm-epilogue" ? [one.epilogue.storesC] : []));
-  const summed = work.flatMap((one) =>
-    one.kind === "gemm-epilogue" ? one.epilogue.kernel.outputs.filter(({ per }) => per === "column") : [],
+  const grouped = work.flatMap((call) => (call.kind === "grouped-gemm" ? [call.problems.length] : []));
+  const withEpilogue = work.flatMap((call) => (call.kind === "gemm-epilogue" ? [call.epilogue.storesC] : []));
+  const summed = work.flatMap((call) =>
+    call.kind === "gemm-epilogue" ? call.epilogue.kernel.outputs.filter(({ per }) => per === "column") : [],
   ).length;
-  const turned = work.flatMap((one) => (one.kind === "launch" ? [one.kernel.name] : []));
+  const launched = work.flatMap((call) => (call.kind === "launch" ? [call.kernel.name] : []));
   step?.close();
-  return { losses, together, finished, summed, turned, planned };
+  return { losses, together: grouped, finished: withEpilogue, summed, turned: launched, planned };
 }
 
 /**
  * The gradients of layers, two of which have a residual connection: the first gets the sum of a GEMM and of
  * the residual's gradient. For a compiled step, also the calls that compute sums of that size.
  */
-function residual(device: Device, way: "eager" | "compiled") {
+function residual(device: Device, mode: "eager" | "compiled") {
   manualSeed(5);
   const layers = [new nn.Linear(64, 256), new nn.Linear(256, 64), new nn.Linear(64, 256)];
   const [before, down, up] = layers.map((layer) => layer.to(device));
@@ -88,24 +88,29 @@ function residual(device: Device, way: "eager" | "compiled") {
     loss.backward();
     return { loss };
   };
-  const step = way === "compiled" ? device.compile(run, { passes: { autotune: true } }) : undefined;
+  const step = mode === "compiled" ? device.compile(run, { passes: { autotune: true } }) : undefined;
   if (step) step();
   else device.step(() => run().loss.item());
   const gradients = [...layers, norm].flatMap((layer) =>
     [...layer.parameters()].map(({ grad }) => Float32Array.from(grad!.dataSync())),
   );
   const calls = (step && latestPlanOf(step)?.planned.schedule.calls) ?? [];
-  const sums = calls.flatMap(({ call: { op, work } }) => (/\badd\b/.test(op) ? [work] : []));
-  const finished = calls.filter(({ call }) => call.work.kind === "gemm-epilogue").length;
+  const adds = calls.flatMap(({ call: { op, work } }) => (/\badd\b/.test(op) ? [work] : []));
+  const epilogues = calls.filter(({ call }) => call.work.kind === "gemm-epilogue").length;
   step?.close();
-  return { gradients, sums, finished };
+  return { gradients, sums: adds, finished: epilogues };
 }
 
 describe("a compiled step with a residual connection", { skip }, () => {
   for (const precision of ["bf16", "tf32"] as const) {
     test(`adds the residual's gradient in the GEMM's epilogue, in ${precision}, and stores only that sum`, () => {
-      const device = openEmulatorGpu({ precision, multiprocessors: 132, capture: "off", isEarlySeen: false });
-      const [eager, compiled] = (["eager", "compiled"] as const).map((way) => residual(device, way));
+      const device = openEmulatorGpu({
+        precision,
+        multiprocessors: 132,
+        capture: "off",
+        seesSnapshots: false,
+      });
+      const [eager, compiled] = (["eager", "compiled"] as const).map((mode) => residual(device, mode));
       // The residual path ends in a norm, which needs whole rows.
       const [there, back, ...others] = compiled!.sums;
       assert.deepEqual([there?.kind, others], ["row", []]);
@@ -116,11 +121,14 @@ describe("a compiled step with a residual connection", { skip }, () => {
       // A conversion alone is not an epilogue: where it can, the GEMM stores bf16 itself.
       assert.equal(compiled!.finished, 1);
       for (const [index, values] of eager!.gradients.entries()) {
-        const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+        const scale = values.reduce((max, value) => Math.max(max, Math.abs(value)), 0);
         assert.ok(scale > 0);
-        for (const [place, value] of values.entries()) {
-          const apart = Math.abs(compiled!.gradients[index]![place]! - value);
-          assert.ok(apart <= 8e-3 * scale, `gradient ${index}, element ${place}: ${apart} of ${scale}`);
+        for (const [at, value] of values.entries()) {
+          const difference = Math.abs(compiled!.gradients[index]![at]! - value);
+          assert.ok(
+            difference <= 8e-3 * scale,
+            `gradient ${index}, element ${at}: ${difference} of ${scale}`,
+          );
         }
       }
     });
@@ -131,9 +139,9 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
   for (const precision of ["bf16", "tf32"] as const) {
     test(`fuses epilogues and groups gradients in ${precision}, and has the eager losses`, () => {
       // Few enough multiprocessors for large tiles to keep busy.
-      const device = openEmulatorGpu({ precision, multiprocessors: 90, isEarlySeen: false });
+      const device = openEmulatorGpu({ precision, multiprocessors: 90, seesSnapshots: false });
       const [eager, compiled, plain] = (["eager", "compiled", "compiled with eager GEMMs"] as const).map(
-        (way) => train(device, way),
+        (variant) => train(device, variant),
       );
       // GELU's input is kept for its gradient; the gradient's input is not.
       assert.deepEqual(compiled!.finished, [true, false]);
@@ -147,7 +155,12 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
     });
 
     test(`has the same GEMMs on side streams in ${precision}, where the late passes run again for them`, () => {
-      const device = openEmulatorGpu({ precision, multiprocessors: 132, capture: "off", isEarlySeen: false });
+      const device = openEmulatorGpu({
+        precision,
+        multiprocessors: 132,
+        capture: "off",
+        seesSnapshots: false,
+      });
       const { planned } = train(device, "compiled in place");
       const streamed = assignStreams(device.runtime, planned!, { streams: 2, lag: 1 });
       assert.ok(streamed && planned);

@@ -77,7 +77,7 @@ describe("injected faults are rejected", () => {
   }
 
   test("every rule has an injected fault", () => {
-    const found = new Set(Object.values(planFaults).map(({ rule }) => rule));
-    assert.deepEqual([...found].sort(), Object.keys(planRules).sort());
+    const rules = new Set(Object.values(planFaults).map(({ rule }) => rule));
+    assert.deepEqual([...rules].sort(), Object.keys(planRules).sort());
   });
 });

@@ -57,9 +57,9 @@ describe("a compiled step's GEMMs", { skip }, () => {
   const compileOn = (on: Device, passes: { readonly autotune?: boolean } = {}) => {
     const compiled: { step?: object } = {};
     const losses = train(on, (step) => {
-      const made = on.compile(step, { passes });
-      compiled.step = made;
-      return made;
+      const compiledStep = on.compile(step, { passes });
+      compiled.step = compiledStep;
+      return compiledStep;
     });
     return { losses, planned: latestPlanOf(compiled.step!)!.planned };
   };

@@ -190,7 +190,7 @@ test("audits run the function at calls 2 to 8 and at powers of two, and change n
   const [compiled, eager] = [model, smallModel()];
   eager.loadStateDict(compiled.stateDict());
   const optimizers = [compiled, eager].map(
-    (one) => new optim.SGD(one.parameters(), { lr: 0.1, momentum: 0.9 }),
+    (onlyModel) => new optim.SGD(onlyModel.parameters(), { lr: 0.1, momentum: 0.9 }),
   );
   const calls: number[] = [];
   let call = 0;
@@ -211,7 +211,7 @@ test("audits run the function at calls 2 to 8 and at powers of two, and change n
     );
   }
   assert.deepEqual(
-    calls.filter((one) => one <= 33),
+    calls.filter((call) => call <= 33),
     [1, 2, 3, 4, 5, 6, 7, 8, 16, 32],
   );
 });
@@ -250,8 +250,8 @@ test("an input that requires a gradient gets it, call after call, with one plan"
   assert.deepEqual([x.grad?.tolist(), step.plans], [[6, 12], 1]);
   const plain = tensor([1, 2], { device });
   assert.equal(rejectionOf(() => step(plain))?.code, "NO_GRADIENT");
-  const made = x.mul(2);
-  assert.match(rejectionOf(() => step(made))?.message ?? "", /Pass detach\(\) of it/);
+  const product = x.mul(2);
+  assert.match(rejectionOf(() => step(product))?.message ?? "", /Pass detach\(\) of it/);
 });
 
 test("requiring a gradient of an input or a tensor inside the step does not cause a plan for each call", () => {
@@ -389,9 +389,9 @@ test("of two requests that share a compiled step, the slower one gets an error, 
   const step = device.compile((x: Tensor) => x.mul(10));
   const answer = async (value: number, isKept: boolean): Promise<unknown> => {
     const result = step(tensor([value], { device }));
-    const own = isKept ? result.keep() : result;
+    const answer = isKept ? result.keep() : result;
     await setImmediate();
-    return own.tolist();
+    return answer.tolist();
   };
   assert.deepEqual(await Promise.all([answer(1, true), answer(2, true)]), [[10], [20]]);
   const [slow, fast] = await Promise.allSettled([answer(1, false), answer(2, false)]);

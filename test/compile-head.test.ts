@@ -24,7 +24,7 @@ interface Options {
 }
 
 /** The loss, the gradients, and the step's explanation. */
-function run(device: Device, way: "eager" | "compiled", options: Options) {
+function run(device: Device, mode: "eager" | "compiled", options: Options) {
   const { isWeighted = false, depth = 2, arePicked = false, passes = {} } = options;
   manualSeed(3);
   const norms = Array.from({ length: depth }, () => new nn.LayerNorm([width]));
@@ -50,13 +50,13 @@ function run(device: Device, way: "eager" | "compiled", options: Options) {
     return loss;
   };
   const compiled = device.compile(body, { passes });
-  const step = way === "compiled" ? compiled : body;
+  const step = mode === "compiled" ? compiled : body;
   const loss = device.step(() => step(x, y).item());
-  const gradients = parameters.map((one) => Float32Array.from(one.grad?.dataSync() ?? []));
-  const told = way === "compiled" ? compiled.explain() : "";
+  const gradients = parameters.map((parameter) => Float32Array.from(parameter.grad?.dataSync() ?? []));
+  const text = mode === "compiled" ? compiled.explain() : "";
   const ops = latestPlanOf(compiled)?.planned.schedule.calls.map(({ call }) => call.op) ?? [];
   compiled.close();
-  return { loss, gradients, told, ops };
+  return { loss, gradients, told: text, ops };
 }
 
 /** Runs both variants and compares them; returns the compiled step's. */
@@ -71,7 +71,7 @@ function compare(device: Device, options: Options) {
   return compiled;
 }
 
-const callsOf = (told: string): string[] => told.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
+const callsOf = (text: string): string[] => text.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
 
 describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
   for (const isWeighted of [false, true]) {
@@ -91,18 +91,18 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
     });
   }
 
-  const ways = [{}, { isWeighted: true }, { arePicked: true }, { isWeighted: true, arePicked: true }];
-  for (const way of ways) {
-    test(`is one kernel after a deep model, with the eager bits: ${JSON.stringify(way)}`, () => {
+  const variants = [{}, { isWeighted: true }, { arePicked: true }, { isWeighted: true, arePicked: true }];
+  for (const variant of variants) {
+    test(`is one kernel after a deep model, with the eager bits: ${JSON.stringify(variant)}`, () => {
       const device = openEmulatorGpu({ precision: "f32" });
-      const options = { depth: 4, ...way };
-      const [made, plain] = [
+      const options = { depth: 4, ...variant };
+      const [fused, plain] = [
         compare(device, options),
         compare(device, { ...options, passes: { hoistOutputs: false } }),
       ];
       const isWhole = (op: string): boolean => op.includes("crossEntropy + crossEntropyGradient");
-      assert.deepEqual([made.ops.filter(isWhole).length, plain.ops.filter(isWhole).length], [1, 0]);
-      assert.match(made.told, /^ +\d+ → \d+ +hoistOutputs, [\s\S]*?crossEntropy ×2 more/m);
+      assert.deepEqual([fused.ops.filter(isWhole).length, plain.ops.filter(isWhole).length], [1, 0]);
+      assert.match(fused.told, /^ +\d+ → \d+ +hoistOutputs, [\s\S]*?crossEntropy ×2 more/m);
     });
   }
 });

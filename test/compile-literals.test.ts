@@ -16,8 +16,8 @@ const uses: Readonly<Record<string, (x: Tensor, value: number) => Tensor>> = {
   maximum: (x, value) => x.maximum(value),
 };
 
-const bitsOf = (one: Tensor): string =>
-  Buffer.from(one.device.runtime.read(one.array.storage!)).toString("hex");
+const bitsOf = (result: Tensor): string =>
+  Buffer.from(result.device.runtime.read(result.array.storage!)).toString("hex");
 
 function inputOf(dtype: Dtype): Tensor {
   const values =
@@ -43,13 +43,13 @@ for (const dtype of Object.keys(dtypes) as Dtype[]) {
       const x = inputOf(dtype);
       device.keep(x);
       const eager = specialValues.map((value) => device.step(() => tried(() => use(x, value))));
-      const taken = specialValues.filter((_, index) => !/^[A-Z]/.test(eager[index]!));
-      const step = device.compile((input: Tensor) => taken.map((value) => use(input, value)));
+      const accepted = specialValues.filter((_, index) => !/^[A-Z]/.test(eager[index]!));
+      const step = device.compile((input: Tensor) => accepted.map((value) => use(input, value)));
       const compiled = step(x).map(bitsOf);
-      const expected = eager.filter((one) => !/^[A-Z]/.test(one));
+      const expected = eager.filter((result) => !/^[A-Z]/.test(result));
       for (const [index, bits] of compiled.entries())
-        assert.equal(bits, expected[index], `${name}(${taken[index]}) of ${dtype}`);
-      assert.ok(taken.length >= minTaken[dtypes[dtype].kind], `${taken.length} values were accepted`);
+        assert.equal(bits, expected[index], `${name}(${accepted[index]}) of ${dtype}`);
+      assert.ok(accepted.length >= minTaken[dtypes[dtype].kind], `${accepted.length} values were accepted`);
       step.close();
       x.release();
     });

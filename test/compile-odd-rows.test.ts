@@ -39,12 +39,15 @@ describe("a GEMM on a GPU", { skip: emulatorMissing }, () => {
         manualSeed(8);
         const [x, weight] = [randn([360, 193], { device: on }), randn([193, 256], { device: on })];
         const other = randn([360, 256], { device: on });
-        const sums = (of: Tensor): number[] => of.square().sum(0).tolist() as number[];
-        return on.step(() => [...sums(x.matmul(weight)), ...sums(x.t().matmul(other))]);
+        const columnSums = (of: Tensor): number[] => of.square().sum(0).tolist() as number[];
+        return on.step(() => [...columnSums(x.matmul(weight)), ...columnSums(x.t().matmul(other))]);
       };
-      const [expected, found] = [resultsOn(cpu), resultsOn(device)];
+      const [expected, actual] = [resultsOn(cpu), resultsOn(device)];
       for (const [index, value] of expected.entries())
-        assert.ok(Math.abs(found[index]! - value) <= 0.01 * value, `sum ${index}: ${found[index]}, ${value}`);
+        assert.ok(
+          Math.abs(actual[index]! - value) <= 0.01 * value,
+          `sum ${index}: ${actual[index]}, ${value}`,
+        );
     } finally {
       cpu.close();
     }

@@ -36,11 +36,11 @@ function train(
   const step = isCompiled ? device.compile(body) : body;
   const x = randn([40, 12], { device });
   device.keep(x);
-  for (let turn = 0; turn < steps; turn++) {
+  for (let round = 0; round < steps; round++) {
     step(x);
     look(step);
   }
-  return model.parameters().map((one) => one.dataSync() as Float32Array);
+  return model.parameters().map((parameter) => parameter.dataSync() as Float32Array);
 }
 
 describe("a step with programmatic dependent launches", { skip: emulatorMissing }, () => {
@@ -54,9 +54,9 @@ describe("a step with programmatic dependent launches", { skip: emulatorMissing 
 
   test("has the eager gradients to the bit, and nearly all of its launches use PDL", () => {
     const { calls } = straight.schedule;
-    const marked = calls.filter(({ prefetches: early }) => early).length;
+    const marked = calls.filter(({ prefetches }) => prefetches).length;
     assert.ok(marked > 0.8 * calls.length, `${marked} of ${calls.length}`);
-    assert.ok(calls.some(({ prefetches: early = [] }) => early.length > 0));
+    assert.ok(calls.some(({ prefetches = [] }) => prefetches.length > 0));
     assert.equal(rejectionBy(straight), undefined);
     const before = pdlLaunches();
     for (const outcome of training.run(straight)) assert.ok(isRight(outcome));
@@ -64,11 +64,11 @@ describe("a step with programmatic dependent launches", { skip: emulatorMissing 
   });
 
   test("is also tried without PDL, on each schedule, and has the eager weights with each candidate", () => {
-    let verdict: Verdict | undefined;
+    let tuning: Verdict | undefined;
     const weights = train(device, 40, true, (step) => {
-      verdict = latestPlanOf(step)?.running?.verdict;
+      tuning = latestPlanOf(step)?.running?.verdict;
     });
-    assert.deepEqual(Object.keys(verdict?.times ?? {}), [
+    assert.deepEqual(Object.keys(tuning?.times ?? {}), [
       ...["graph", "graph without PDL", "graph with streams", "graph with streams without PDL"],
       ...["graph with low-priority streams", "graph with low-priority streams without PDL", "direct"],
     ]);
@@ -78,15 +78,15 @@ describe("a step with programmatic dependent launches", { skip: emulatorMissing 
 
   test("red proof: prefetches that the verifier rejects give other gradients, and those that it accepts do not", () => {
     const counts = { passed: 0, rejected: 0, wrong: 0 };
-    for (const place of straight.schedule.calls.keys()) {
-      if (!straight.schedule.calls[place]!.prefetches) continue;
-      const step = splitAt(straight, place, () => true);
+    for (const index of straight.schedule.calls.keys()) {
+      if (!straight.schedule.calls[index]!.prefetches) continue;
+      const step = splitAt(straight, index, () => true);
       const rejection = rejectionBy(step);
       const isHarmless = training.run(step).every(isRight);
       counts[rejection ? "rejected" : "passed"]++;
       if (!isHarmless) counts.wrong++;
       if (rejection) assert.equal(rejection.numbers["rule"], "pdl", rejection.message);
-      else assert.ok(isHarmless, `call ${place} passed, and gives other gradients`);
+      else assert.ok(isHarmless, `call ${index} passed, and gives other gradients`);
     }
     // A kernel that prefetches nothing is safe with any mark.
     assert.ok(Math.min(counts.passed, counts.rejected) > 3 && counts.wrong > 0, JSON.stringify(counts));

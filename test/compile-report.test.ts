@@ -34,9 +34,9 @@ test("tensors are inside the plan's block, their live bytes at the peak are the 
   const { tensors, peak, lowerBound, peakAt } = plan.memory;
   assert.equal(peak, step.memory(randn([64, 6], { device })).peak);
   for (const { offset, bytes } of tensors) assert.ok(offset >= 0 && offset + bytes <= peak);
-  const aliveAt = (place: number): number =>
-    tensors.reduce((sum, { birth, death, bytes }) => sum + (birth <= place && place <= death ? bytes : 0), 0);
-  assert.equal(Math.max(...plan.calls.map((_, place) => aliveAt(place))), lowerBound);
+  const aliveAt = (index: number): number =>
+    tensors.reduce((sum, { birth, death, bytes }) => sum + (birth <= index && index <= death ? bytes : 0), 0);
+  assert.equal(Math.max(...plan.calls.map((_, index) => aliveAt(index))), lowerBound);
   assert.equal(aliveAt(peakAt), lowerBound);
   const saved = tensors.filter(({ isSaved }) => isSaved);
   assert.ok(saved.some(({ type }) => type === "f32 [64, 40]"));
@@ -48,8 +48,8 @@ test("calls belong to the phases of the step, in order, and the text is explain(
   const { step } = compileTraining();
   step(randn([64, 6], { device }));
   const [plan] = step.report();
-  const parts = plan?.calls.map(({ phase }) => phase) ?? [];
-  assert.deepEqual([...new Set(parts)], ["forward", "backward", "update"]);
+  const phases = plan?.calls.map(({ phase }) => phase) ?? [];
+  assert.deepEqual([...new Set(phases)], ["forward", "backward", "update"]);
   assert.ok(plan?.calls.findLast(({ phase }) => phase === "update")?.op.includes("AdamW"));
   assert.equal(plan?.text, step.explain());
   assert.deepEqual(plan?.stages.map(({ name }) => name).slice(0, 2), ["trace", "cse"]);
@@ -70,7 +70,7 @@ test("every call has a measured time, the plan keeps it, and training continues 
     }
     step.flush();
     assert.equal(step.history["loss"]?.length, inputs.length);
-    const values = parameters.flatMap((one) => [...one.dataSync()].map(Number));
+    const values = parameters.flatMap((parameter) => [...parameter.dataSync()].map(Number));
     step.close();
     return values;
   };

@@ -76,9 +76,9 @@ function train(
   return { losses, states };
 }
 
-function requireSame(found: Trained, expected: Trained): void {
-  assert.deepEqual(found.losses, expected.losses);
-  for (const [index, state] of found.states.entries())
+function requireSame(actual: Trained, expected: Trained): void {
+  assert.deepEqual(actual.losses, expected.losses);
+  for (const [index, state] of actual.states.entries())
     sameBytes(state, expected.states[index]!, `state ${index}`);
 }
 
@@ -87,7 +87,7 @@ const plain = withDevice({ capture: "off" }, (device) => train(device, false), s
 for (const capture of ["off", "on"] as const) {
   test(`with capture ${capture} a step with side streams has the bits of a step without them`, () => {
     const options: DeviceOptions = { capture, poison: true };
-    const found = withDevice(
+    const actual = withDevice(
       options,
       (device) =>
         train(device, true, ({ planned, replayable }) => {
@@ -96,7 +96,7 @@ for (const capture of ["off", "on"] as const) {
         }),
       strict,
     );
-    requireSame(found, plain);
+    requireSame(actual, plain);
   });
 }
 
@@ -117,13 +117,13 @@ test("the graph has side streams, and the same nodes as the graph without them",
     return withDevice(
       { capture: "on" },
       (device) => {
-        let found: unknown;
+        let inspected: unknown;
         train(device, hasStreams, ({ replayable }) => {
-          found = replayable.nodes;
+          inspected = replayable.nodes;
         });
-        const aside = streams.filter((stream) => stream !== device.runtime.stream);
-        assert.equal(new Set(aside).size, hasStreams ? 3 : 0);
-        return found;
+        const sideStreams = streams.filter((stream) => stream !== device.runtime.stream);
+        assert.equal(new Set(sideStreams).size, hasStreams ? 3 : 0);
+        return inspected;
       },
       (driver) => strict(recordingLaunches(driver, streams)),
     );
@@ -159,12 +159,12 @@ regressionRow<Wrap>({
   },
   check(wrap) {
     for (const script of late) {
-      const found = withDevice(
+      const actual = withDevice(
         { capture: "off" },
         (device) => train(device, true),
         (driver: TestDriver) => wrap(faulty(driver, script)),
       );
-      requireSame(found, plain);
+      requireSame(actual, plain);
     }
   },
 });
@@ -178,18 +178,18 @@ function waysOf({ runtime }: Device, graphs: readonly string[]): readonly string
 }
 
 test("with capture auto the candidates alternate, one is kept, and the memory of the others is freed", () => {
-  const found = withDevice(
+  const actual = withDevice(
     { capture: "auto" },
     (device) =>
       train(
         device,
         true,
-        ({ verdict, planned, placed, replayable }) => {
+        ({ verdict: tuning, planned, placed, replayable }) => {
           const graphs = ["graph", "graph with streams", "graph with low-priority streams"];
-          assert.deepEqual(Object.keys(verdict!.times).sort(), [...waysOf(device, graphs), "direct"].sort());
-          assert.equal(replayable.mode, verdict!.kept === "direct" ? "direct" : "graph");
+          assert.deepEqual(Object.keys(tuning!.times).sort(), [...waysOf(device, graphs), "direct"].sort());
+          assert.equal(replayable.mode, tuning!.kept === "direct" ? "direct" : "graph");
           const hasSideStreams = planned.schedule.calls.some(({ stream }) => stream > 0);
-          assert.equal(hasSideStreams, verdict!.kept.includes("streams"));
+          assert.equal(hasSideStreams, tuning!.kept.includes("streams"));
           assert.ok(placed.commands.length > 0);
           const { live } = device.runtime.arena.figures;
           assert.ok(
@@ -206,7 +206,7 @@ test("with capture auto the candidates alternate, one is kept, and the memory of
     (device) => train(device, false, undefined, callsToTryAll),
     strict,
   );
-  requireSame(found, expected);
+  requireSame(actual, expected);
 });
 
 test("if memory is short, only the plan without side streams is tried", () => {

@@ -17,7 +17,7 @@ const openGpu = (precision: "f32" | "tf32"): Device => openEmulatorGpu({ precisi
 /** Three steps from the same start: the losses, the weights after them, and the step's explanation. */
 function train(
   device: Device,
-  way: "eager" | "compiled",
+  mode: "eager" | "compiled",
   passes: { readonly autotune?: boolean; readonly comboKernels?: boolean } = {},
 ) {
   manualSeed(5);
@@ -40,15 +40,15 @@ function train(
     return loss;
   };
   const compiled = device.compile(body, { passes });
-  const step = way === "compiled" ? compiled : (x: Tensor, y: Tensor) => body(x, y);
+  const step = mode === "compiled" ? compiled : (x: Tensor, y: Tensor) => body(x, y);
   const losses = [0, 1, 2].map(() => device.step(() => step(x, y).item()));
-  const weights = parameters.map((one) => [...one.dataSync()].join());
-  const told = way === "compiled" ? compiled.explain() : "";
+  const weights = parameters.map((parameter) => [...parameter.dataSync()].join());
+  const text = mode === "compiled" ? compiled.explain() : "";
   compiled.close();
-  return { losses, weights, told };
+  return { losses, weights, told: text };
 }
 
-const callsOf = (told: string): string[] => told.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
+const callsOf = (text: string): string[] => text.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
 const copiesIn = (calls: readonly string[]): number => calls.filter((line) => / copies /.test(line)).length;
 
 function requireTail(kernels: readonly string[], expected: readonly string[]): void {
@@ -67,9 +67,9 @@ describe("a compiled training step on a GPU", { skip }, () => {
       const kernels = callsOf(compiled.told);
       const norm = ["gradientNorm of parts", "gradientNorm + AdamW step"];
       requireTail(kernels, [...norm, "mul", "2 × AdamW"]);
-      const apart = train(device, "compiled", { comboKernels: false });
-      requireTail(callsOf(apart.told), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);
-      assert.deepEqual(apart.weights, eager.weights);
+      const separate = train(device, "compiled", { comboKernels: false });
+      requireTail(callsOf(separate.told), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);
+      assert.deepEqual(separate.weights, eager.weights);
       // A library computes this GEMM; if its default algorithm is kept, it gets the same layout as in eager
       // code.
       assert.equal(copiesIn(kernels), precision === "f32" ? 1 : 0);

@@ -10,7 +10,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Device, HoldfastError, manualSeed, type nn } from "holdfast";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
-import { type Precision, planEveryWay, withNullGpu } from "./support/null-gpu.js";
+import { type Precision, planAllSchedules, withNullGpu } from "./support/null-gpu.js";
 import { type TrainedWorkload, type WorkloadName, widthWorkloads } from "./support/width-workloads.js";
 
 const isWhole = process.env["TEST_WIDTHS"] === "all";
@@ -50,7 +50,7 @@ function rejectionOf({ workload, width, precision }: Case): readonly string[] {
   try {
     withNullGpu(precision, (device) => {
       const { step } = widthWorkloads[workload](device, { width, batch, isPlannedOnly: true });
-      const plans = planEveryWay(device, step);
+      const plans = planAllSchedules(device, step);
       assert.ok(plans.length > 1, "no call runs on a side stream");
     });
     return [];
@@ -66,8 +66,8 @@ describe("plans on a GPU", () => {
     const cases = casesOf(workload);
     test(`${workload}: the verifier accepts ${cases.length} plans of width 8 to 320`, async (context) => {
       const rejections: string[] = [];
-      for (const one of cases) {
-        rejections.push(...rejectionOf(one));
+      for (const widthCase of cases) {
+        rejections.push(...rejectionOf(widthCase));
         // The memory of closed devices is collected between turns of the event loop, and there are hundreds
         // of them.
         await nextTurn();
@@ -95,7 +95,7 @@ function trained(
   { workload, width, precision }: Case,
   run: (device: Device, training: TrainedWorkload) => number,
 ): Readonly<Record<string, ArrayLike<number>>> {
-  const device = openEmulatorGpu({ precision, isEarlySeen: false });
+  const device = openEmulatorGpu({ precision, seesSnapshots: false });
   manualSeed(11);
   const training = widthWorkloads[workload](device, { width, batch: 2 });
   const isExact = precision === "f32";
@@ -105,12 +105,12 @@ function trained(
 }
 
 function valuesOf(model: nn.Module, withWeights: boolean): Readonly<Record<string, ArrayLike<number>>> {
-  const found: Record<string, ArrayLike<number>> = {};
+  const results: Record<string, ArrayLike<number>> = {};
   for (const [name, parameter] of model.namedParameters()) {
-    if (withWeights) found[name] = parameter.dataSync().slice() as Float32Array;
-    if (parameter.grad) found[`gradient of ${name}`] = parameter.grad.dataSync().slice() as Float32Array;
+    if (withWeights) results[name] = parameter.dataSync().slice() as Float32Array;
+    if (parameter.grad) results[`gradient of ${name}`] = parameter.grad.dataSync().slice() as Float32Array;
   }
-  return found;
+  return results;
 }
 
 /**
@@ -120,24 +120,24 @@ function valuesOf(model: nn.Module, withWeights: boolean): Readonly<Record<strin
 const tolerances: Readonly<Record<Precision, number>> = { f32: 0, tf32: 5e-3, bf16: 5e-2 };
 
 describe("the emulated GPU", { skip: emulatorMissing }, () => {
-  for (const one of executed) {
-    const { workload, width, precision } = one;
+  for (const widthCase of executed) {
+    const { workload, width, precision } = widthCase;
     test(`${workload} of width ${width} in ${precision}: compiled steps train like eager ones`, () => {
-      const eager = trained(one, (device, { step }) => device.step(() => step().loss.item()));
+      const eager = trained(widthCase, (device, { step }) => device.step(() => step().loss.item()));
       let compiled: (() => ReturnType<TrainedWorkload["step"]>) | undefined;
-      const found = trained(one, (device, { step }) => {
+      const actual = trained(widthCase, (device, { step }) => {
         compiled ??= device.compile(step);
         return compiled().loss.item();
       });
-      assert.deepEqual(Object.keys(found), Object.keys(eager));
+      assert.deepEqual(Object.keys(actual), Object.keys(eager));
       for (const [name, expected] of Object.entries(eager)) {
         const largest = Math.max(...Array.from(expected, Math.abs));
         const limit = tolerances[precision] * largest;
         for (const [index, value] of Array.from(expected).entries()) {
-          const own = found[name]![index]!;
+          const compiledValue = actual[name]![index]!;
           assert.ok(
-            Object.is(own, value) || Math.abs(own - value) <= limit,
-            `${name}[${index}] is ${own}, and ${value} in eager code`,
+            Object.is(compiledValue, value) || Math.abs(compiledValue - value) <= limit,
+            `${name}[${index}] is ${compiledValue}, and ${value} in eager code`,
           );
         }
       }

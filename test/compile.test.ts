@@ -73,8 +73,8 @@ test("20 compiled steps with a schedule and dropout equal 20 eager ones bit for 
   const compiled = device.compile(training.step, { passes: { autotune: false } });
   assert.deepEqual(run(training, compiled), losses);
   assert.equal(compiled.plans, 2);
-  for (const [index, found] of training.read().entries())
-    sameBytes(found, expected[index]!, `state ${index}`);
+  for (const [index, actual] of training.read().entries())
+    sameBytes(actual, expected[index]!, `state ${index}`);
   compiled.close();
 });
 
@@ -120,8 +120,8 @@ test("a rejected trace leaves no memory and changes nothing: the step then runs 
     { live, pins, used: device.runtime.budget.used },
     { live: before.live, pins: before.pins, used: before.used },
   );
-  for (const [index, found] of training.read().entries())
-    sameBytes(found, before.state[index]!, `state ${index}`);
+  for (const [index, actual] of training.read().entries())
+    sameBytes(actual, before.state[index]!, `state ${index}`);
 });
 
 test("gradients accumulate over calls as in eager code, for any order of zeroGrad", () => {
@@ -238,11 +238,11 @@ test("a step with non-finite gradients is skipped on the device and counted; the
   const before = read();
   for (const bad of [Number.NaN, Infinity, 1e38])
     assert.equal(Number.isFinite(step(tensor([[1, bad, 3]], { device })).loss.item()), false);
-  for (const [index, found] of read().entries()) sameBytes(found, before[index]!, `state ${index}`);
+  for (const [index, actual] of read().entries()) sameBytes(actual, before[index]!, `state ${index}`);
   assert.equal(step.skipped, 3);
   step(good);
   assert.equal(step.skipped, 3);
-  assert.ok(read().some((found, index) => found.some((byte, at) => byte !== before[index]![at])));
+  assert.ok(read().some((actual, index) => actual.some((byte, at) => byte !== before[index]![at])));
   // The history has every call in order, also the skipped ones.
   step.flush();
   assert.deepEqual(step.history["loss"]?.map(Number.isFinite), [true, false, false, false, true]);

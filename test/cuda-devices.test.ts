@@ -58,7 +58,7 @@ describe("a machine with a GPU", { skip }, () => {
     emulator.set("devices", 2);
     const [first, second] = [await device("cuda", options), await device("cuda", { ...options, index: 1 })];
     assert.deepEqual([first.runtime.device.index, second.runtime.device.index], [0, 1]);
-    for (let turn = 0; turn < 3; turn++) assert.deepEqual([sumOn(first), sumOn(second)], [6.5, 6.5]);
+    for (let round = 0; round < 3; round++) assert.deepEqual([sumOn(first), sumOn(second)], [6.5, 6.5]);
     const [a, b] = [tensor([1], { device: first }), tensor([1], { device: second })];
     assert.throws(() => a.add(b), { code: "OTHER_DEVICE" });
     first.close();

@@ -110,11 +110,11 @@ function runWith(fault?: Fault, { isClosed = true } = {}): Outcome {
     figure,
     count - before[figure as keyof Held],
   ]);
-  const made = pairs.map(([make, end]) => [make, good(make) - good(end)]);
+  const unbalanced = pairs.map(([make, end]) => [make, good(make) - good(end)]);
   return {
     errors,
     calls,
-    left: Object.fromEntries([...figures, ...made].filter(([, count]) => count !== 0)),
+    left: Object.fromEntries([...figures, ...unbalanced].filter(([, count]) => count !== 0)),
   };
 }
 
@@ -169,8 +169,8 @@ describe("one failing call of CUDA", { skip }, () => {
     ? []
     : [...sound.calls].flatMap(([call, count]) => {
         const between = effort({ quick: [], thorough: [Math.floor(count / 2)] });
-        const places = new Set([0, ...between, count - 1]);
-        return count === 0 ? [] : [...places].map((after) => ({ call, after }));
+        const indices = new Set([0, ...between, count - 1]);
+        return count === 0 ? [] : [...indices].map((after) => ({ call, after }));
       });
 
   test(`each of ${faults.length} calls of the scenario may fail: the program gets an error with a code, and nothing is held`, () => {
@@ -178,8 +178,8 @@ describe("one failing call of CUDA", { skip }, () => {
     for (const fault of faults) {
       const { errors, left } = runWith(fault);
       const name = `${fault.call} after ${fault.after}`;
-      const strange = errors.find((error) => !(error instanceof HoldfastError));
-      if (strange) troubles.push(`${name}: ${strange instanceof Error ? strange.stack : strange}`);
+      const foreign = errors.find((error) => !(error instanceof HoldfastError));
+      if (foreign) troubles.push(`${name}: ${foreign instanceof Error ? foreign.stack : foreign}`);
       if (errors.length === 0 && !(probe.has(fault.call) && fault.after === 0))
         troubles.push(`${name}: no error`);
       const rejected = Object.entries(rejections).find(([call]) => sameCall(call, fault.call))?.[1] ?? [];

@@ -96,10 +96,11 @@ describe("free memory", { skip }, () => {
       withRuntime(driver, options, (runtime) => {
         host.set(120 * GiB, 12 * GiB + 4 * MiB);
         const { free } = driver.memory();
-        const place = (size: number) => runtime.persistent.place("weights", "model", [{ name: "w", size }]);
-        rejects("OUT_OF_BUDGET", () => place(8 * MiB), /only 4 MiB is available on this machine/);
+        const placeWeights = (size: number) =>
+          runtime.persistent.place("weights", "model", [{ name: "w", size }]);
+        rejects("OUT_OF_BUDGET", () => placeWeights(8 * MiB), /only 4 MiB is available on this machine/);
         assert.equal(driver.memory().free, free);
-        place(2 * MiB);
+        placeWeights(2 * MiB);
       });
     });
   });
@@ -140,10 +141,10 @@ describe("without virtual memory", { skip }, () => {
         assert.equal(arena.figures.committed, 16 * MiB, why);
         assert.equal(budget.usedBy("step arena"), 16 * MiB);
         assert.equal(heldOnEmulator().usedMemory - before.usedMemory, 16 * MiB);
-        const made = [1, 5 * MiB, 8 * MiB].map((size) => arena.allocate(size, "made"));
+        const storages = [1, 5 * MiB, 8 * MiB].map((size) => arena.allocate(size, "made"));
         assert.equal(heldOnEmulator().usedMemory - before.usedMemory, 16 * MiB);
         rejects("ARENA_FULL", () => arena.allocate(8 * MiB, "more"), /capacity 16 MiB/);
-        for (const one of made) arena.free(one);
+        for (const storage of storages) arena.free(storage);
       });
       driver.close();
       assert.deepEqual(heldOnEmulator(), before, why);
@@ -221,7 +222,7 @@ describe("without virtual memory", { skip }, () => {
     };
     const expected = train(openEmulatorDriver());
     for (const [why, open] of Object.entries(wholes)) {
-      for (const [index, found] of train(open()).entries()) sameBytes(found, expected[index]!, why);
+      for (const [index, actual] of train(open()).entries()) sameBytes(actual, expected[index]!, why);
       emulator.reset();
     }
   });

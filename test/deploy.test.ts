@@ -15,12 +15,13 @@ type YamlRecord = { readonly [key: string]: Yaml };
 
 /** The value at a path of keys and indices. */
 function at(value: Yaml | undefined, ...path: readonly (string | number)[]): Yaml {
-  const found = path.reduce<Yaml | undefined>((one, key) => (one as YamlRecord | undefined)?.[key], value);
-  return found ?? assert.fail(`There is no ${path.join(".")}.`);
+  const result = path.reduce<Yaml | undefined>((node, key) => (node as YamlRecord | undefined)?.[key], value);
+  return result ?? assert.fail(`There is no ${path.join(".")}.`);
 }
 
 const documentsOf = (name: string) => readYaml(readRepositoryFile(`deploy/${name}`));
-const job = documentsOf("kubernetes-job.yaml").find((one) => at(one, "kind") === "Job") ?? assert.fail();
+const job =
+  documentsOf("kubernetes-job.yaml").find((document) => at(document, "kind") === "Job") ?? assert.fail();
 const pods = {
   "kubernetes-job.yaml": at(job, "spec", "template", "spec"),
   "pod.yaml": at(documentsOf("pod.yaml")[0], "spec"),
@@ -40,8 +41,8 @@ function helpOf(...command: readonly string[]): string {
 
 /** The options of a command that its help does not list. */
 function unknownOptions(command: readonly string[], args: readonly string[]): string[] {
-  const known = new Set(helpOf(...command).match(/--[a-z-]+/g));
-  return args.filter((arg) => arg.startsWith("--") && !known.has(arg));
+  const options = new Set(helpOf(...command).match(/--[a-z-]+/g));
+  return args.filter((arg) => arg.startsWith("--") && !options.has(arg));
 }
 
 /** How long a run may take to end after a signal. */
@@ -51,7 +52,7 @@ for (const [name, pod] of Object.entries(pods)) {
   describe(name, () => {
     const container = at(pod, "containers", 0);
     const args = at(container, "args") as readonly string[];
-    const given = (option: string): string => args[args.indexOf(option) + 1] ?? assert.fail(option);
+    const valueOf = (option: string): string => args[args.indexOf(option) + 1] ?? assert.fail(option);
 
     it("passes only options that the command has, as texts", () => {
       assert.ok(args.every((arg) => typeof arg === "string"));
@@ -62,7 +63,7 @@ for (const [name, pod] of Object.entries(pods)) {
     it("is probed by the health command with the folder of its run", () => {
       for (const probe of ["startupProbe", "livenessProbe"]) {
         const [program, command, folder] = at(container, probe, "exec", "command") as readonly string[];
-        assert.deepEqual([program, command, folder], ["holdfast", "health", given("--out")]);
+        assert.deepEqual([program, command, folder], ["holdfast", "health", valueOf("--out")]);
         assert.ok((at(container, probe, "timeoutSeconds") as number) >= 5, "a process needs time to start");
       }
       assert.match(helpOf("health"), /Usage: holdfast health /);
@@ -72,14 +73,14 @@ for (const [name, pod] of Object.entries(pods)) {
       const mounts = at(container, "volumeMounts") as readonly Yaml[];
       const volumes = (at(pod, "volumes") as readonly Yaml[]).map((volume) => at(volume, "name"));
       assert.deepEqual(
-        mounts.map((mount) => at(mount, "name")).filter((one) => !volumes.includes(one)),
+        mounts.map((mount) => at(mount, "name")).filter((name) => !volumes.includes(name)),
         [],
       );
       const writable = mounts.filter((mount) => (mount as YamlRecord)["readOnly"] !== true);
       const isWritable = (path: string): boolean =>
         writable.some((mount) => path.startsWith(`${at(mount, "mountPath")}/`));
-      const cache = args.includes("--cache") ? [given("--cache")] : [];
-      for (const path of [given("--out"), ...cache, ...imageFolders]) assert.ok(isWritable(path), path);
+      const cache = args.includes("--cache") ? [valueOf("--cache")] : [];
+      for (const path of [valueOf("--out"), ...cache, ...imageFolders]) assert.ok(isWritable(path), path);
       assert.equal(at(container, "securityContext", "readOnlyRootFilesystem"), true);
     });
 
@@ -89,9 +90,9 @@ for (const [name, pod] of Object.entries(pods)) {
         assert.match(String(at(container, "resources", kind, "memory")), /^[1-9]\d*Gi$/);
       }
       const hasGpu = "nvidia.com/gpu" in (at(container, "resources", "limits") as YamlRecord);
-      assert.equal(hasGpu, given("--device") === "cuda");
-      assert.equal(at(container, "image"), `holdfast:${given("--device")}`);
-      assert.match(containerfile, new RegExp(`^FROM \\S+ AS ${given("--device")}$`, "m"));
+      assert.equal(hasGpu, valueOf("--device") === "cuda");
+      assert.equal(at(container, "image"), `holdfast:${valueOf("--device")}`);
+      assert.match(containerfile, new RegExp(`^FROM \\S+ AS ${valueOf("--device")}$`, "m"));
     });
 
     it("leaves a run more time to end than it takes", () => {
@@ -99,8 +100,8 @@ for (const [name, pod] of Object.entries(pods)) {
     });
 
     it("opens the port of the metrics, on all addresses", () => {
-      assert.equal(String(at(container, "ports", 0, "containerPort")), given("--metrics-port"));
-      assert.equal(given("--metrics-host"), "0.0.0.0");
+      assert.equal(String(at(container, "ports", 0, "containerPort")), valueOf("--metrics-port"));
+      assert.equal(valueOf("--metrics-host"), "0.0.0.0");
     });
 
     it("runs as the image's user, which is not root", () => {
@@ -127,12 +128,12 @@ test("the Job lists every exit code of the command, with its meaning", () => {
       (code) => [code, at(rule, "action")] as const,
     );
   });
-  const meant = { resumes: "Ignore", "fails again": "FailJob", "may succeed": "Count" } as const;
-  const wanted = Object.values(exitCodes).flatMap(({ code, retry }) =>
-    retry === "not needed" ? [] : [[code, meant[retry]] as const],
+  const actionOf = { resumes: "Ignore", "fails again": "FailJob", "may succeed": "Count" } as const;
+  const expected = Object.values(exitCodes).flatMap(({ code, retry }) =>
+    retry === "not needed" ? [] : [[code, actionOf[retry]] as const],
   );
-  assert.deepEqual(new Map(actions), new Map(wanted));
-  assert.equal(actions.length, wanted.length, "each once");
+  assert.deepEqual(new Map(actions), new Map(expected));
+  assert.equal(actions.length, expected.length, "each once");
   assert.equal(exitCodes.ok.code, 0);
   // A failure policy needs pods that are not restarted.
   assert.equal(at(pods["kubernetes-job.yaml"], "restartPolicy"), "Never");
@@ -146,7 +147,7 @@ test("exit codes in comments and on the page are the command's", () => {
       ...readRepositoryFile(`deploy/${name}`).matchAll(
         /exit code (\d+)|# (\d+), |[;,] (?:and )?(\d+), (?:the|a) /g,
       ),
-    ].map(([, ...found]) => Number(found.find((one) => one !== undefined))),
+    ].map(([, ...captures]) => Number(captures.find((capture) => capture !== undefined))),
   );
   assert.ok(named.length >= 6, named.join());
   assert.deepEqual(
@@ -162,7 +163,7 @@ test("the Containerfile copies existing files, sets existing variables, and ends
   const variables = Object.values(settingsTable).map(({ variable }) => variable);
   const set = containerfile.match(/\bHOLDFAST_\w+(?==)/g) ?? [];
   assert.deepEqual(
-    set.filter((name) => !variables.some((known) => known === name)),
+    set.filter((name) => !variables.some((variable) => variable === name)),
     [],
   );
   assert.equal(imageFolders.length, 2);

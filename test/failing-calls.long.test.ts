@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
 import type { DisturbedRuns as Runs } from "./support/disturbed-runs.js";
-import { describeFault, faultForms } from "./support/failing-calls.js";
+import { describeFault, faultKinds } from "./support/failing-calls.js";
 import { makeFolder } from "./support/folders.js";
 import { repositoryRoot } from "./support/repository.js";
 import { testEnvironment } from "./support/test-device.js";
@@ -29,10 +29,10 @@ for (const command of ["train", "resume", "evaluate", "inspect"] as const) {
     const cases = await runs.cases(command);
     const [wrong, missed]: [string[], string[]] = [[], []];
     let wentOn = 0;
-    for (const one of cases) {
+    for (const runCase of cases) {
       try {
-        const { hasFailed, ended } = await runs.disturb(one);
-        if (!hasFailed) missed.push(describeFault(one.fault));
+        const { hasFailed, ended } = await runs.disturb(runCase);
+        if (!hasFailed) missed.push(describeFault(runCase.fault));
         else if (ended.error === undefined) wentOn++;
       } catch (error) {
         wrong.push(error instanceof Error ? error.message : String(error));
@@ -70,8 +70,8 @@ test("the command prints one line and ends with the right exit code, wherever a 
   const expected = [measuredIn(join(folder, "whole")), tensorsIn(join(folder, "whole"))];
   for (const kind of ["open", "write", "sync", "rename", "make", "truncate"] as const) {
     for (const nth of [1, 3, 6, 10]) {
-      const [form] = faultForms[kind];
-      const fault = { kind, nth, how: "EIO", ...form };
+      const [how] = faultKinds[kind];
+      const fault = { kind, nth, how: "EIO", ...how };
       const out = `${kind}-${nth}`;
       const { status, stderr } = holdfast(out, JSON.stringify(fault));
       const what = `${describeFault(fault)}: ${status} ${stderr}`;

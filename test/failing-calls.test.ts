@@ -31,7 +31,7 @@ describe("a run in which a system call fails", () => {
     ];
     const sample = sampleOf(cases);
     let failed = 0;
-    for (const one of sample) failed += (await runs.disturb(one)).hasFailed ? 1 : 0;
+    for (const runCase of sample) failed += (await runs.disturb(runCase)).hasFailed ? 1 : 0;
     t.diagnostic(`TEST_SEED=${seed}: ${failed} of ${cases.length} faults, one of each kind`);
     assert.ok(failed >= sample.length - 3, "some calls depend on the time, but most faults must be reached");
   });
@@ -43,7 +43,7 @@ describe("a run in which a system call fails", () => {
       ["listen 1: EADDRINUSE", "listen 1: EACCES", ...[1, 2, 3].map((nth) => `thread ${nth}: EAGAIN`)],
     );
     const codes: number[] = [];
-    for (const one of cases) codes.push((await runs.disturb(one)).ended.exitCode);
+    for (const runCase of cases) codes.push((await runs.disturb(runCase)).ended.exitCode);
     // The watchdog and the signal listener are optional; metrics and the inspector were requested.
     assert.deepEqual(codes, [1, 4, 0, 0, 1]);
   });
@@ -64,9 +64,9 @@ test("a process that can't be started is not an error: the watchdog's outside pr
   const settings = { pid: process.pid, stallAfterMs: 1000, reportDir: tmpdir(), onStall: "report" } as const;
   const fault = { kind: "spawn", nth: 1, how: "EAGAIN" } as const;
   const outside = await withFault(fault, async () => {
-    const one = new OutsideProcess(settings, { leave: () => undefined, reported: () => undefined });
-    await one.settled;
-    return one;
+    const outside = new OutsideProcess(settings, { leave: () => undefined, reported: () => undefined });
+    await outside.settled;
+    return outside;
   });
   assert.ok(outside.failed);
   assert.match(outside.result.lost ?? "", /^the outside process could not be started: EAGAIN/);
@@ -79,14 +79,14 @@ test("a process that can't be started is not an error: the watchdog's outside pr
 
 /** One case for each kind of call and each kind of failure, at a random call. */
 function sampleOf(cases: readonly Case[]): readonly Case[] {
-  const forms = new Map<string, Case[]>();
-  for (const one of cases) {
-    const { kind, how, isLasting } = one.fault;
-    const form = `${kind} ${how} ${isLasting}`;
-    forms.set(form, [...(forms.get(form) ?? []), one]);
+  const kinds = new Map<string, Case[]>();
+  for (const runCase of cases) {
+    const { kind, how, isLasting } = runCase.fault;
+    const kindOfFault = `${kind} ${how} ${isLasting}`;
+    kinds.set(kindOfFault, [...(kinds.get(kindOfFault) ?? []), runCase]);
   }
   let state = seed;
-  return [...forms.values()].flatMap((alike) => {
+  return [...kinds.values()].flatMap((alike) => {
     state = (state * 48_271 + 11) % 2_147_483_647;
     return alike[state % alike.length] ?? [];
   });

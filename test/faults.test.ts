@@ -43,12 +43,12 @@ function useEverything(runtime: Runtime): void {
   const side = runtime.createStream();
   runtime.orderStreams(runtime.stream, side);
   const kept = runtime.step(() => {
-    const made = runtime.arena.allocate(4 * count, "made");
-    runtime.arena.pin(made, "kept");
-    runtime.fill(made, 0);
-    runtime.copy(made, weight!);
+    const result = runtime.arena.allocate(4 * count, "made");
+    runtime.arena.pin(result, "kept");
+    runtime.fill(result, 0);
+    runtime.copy(result, weight!);
     runtime.arena.free(runtime.arena.allocate(64, "short"));
-    return made;
+    return result;
   });
   const graph = runtime.capture("update", () => {
     const values = [weight!, kept, rate!, count];
@@ -77,9 +77,9 @@ function runWith(script: readonly string[]): Outcome {
   const left: Record<string, number> = {};
   const counted = around(device, (call, _args, proceed) => {
     const result = proceed();
-    const taken = opposites[call] ?? call;
-    if (Object.values(opposites).includes(taken))
-      left[taken] = (left[taken] ?? 0) + (taken === call ? 1 : -1);
+    const undone = opposites[call] ?? call;
+    if (Object.values(opposites).includes(undone))
+      left[undone] = (left[undone] ?? 0) + (undone === call ? 1 : -1);
     return result;
   });
   let calls = 0;
@@ -138,7 +138,7 @@ describe("one failing driver call", () => {
       seen.add(struck);
       // A resource that the device failed to free may stay; nothing else may.
       const rejected = opposites[struck];
-      const others = Object.entries(left).filter(([taken]) => taken !== rejected);
+      const others = Object.entries(left).filter(([name]) => name !== rejected);
       assert.deepEqual(
         others.filter(([, count]) => count !== 0),
         [],

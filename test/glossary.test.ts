@@ -69,8 +69,8 @@ function retiredWordsIn(sources: readonly Source[]): string[] {
     const words = retired.filter(({ except = [] }) => !except.some((start) => path.startsWith(start)));
     return text.split("\n").flatMap((line, index) =>
       words.flatMap(({ pattern, instead }) => {
-        const found = pattern.exec(line)?.[0];
-        return found === undefined ? [] : [`${path}:${index + 1} "${found}": use ${instead} instead`];
+        const word = pattern.exec(line)?.[0];
+        return word === undefined ? [] : [`${path}:${index + 1} "${word}": use ${instead} instead`];
       }),
     );
   });

@@ -54,12 +54,12 @@ for (const { machine, kind, skip, open } of machines) {
         const before = device.runtime.diagnostics().arena.live;
         device.step(() =>
           issuedBy(runtime, (issued) => {
-            let told = 0;
-            const nameOf = (one: LoadedCommand) =>
-              one.kind === "launch" ? one.request.kernel.name : one.kind;
+            let launches = 0;
+            const nameOf = (command: LoadedCommand) =>
+              command.kind === "launch" ? command.request.kernel.name : command.kind;
             result = body(device, () => {
-              const names = issued.slice(told).map(nameOf);
-              told = issued.length;
+              const names = issued.slice(launches).map(nameOf);
+              launches = issued.length;
               return names;
             });
           }),
@@ -80,20 +80,20 @@ for (const { machine, kind, skip, open } of machines) {
       values: readonly number[],
       dtype: "f32" | "f16" | "bf16" | "f64" = "f32",
     ): Tensor => tensor([...values], { device, dtype, requiresGrad: true });
-    const gradientOf = (one: Tensor): unknown => one.grad?.tolist();
+    const gradientOf = (leafTensor: Tensor): unknown => leafTensor.grad?.tolist();
 
     test("first gradients arrive, in few launches on a GPU", () => {
       inStep((device, launches) => {
         const leaves = Array.from({ length: 70 }, (_, index) =>
           leaf(device, [index, 1, 2].slice(0, 1 + (index % 3))),
         );
-        const products = leaves.map((one, index) => one.mul(index + 1).sum());
-        const total = products.reduce((sum, one) => sum.add(one));
+        const scaled = leaves.map((leafTensor, index) => leafTensor.mul(index + 1).sum());
+        const total = scaled.reduce((sum, term) => sum.add(term));
         launches();
         total.backward();
         const copies = launches().filter((name) => /copy/.test(name));
-        for (const [index, one] of leaves.entries())
-          assert.deepEqual(gradientOf(one), new Array(1 + (index % 3)).fill(index + 1));
+        for (const [index, leafTensor] of leaves.entries())
+          assert.deepEqual(gradientOf(leafTensor), new Array(1 + (index % 3)).fill(index + 1));
         if (kind === "cuda") assert.deepEqual(copies, ["copy of 64", "copy of 8"]);
         else assert.equal(copies.length, 70);
       });
@@ -202,7 +202,7 @@ for (const { machine, kind, skip, open } of machines) {
     test("broadcast, transposed and unaligned gradients arrive too", () => {
       inStep((device) => {
         const stretched = leaf(device, [1, 2, 3]);
-        const turned = tensor(
+        const transposed = tensor(
           [
             [1, 2, 3],
             [4, 5, 6],
@@ -220,10 +220,10 @@ for (const { machine, kind, skip, open } of machines) {
           ],
           { device },
         );
-        const one = stretched.sum().add(turned.permute([1, 0]).mul(factors).sum());
+        const total = stretched.sum().add(transposed.permute([1, 0]).mul(factors).sum());
         const other = halves.mul(2).sum().to("f32").add(narrow.mul(3).sum().to("f32"));
-        one.add(other).add(wide.mul(7).sum().to("f32")).backward();
-        assert.deepEqual([stretched, turned, halves, narrow, wide].map(gradientOf), [
+        total.add(other).add(wide.mul(7).sum().to("f32")).backward();
+        assert.deepEqual([stretched, transposed, halves, narrow, wide].map(gradientOf), [
           [1, 1, 1],
           [
             [1, 2, 3],
@@ -240,19 +240,19 @@ for (const { machine, kind, skip, open } of machines) {
       const driver = open();
       const device = new Device(kind, { ...quiet, driver: strict(driver) });
       try {
-        const [before, behind] = [leaf(device, [1, 2]), leaf(device, [3, 4])];
+        const [before, after] = [leaf(device, [1, 2]), leaf(device, [3, 4])];
         device.step(() => {
           const broken = device.apply(breaking, [before.mul(5)]);
-          const loss = broken.mul(behind).sum();
+          const loss = broken.mul(after).sum();
           assert.throws(() => loss.backward(), /no gradient today/);
-          assert.deepEqual([gradientOf(before), gradientOf(behind)], [undefined, [5, 10]]);
+          assert.deepEqual([gradientOf(before), gradientOf(after)], [undefined, [5, 10]]);
         });
         // The only gradient, which lives as long as its leaf.
         assert.equal(device.runtime.diagnostics().arena.pins, 1);
         device.step(() => {
-          before.mul(behind).sum().backward();
+          before.mul(after).sum().backward();
           assert.deepEqual(
-            [gradientOf(before), gradientOf(behind)],
+            [gradientOf(before), gradientOf(after)],
             [
               [3, 4],
               [5 + 1, 10 + 2],

@@ -37,12 +37,12 @@ const training = (
   prepare() {
     const model = new nn.Linear(3, 2).to(device);
     const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
-    return (...given) => {
-      const result = loss(model, ...given);
+    return (...args) => {
+      const result = loss(model, ...args);
       result.backward();
       optimizer.step();
       optimizer.zeroGrad();
-      return [result, ...[...model.parameters()].map((one) => one.mul(1))];
+      return [result, ...[...model.parameters()].map((parameter) => parameter.mul(1))];
     };
   },
 });
@@ -264,19 +264,19 @@ function run(
 ): string {
   manualSeed(3);
   const body = wrap(prepare());
-  const given = inputs();
+  const args = inputs();
   return outcomeOf(() => {
-    const result = body(...given);
-    const parts = result === undefined ? [] : result instanceof Tensor ? [result] : result;
-    const texts = parts.map(textOf);
-    const left = given.map((input) => `${textOf(input)} grad ${input.grad ? textOf(input.grad) : "none"}`);
+    const result = body(...args);
+    const results = result === undefined ? [] : result instanceof Tensor ? [result] : result;
+    const texts = results.map(textOf);
+    const left = args.map((input) => `${textOf(input)} grad ${input.grad ? textOf(input.grad) : "none"}`);
     return [texts.join(" | "), ...left].join("; ");
   });
 }
 
-function textOf(one: Tensor): string {
-  const values = Array.from(one.dataSync(), (value) => (Object.is(value, -0) ? "-0" : String(value)));
-  return `${one.dtype} [${one.shape.join(", ")}]: ${values.join(" ")}`;
+function textOf(output: Tensor): string {
+  const values = Array.from(output.dataSync(), (value) => (Object.is(value, -0) ? "-0" : String(value)));
+  return `${output.dtype} [${output.shape.join(", ")}]: ${values.join(" ")}`;
 }
 
 function outcomeOf(body: () => unknown): string {

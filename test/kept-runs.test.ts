@@ -63,7 +63,7 @@ describe("a run that 0.1.0 finished", () => {
       [...step],
       Array.from({ length: 10 }, (_, index) => index + 1),
     );
-    assert.ok(loss.every((one) => one > 0));
+    assert.ok(loss.every((value) => value > 0));
     const text = viewAsText(run).print();
     assert.match(text, /finished/);
     assert.match(text, /10 of 10/);
@@ -92,7 +92,7 @@ describe("a run of 0.1.0 that was stopped", onCpu, () => {
     assert.equal(answers.length, questions * 12);
     for (const { probabilities } of answers)
       near(
-        probabilities.reduce((sum, one) => sum + one),
+        probabilities.reduce((sum, value) => sum + value),
         1,
       );
     device.close();
@@ -101,9 +101,9 @@ describe("a run of 0.1.0 that was stopped", onCpu, () => {
   test("is resumed, and ends like in 0.1.0", async () => {
     const device = openDevice();
     const settings = { ...crossasset.defaultSettings, folds: 2, epochs: 2, batch: 15 };
-    const asked = { ...settings, generate: 12_000, precision: "f32" };
+    const request = { ...settings, generate: 12_000, precision: "f32" };
     const job = crossasset.openJobRun({
-      ...{ path: run, settings: asked, device: device.runtime.device.name, runtime: device.runtime },
+      ...{ path: run, settings: request, device: device.runtime.device.name, runtime: device.runtime },
     });
     assert.deepEqual([job.resumed?.step, job.resumed?.fold], [8, 1]);
     const results = await crossasset.runJob({

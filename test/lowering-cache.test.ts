@@ -53,40 +53,42 @@ function open(): Device {
 interface Work {
   readonly op: Op;
   readonly call: CaseCall;
-  readonly wanted: readonly number[];
+  readonly requiresGrad: readonly number[];
   readonly float: FloatDtype;
 }
 
 function workOf(op: Op): readonly Work[] {
   return opCases
-    .filter((one) => one.op === op)
+    .filter((opCase) => opCase.op === op)
     .flatMap(({ draw, gradients }) =>
       fc.sample(draw(elements), { seed, numRuns: runsOfACase }).map((call, index) => ({
         op,
         call,
-        wanted: gradients === "none" ? [] : gradients,
+        requiresGrad: gradients === "none" ? [] : gradients,
         float: floats[index % floats.length]!,
       })),
     );
 }
 
 /** Other values of the same kind: the same ones in reverse order. */
-function turned({ operands, attributes }: CaseCall): CaseCall {
-  const turn = (operand: CaseOperand): CaseOperand =>
+function reversed({ operands, attributes }: CaseCall): CaseCall {
+  const reverse = (operand: CaseOperand): CaseOperand =>
     typeof operand === "object" ? { ...operand, values: operand.values.toReversed() } : operand;
-  return { operands: operands.map(turn), attributes };
+  return { operands: operands.map(reverse), attributes };
 }
 
 /** The device that runs now. */
 let current = following;
 
-function run(device: Device, { op, call, wanted, float }: Work): Record<string, ArrayBufferView> {
+function run(device: Device, { op, call, requiresGrad, float }: Work): Record<string, ArrayBufferView> {
   current = device;
   return device.step(() => {
-    const { outputs, gradients } = runCase(device, op, call, { float, wanted });
-    const arrived = gradients.flatMap((one, index) => (one ? [[`gradient ${index}`, one] as const] : []));
+    const { outputs, gradients } = runCase(device, op, call, { float, wanted: requiresGrad });
+    const arrived = gradients.flatMap((gradient, index) =>
+      gradient ? [[`gradient ${index}`, gradient] as const] : [],
+    );
     return Object.fromEntries([
-      ...outputs.map((one, index) => [`output ${index}`, one] as const),
+      ...outputs.map((output, index) => [`output ${index}`, output] as const),
       ...arrived,
     ]);
   });
@@ -94,14 +96,14 @@ function run(device: Device, { op, call, wanted, float }: Work): Record<string, 
 
 /** Counts all lowerings of all ops while a function runs. */
 function countLowerings(body: () => void): Readonly<Record<string, number>> {
-  const made: Record<string, number> = {};
+  const counts: Record<string, number> = {};
   const kernelOps = Object.values(opTable).filter((op): op is KernelOp => op.kind === "kernel");
   const originals = kernelOps.map((op) => op.lower);
   for (const [index, op] of kernelOps.entries()) {
     Object.assign(op, {
-      lower: (...given: Parameters<KernelOp["lower"]>) => {
-        made[op.name] = (made[op.name] ?? 0) + 1;
-        originals[index]!.call(op, ...given);
+      lower: (...args: Parameters<KernelOp["lower"]>) => {
+        counts[op.name] = (counts[op.name] ?? 0) + 1;
+        originals[index]!.call(op, ...args);
       },
     });
   }
@@ -110,17 +112,17 @@ function countLowerings(body: () => void): Readonly<Record<string, number>> {
   } finally {
     for (const [index, op] of kernelOps.entries()) Object.assign(op, { lower: originals[index] });
   }
-  return made;
+  return counts;
 }
 
 /** Runs a call and then a similar one on both devices. */
 function compare(work: Work): void {
-  const told = `${describeCall(work.op, work.call)} in ${work.float}`;
-  const again = { ...work, call: turned(work.call) };
-  sameNamedBytes(run(following, work), run(plain, work), `${told}, the first time`);
+  const text = `${describeCall(work.op, work.call)} in ${work.float}`;
+  const again = { ...work, call: reversed(work.call) };
+  sameNamedBytes(run(following, work), run(plain, work), `${text}, the first time`);
   const expected = run(plain, again);
-  const lowered = countLowerings(() => sameNamedBytes(run(following, again), expected, `${told}, again`));
-  assert.deepEqual(lowered, {}, `${told} was lowered again`);
+  const lowered = countLowerings(() => sameNamedBytes(run(following, again), expected, `${text}, again`));
+  assert.deepEqual(lowered, {}, `${text} was lowered again`);
 }
 
 describe("with the lowering cache and without", () => {
@@ -139,7 +141,7 @@ describe("with the lowering cache and without", () => {
       layout: "contiguous",
     } as const;
     const call: CaseCall = { operands: [operand], attributes: {} };
-    const work: Work = { op: functions.exp as Op, call, wanted: [], float: "f32" };
+    const work: Work = { op: functions.exp as Op, call, requiresGrad: [], float: "f32" };
     assert.deepEqual(
       countLowerings(() => void run(following, work)),
       { exp: 1 },
@@ -168,7 +170,7 @@ describe("with the lowering cache and without", () => {
       attributes: {},
     };
     assert.throws(
-      () => compare({ op: peeking as Op, call, wanted: [], float: "f32" }),
+      () => compare({ op: peeking as Op, call, requiresGrad: [], float: "f32" }),
       assert.AssertionError,
     );
   });

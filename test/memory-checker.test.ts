@@ -33,7 +33,7 @@ function openTool() {
 
 function withRuntime(
   options: CudaDriverOptions,
-  use: (parts: { runtime: Runtime; driver: CudaDriver }) => void,
+  use: (opened: { runtime: Runtime; driver: CudaDriver }) => void,
 ): void {
   const driver = openCudaDriver({ environment: attached, ...options });
   const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;

@@ -113,18 +113,18 @@ const commands = {
     rejected(model, ["NOT_OWNER"], () => model.runtime.arena.free(impostors[pick % 3]!));
   },
   view: (model, { pick, size }) => {
-    const found = anyStorage(model, pick);
-    if (!found) return;
-    const { block, storage } = found;
+    const picked = anyStorage(model, pick);
+    if (!picked) return;
+    const { block, storage } = picked;
     const offset = size % storage.span.size;
     const view = model.runtime.view(storage, offset, 1 + (pick % (storage.span.size - offset)), "view");
     assert.equal(view.owner, block.storage, "a view of a view is a view of the owner");
     block.views.push({ storage: view, step: model.openStep });
   },
   viewNonsense: (model, { pick, size }) => {
-    const found = anyStorage(model, pick);
-    if (!found) return;
-    const { storage } = found;
+    const picked = anyStorage(model, pick);
+    if (!picked) return;
+    const { storage } = picked;
     rejected(model, ["BAD_ARGUMENT"], () =>
       model.runtime.view(storage, size % 9, storage.span.size + 1, "view"),
     );
@@ -140,7 +140,7 @@ const commands = {
   },
   dropView: (model, { pick }) => {
     const block = any(
-      model.blocks.filter((one) => one.views.length > 0),
+      model.blocks.filter((block) => block.views.length > 0),
       pick,
     );
     const view = any(block?.views ?? [], pick >> 4);
@@ -151,27 +151,29 @@ const commands = {
     block.views.splice(block.views.indexOf(view), 1);
   },
   pin: (model, { pick }) => {
-    const found = anyStorage(model, pick);
-    if (!found) return;
-    model.runtime.arena.pin(found.storage, "test");
-    found.block.pins.push(found.storage);
+    const picked = anyStorage(model, pick);
+    if (!picked) return;
+    model.runtime.arena.pin(picked.storage, "test");
+    picked.block.pins.push(picked.storage);
   },
   unpin: (model, { pick }) => {
-    const found = anyStorage(model, pick);
-    if (!found) return;
-    const { block, storage } = found;
-    const own = block.pins.filter((one) => one === storage).length;
+    const picked = anyStorage(model, pick);
+    if (!picked) return;
+    const { block, storage } = picked;
+    const pinCount = block.pins.filter((pin) => pin === storage).length;
     const byGraphs = model.graphs.filter((graph) => graph.pinned === storage).length;
-    if (own === 0) return rejected(model, ["NOT_PINNED"], () => model.runtime.arena.unpin(storage));
+    if (pinCount === 0) return rejected(model, ["NOT_PINNED"], () => model.runtime.arena.unpin(storage));
     // Only a graph releases its pins.
-    if (own === byGraphs) return;
+    if (pinCount === byGraphs) return;
     model.runtime.arena.unpin(storage);
     model.unpinned(block, storage);
   },
   save: (model, { pick }) => {
     const saved = new SavedSet(model.runtime.arena, "backward");
-    const found = [anyStorage(model, pick), anyStorage(model, pick >> 3)].filter((one) => one !== undefined);
-    for (const { block, storage } of found) {
+    const picks = [anyStorage(model, pick), anyStorage(model, pick >> 3)].filter(
+      (storage) => storage !== undefined,
+    );
+    for (const { block, storage } of picks) {
       saved.save(storage);
       block.pins.push(storage);
     }
@@ -179,7 +181,7 @@ const commands = {
     model.checkBytes();
     saved.release();
     saved.release();
-    for (const { block, storage } of found) if (model.blocks.includes(block)) model.unpinned(block, storage);
+    for (const { block, storage } of picks) if (model.blocks.includes(block)) model.unpinned(block, storage);
   },
   beginStep: (model) => {
     const call = (): void => model.runtime.arena.beginStep(model.steps + 1);
@@ -199,9 +201,9 @@ const commands = {
     model.reset();
   },
   place: (model, { pick, size }) => {
-    const asked = 1 + (size % (3 * granularity));
-    const whole = roundUp(asked, granularity);
-    const call = () => model.runtime.persistent.place("weights", "region", [{ name: "w", size: asked }]);
+    const requested = 1 + (size % (3 * granularity));
+    const whole = roundUp(requested, granularity);
+    const call = () => model.runtime.persistent.place("weights", "region", [{ name: "w", size: requested }]);
     if (whole > model.left) return rejected(model, ["OUT_OF_BUDGET"], call);
     const region = call();
     model.regionBytes += whole;
@@ -292,11 +294,11 @@ function play(count: number, wrap: (driver: Driver) => Driver, seed?: number): S
       const free = device.memory().free;
       const model = MemoryModel.open(device, { driver: wrap(device), hostRoot: host.root, poison });
       try {
-        for (const one of sequence) {
-          commands[one.name](model, one);
+        for (const command of sequence) {
+          commands[command.name](model, command);
           model.checkFigures();
-          if (endings.has(one.name)) model.checkBytes();
-          seen.add(one.name);
+          if (endings.has(command.name)) model.checkBytes();
+          seen.add(command.name);
         }
         model.checkBytes();
       } finally {
@@ -327,10 +329,10 @@ const faults: Readonly<Record<string, Fault>> = {
   "blocks are allocated one unit too low": {
     inject: (run) => {
       const { slotOffset } = TlsfAllocator.prototype;
-      const early = function (this: TlsfAllocator, slot: number): number {
+      const tooLow = function (this: TlsfAllocator, slot: number): number {
         return Math.max(0, slotOffset.call(this, slot) - 1);
       };
-      withMethods(TlsfAllocator.prototype, { slotOffset: early }, run);
+      withMethods(TlsfAllocator.prototype, { slotOffset: tooLow }, run);
     },
     seenAs: /overlaps/,
   },

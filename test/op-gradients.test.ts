@@ -23,7 +23,7 @@ const runsOfAnOp = effort({ quick: 18, thorough: 36 });
 const cpu = openDevice({ threads: 1 });
 
 for (const [name, op] of Object.entries(opTable)) {
-  const cases = opCases.filter((one) => one.op === op);
+  const cases = opCases.filter((opCase) => opCase.op === op);
 
   if (cases.length === 0) {
     test(`${name} has a case in test/support/op-cases`, () => {
@@ -43,30 +43,30 @@ for (const [name, op] of Object.entries(opTable)) {
     });
   }
 
-  for (const one of differentiable) {
-    test(`${nameOf(one)}: the gradient is what central differences give`, () => {
-      const wanted = one.gradients as readonly number[];
+  for (const opCase of differentiable) {
+    test(`${nameOf(opCase)}: the gradient is what central differences give`, () => {
+      const requiresGrad = opCase.gradients as readonly number[];
       const numRuns = Math.ceil(runsOfAnOp / differentiable.length);
       fc.assert(
-        fc.property(one.draw(elements), (call) => {
-          checkGradients(cpu, one.op, call, wanted);
-          if (wanted.length > 1) checkAlone(one, call);
+        fc.property(opCase.draw(elements), (call) => {
+          checkGradients(cpu, opCase.op, call, requiresGrad);
+          if (requiresGrad.length > 1) checkAlone(opCase, call);
         }),
         { seed, numRuns },
       );
     });
   }
 
-  for (const one of cases.filter(({ gradients }) => gradients === "none")) {
-    test(`${nameOf(one)}: there is no gradient, and requesting one is rejected or leaves the result without`, () => {
+  for (const opCase of cases.filter(({ gradients }) => gradients === "none")) {
+    test(`${nameOf(opCase)}: there is no gradient, and requesting one is rejected or leaves the result without`, () => {
       fc.assert(
-        fc.property(one.draw(elements), (call) => {
+        fc.property(opCase.draw(elements), (call) => {
           const floats = call.operands.flatMap((operand, index) =>
             typeof operand === "object" && operand.dtype === "float" ? [index] : [],
           );
           cpu.step(() => {
             try {
-              const { upstreams } = runCase(cpu, one.op, call, { float: "f64", wanted: floats });
+              const { upstreams } = runCase(cpu, opCase.op, call, { float: "f64", wanted: floats });
               assert.ok(
                 upstreams.every((upstream) => upstream === undefined),
                 "an output takes a gradient",
@@ -102,10 +102,10 @@ test("a NaN propagates the gradient through relu, maximum and minimum, as in PyT
 
 /** The saved values depend on the requested gradients: each gradient alone must equal the one among all. */
 function checkAlone({ op, gradients }: OpCase, call: Parameters<typeof describeCall>[1]): void {
-  const wanted = gradients as readonly number[];
+  const requiresGrad = gradients as readonly number[];
   cpu.step(() => {
-    const all = runCase(cpu, op, call, { float: "f64", wanted });
-    for (const index of wanted) {
+    const all = runCase(cpu, op, call, { float: "f64", wanted: requiresGrad });
+    for (const index of requiresGrad) {
       const alone = runCase(cpu, op, call, { float: "f64", wanted: [index] });
       const what = `${describeCall(op, call)}: the gradient of operand ${index} requested alone`;
       sameBytes(alone.gradients[index]!, all.gradients[index]!, what);

@@ -37,7 +37,7 @@ after(() => {
 interface Work {
   readonly op: Op;
   readonly call: CaseCall;
-  readonly wanted: readonly number[];
+  readonly requiresGrad: readonly number[];
   readonly float: FloatDtype;
 }
 
@@ -70,7 +70,7 @@ const careless: Readonly<Record<string, KernelOp["lower"]>> = {
 for (const [fault, lower] of Object.entries(careless)) {
   test(`red proof: ${fault}, and the check detects it`, () => {
     const op: Op = { ...contiguous, name: "careless", lower };
-    const work = workOf(contiguous).map((one) => ({ ...one, op }));
+    const work = workOf(contiguous).map((item) => ({ ...item, op }));
     assert.throws(() => checkMemory(work), assert.AssertionError);
   });
 }
@@ -81,7 +81,7 @@ test("the arena has no byte to spare: with 256 bytes less, the op that needs the
   withDevice(strict, { arena: bytes(arenaBytes - 256) }, (tight) => {
     assert.throws(
       () => {
-        for (const one of work) run(tight, one);
+        for (const item of work) run(tight, item);
       },
       (error) => error instanceof HoldfastError && error.code === "ARENA_FULL",
     );
@@ -95,16 +95,16 @@ function checkMemory(work: readonly Work[]): void {
   const arena = bytes(Math.max(256, expected.arenaBytes));
   const hostile = (device: TestDriver): Driver => strict(guarded(device));
   withDevice(hostile, { poison: true, arena }, (tight) => {
-    for (const [index, one] of work.entries()) {
-      sameNamedBytes(run(tight, one), expected.results[index]!, `${told(one)}, poisoned and tight`);
+    for (const [index, item] of work.entries()) {
+      sameNamedBytes(run(tight, item), expected.results[index]!, `${describe(item)}, poisoned and tight`);
     }
   });
-  for (const [index, one] of work.entries()) {
+  for (const [index, item] of work.entries()) {
     dirty.step(() => {
       const { arena: memory } = dirty.runtime;
       dirty.runtime.fill(memory.allocate(dirtyArenaBytes, "dirt"), dirt);
     });
-    sameNamedBytes(run(dirty, one), expected.results[index]!, `${told(one)}, in dirty memory`);
+    sameNamedBytes(run(dirty, item), expected.results[index]!, `${describe(item)}, in dirty memory`);
   }
 }
 
@@ -112,36 +112,36 @@ function checkMemory(work: readonly Work[]): void {
 function runPlain(work: readonly Work[]): { results: Record<string, ArrayBufferView>[]; arenaBytes: number } {
   const bare = (device: TestDriver): Driver => device;
   return withDevice(bare, {}, (plain) => ({
-    results: work.map((one) => run(plain, one)),
+    results: work.map((item) => run(plain, item)),
     arenaBytes: plain.runtime.arena.figures.highWater,
   }));
 }
 
 function workOf(op: Op): readonly Work[] {
-  const cases = opCases.filter((one) => one.op === op);
+  const cases = opCases.filter((opCase) => opCase.op === op);
   return cases.flatMap(({ draw, gradients }) =>
     fc.sample(draw(elements), { seed, numRuns: runsOfACase }).map((call, index) => ({
       op,
       call,
-      wanted: gradients === "none" ? [] : gradients,
+      requiresGrad: gradients === "none" ? [] : gradients,
       float: floats[index % floats.length]!,
     })),
   );
 }
 
 /** Outputs and gradients of one step, as bytes. */
-function run(device: Device, { op, call, wanted, float }: Work): Record<string, ArrayBufferView> {
+function run(device: Device, { op, call, requiresGrad, float }: Work): Record<string, ArrayBufferView> {
   return device.step(() => {
-    const { outputs, gradients } = runCase(device, op, call, { float, wanted });
-    const arrived = gradients.map((one, index) => [`gradient ${index}`, one] as const);
+    const { outputs, gradients } = runCase(device, op, call, { float, wanted: requiresGrad });
+    const arrived = gradients.map((gradient, index) => [`gradient ${index}`, gradient] as const);
     return Object.fromEntries([
-      ...outputs.map((one, index) => [`output ${index}`, one] as const),
-      ...arrived.flatMap(([name, one]) => (one ? [[name, one] as const] : [])),
+      ...outputs.map((output, index) => [`output ${index}`, output] as const),
+      ...arrived.flatMap(([name, gradient]) => (gradient ? [[name, gradient] as const] : [])),
     ]);
   });
 }
 
-function told({ op, call, float }: Work): string {
+function describe({ op, call, float }: Work): string {
   return `${describeCall(op, call)} in ${float}`;
 }
 

@@ -101,7 +101,7 @@ for (const [name, make] of Object.entries(makers)) {
         cpu,
         dtype,
         shapes,
-        first.map((one) => one.dataSync()),
+        first.map((parameter) => parameter.dataSync()),
       );
       const resumed = make(second);
       resumed.lr = 7;

@@ -59,17 +59,17 @@ test("eager and compiled agree to the bit on random models, with events between 
 
 /** Classes of a namespace, by name, that extend a base. */
 function classesOf(namespace: object, base: { readonly prototype: object }): string[] {
-  const extendsBase = (one: { readonly prototype: object }) =>
-    Object.prototype.isPrototypeOf.call(base.prototype, one.prototype);
-  return Object.entries(namespace).flatMap(([name, one]) =>
-    typeof one === "function" && one.prototype && extendsBase(one) ? [name] : [],
+  const extendsBase = (type: { readonly prototype: object }) =>
+    Object.prototype.isPrototypeOf.call(base.prototype, type.prototype);
+  return Object.entries(namespace).flatMap(([name, member]) =>
+    typeof member === "function" && member.prototype && extendsBase(member) ? [name] : [],
   );
 }
 
 const sample = fc.sample(anyModelProgram(), { seed, numRuns: 1500 });
 
 test("every layer and loss of nn, every optimizer and every schedule is generated", () => {
-  const drawn = new Set(sample.flatMap(namesOf));
+  const names = new Set(sample.flatMap(namesOf));
   const all = [
     ...classesOf(nn, nn.Module),
     ...classesOf(optim, optim.Optimizer),
@@ -77,7 +77,7 @@ test("every layer and loss of nn, every optimizer and every schedule is generate
     "ReduceOnPlateau",
   ];
   assert.deepEqual(
-    all.filter((name) => !drawn.has(name)),
+    all.filter((name) => !names.has(name)),
     [],
   );
   assert.ok(all.length > 40);
@@ -90,8 +90,8 @@ test("widths of linear layers range from 1 to 300, also for equal layers", () =>
     for (const step of steps) {
       if (step.kind === "layer" && step.layer === "Linear") widths.add(step.given[0] as number);
       if (step.kind === "repeat" && step.count === 4)
-        for (const one of step.steps)
-          if (one.kind === "layer" && one.layer === "Linear") equal.add(one.given[0] as number);
+        for (const layer of step.steps)
+          if (layer.kind === "layer" && layer.layer === "Linear") equal.add(layer.given[0] as number);
     }
   }
   assert.ok(widths.size > 150, `${widths.size} widths`);

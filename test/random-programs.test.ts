@@ -61,15 +61,17 @@ test("f64, eager, planned and replayed agree on random programs", (context) => {
 });
 
 test("every op of the table and every special literal is generated", () => {
-  const drawn = fc.sample(anyProgram, { seed, numRuns: 2000 });
+  const programs = fc.sample(anyProgram, { seed, numRuns: 2000 });
   const ops = new Set(
-    drawn.flatMap(({ instructions }) => instructions.flatMap((one) => ("op" in one ? [one.op] : []))),
+    programs.flatMap(({ instructions }) =>
+      instructions.flatMap((instruction) => ("op" in instruction ? [instruction.op] : [])),
+    ),
   );
   assert.deepEqual(
     Object.keys(opTable).filter((op) => !ops.has(op)),
     [],
   );
-  const text = toJson(drawn.map(({ instructions }) => instructions));
+  const text = toJson(programs.map(({ instructions }) => instructions));
   assert.deepEqual(
     specialLiterals.filter((literal) => !text.includes(toJson(literal))),
     [],

@@ -51,8 +51,8 @@ test("stopOnSignals still aborts its signal without a second thread, and warns",
 });
 
 test("a run continues without the watchdog's thread, and says so on stderr", async (t) => {
-  const told: string[] = [];
-  t.mock.method(process.stderr, "write", (text: string) => void told.push(text));
+  const printed: string[] = [];
+  t.mock.method(process.stderr, "write", (text: string) => void printed.push(text));
   const recorder = new Recorder();
   const { result: watchdog } = await withoutThreads(() =>
     startWatchdog({
@@ -64,7 +64,7 @@ test("a run continues without the watchdog's thread, and says so on stderr", asy
   watchdog.close();
   t.mock.restoreAll();
   assert.match(
-    told.join(""),
+    printed.join(""),
     /^holdfast: The watchdog's thread could not start \(EAGAIN\)\. The run continues/,
   );
 });

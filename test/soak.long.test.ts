@@ -61,7 +61,7 @@ function requireEveryStep(out: string, count: number, epochs: readonly { readonl
   const { step, loss, epoch } = readSteps(join(out, inspectionFiles.steps));
   assert.equal(step.length, count);
   assert.equal(epochs.length, count / soakStepsPerEpoch);
-  const sums = new Float64Array(epochs.length);
+  const totals = new Float64Array(epochs.length);
   for (let row = 0; row < count; row++) {
     if (
       step[row] !== row + 1 ||
@@ -69,13 +69,13 @@ function requireEveryStep(out: string, count: number, epochs: readonly { readonl
       epoch[row] !== Math.floor(row / soakStepsPerEpoch)
     )
       assert.fail(`row ${row}: step ${step[row]}, epoch ${epoch[row]}, loss ${loss[row]}`);
-    sums[epoch[row]!]! += loss[row]!;
+    totals[epoch[row]!]! += loss[row]!;
   }
-  for (const [index, { loss: told }] of epochs.entries()) {
-    const mean = sums[index]! / soakStepsPerEpoch;
+  for (const [index, { loss: reported }] of epochs.entries()) {
+    const mean = totals[index]! / soakStepsPerEpoch;
     assert.ok(
-      Math.abs(told - mean) <= 1e-9 * Math.abs(mean),
-      `epoch ${index}: ${told}, and its rows ${mean}`,
+      Math.abs(reported - mean) <= 1e-9 * Math.abs(mean),
+      `epoch ${index}: ${reported}, and its rows ${mean}`,
     );
   }
 }

@@ -58,17 +58,22 @@ describe("on the fake clock", () => {
     const clock = new FakeClock();
     const machine = openCpuDriver({ threads: 1 });
     const driver = faulty(strict(machine), ["the 1st copyToDevice takes 40s of fake time"], { clock });
-    const parts = openComponents({ driver, clock, environment: {} }, { log: () => {}, onPressure: () => {} });
-    const detector = new StallDetector(parts.sharedStatus, limitMs, clock);
+    const components = openComponents(
+      { driver, clock, environment: {} },
+      { log: () => {}, onPressure: () => {} },
+    );
+    const detector = new StallDetector(components.sharedStatus, limitMs, clock);
     const stalls: Stall[] = [];
     clock.onTick(() => stalls.push(...[detector.examine()].filter((stall) => stall !== undefined)));
-    const target = parts.arena.allocate(16, "input");
-    parts.phases.run("upload", () => parts.transfer.upload([{ source: new Float32Array(4), target }]));
+    const target = components.arena.allocate(16, "input");
+    components.phases.run("upload", () =>
+      components.transfer.upload([{ source: new Float32Array(4), target }]),
+    );
     assert.deepEqual(
       stalls.map((stall) => [stall.phases[0]?.phase, stall.call?.call]),
       [["upload", "copyToDevice"]],
     );
-    for (const close of parts.closing.reverse()) close();
+    for (const close of components.closing.reverse()) close();
     machine.close();
   });
 });

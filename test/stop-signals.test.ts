@@ -87,10 +87,10 @@ describe("holdfast train with a busy main thread", () => {
 
   test("leaves no partial file", () => {
     for (const run of readdirSync(folder)) {
-      const parts = readdirSync(join(folder, run), { recursive: true }).filter((name) =>
+      const partialFiles = readdirSync(join(folder, run), { recursive: true }).filter((name) =>
         String(name).includes(".part"),
       );
-      assert.deepEqual(parts, [], run);
+      assert.deepEqual(partialFiles, [], run);
       for (const name of ["run.json", "status.json"])
         JSON.parse(readFileSync(join(folder, run, name), "utf8"));
     }

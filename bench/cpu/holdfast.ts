@@ -29,11 +29,11 @@ const layerNames: Readonly<Record<string, string>> = {
  * The workload's values for a parameter of the model. The weights of single sources are slices of the stacked
  * ones.
  */
-function drawnFor(path: string, drawn: ReadonlyMap<string, Float32Array>): Float32Array {
-  const find = (name: string): Float32Array => drawn.get(name)!;
-  const [part, index, ...rest] = path.split(".");
-  if (part === "head") return find(index === "weight" ? "wout" : "bout");
-  if (part === "layers") return find(`${index}.${layerNames[rest.join(".")]}`);
+function valuesFor(path: string, values: ReadonlyMap<string, Float32Array>): Float32Array {
+  const find = (name: string): Float32Array => values.get(name)!;
+  const [section, index, ...rest] = path.split(".");
+  if (section === "head") return find(index === "weight" ? "wout" : "bout");
+  if (section === "layers") return find(`${index}.${layerNames[rest.join(".")]}`);
   const [name, size] = rest[0] === "weight" ? (["win", F * D] as const) : (["bin", D] as const);
   return find(name).subarray(Number(index) * size, (Number(index) + 1) * size);
 }
@@ -45,9 +45,9 @@ let keptBytes = 0;
 const isCompiled = process.argv.includes("--compiled");
 
 function prepareStep(): (batchIndex: number) => number {
-  const drawn = new Map(weights().map(({ name, data }) => [name, data]));
+  const values = new Map(weights().map(({ name, data }) => [name, data]));
   const model = new crossasset.CrossAsset().to(cpu);
-  for (const [path, parameter] of model.namedParameters()) cpu.write(parameter, drawnFor(path, drawn));
+  for (const [path, parameter] of model.namedParameters()) cpu.write(parameter, valuesFor(path, values));
   const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3 });
   const batches = Array.from({ length: batchCount }, (_, index): [x: Tensor, y: Tensor] => {
     const { x, labels } = batch(index);

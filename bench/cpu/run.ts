@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { repositoryRoot } from "../../test/support/repository.js";
 import { type Entry, entries, installPeers, type Outcome, runEntry } from "./contenders.js";
-import { barsOf, strangersOf, tableOf } from "./table.js";
+import { barsOf, differingOf, tableOf } from "./table.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -27,17 +27,17 @@ const { values: options } = parseArgs({
 
 function chosenEntries(): readonly Entry[] {
   return options.only.split(",").map((wanted) => {
-    const found = entries.find(({ name }) => name === wanted);
-    if (found) return found;
+    const entry = entries.find(({ name }) => name === wanted);
+    if (entry) return entry;
     throw new Error(`Unknown contender ${wanted}; known are ${entries.map(({ name }) => name).join(", ")}.`);
   });
 }
 
 /** The faster of two runs of a contender, because other load on the machine only ever adds time. */
-function better(known: Outcome | undefined, next: Outcome): Outcome {
-  if (!known || "absence" in known || "absence" in next) return next;
-  const timeOf = ({ report: { step, gemmMs } }: typeof known): number => step?.stepMs ?? gemmMs;
-  return timeOf(known) <= timeOf(next) ? known : next;
+function better(best: Outcome | undefined, next: Outcome): Outcome {
+  if (!best || "absence" in best || "absence" in next) return next;
+  const timeOf = ({ report: { step, gemmMs } }: typeof best): number => step?.stepMs ?? gemmMs;
+  return timeOf(best) <= timeOf(next) ? best : next;
 }
 
 function runAll(): Outcome[] {
@@ -53,7 +53,7 @@ function runAll(): Outcome[] {
 
 if (options.install) installPeers();
 const outcomes = runAll();
-const strangers = strangersOf(outcomes);
+const differing = differingOf(outcomes);
 const text = [
   `${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}, ${cpus().length} × ${cpus()[0]?.model}`,
   `OPENBLAS_CORETYPE: ${process.env["OPENBLAS_CORETYPE"] ?? "not set"}; rounds: ${options.rounds}`,
@@ -61,8 +61,8 @@ const text = [
   tableOf(outcomes),
   "",
   barsOf(outcomes),
-  ...(strangers.length > 0
-    ? [`\nThe losses of these contenders differ, so they trained another model: ${strangers.join(", ")}`]
+  ...(differing.length > 0
+    ? [`\nThe losses of these contenders differ, so they trained another model: ${differing.join(", ")}`]
     : []),
 ].join("\n");
 console.log(text);

@@ -89,10 +89,10 @@ export function barsOf(outcomes: readonly Outcome[]): string {
     ],
   ];
   return bars
-    .filter(([, found]) => found !== undefined)
-    .map(([what, found = 0, least]) => {
-      const verdict = found >= least ? "met" : "NOT met";
-      return `  ${what.padEnd(66)} ${found.toFixed(2).padStart(6)}, target at least ${Number(least.toFixed(2))}: ${verdict}`;
+    .filter(([, value]) => value !== undefined)
+    .map(([what, value = 0, target]) => {
+      const verdict = value >= target ? "met" : "NOT met";
+      return `  ${what.padEnd(66)} ${value.toFixed(2).padStart(6)}, target at least ${Number(target.toFixed(2))}: ${verdict}`;
     })
     .join("\n");
 }
@@ -101,7 +101,7 @@ export function barsOf(outcomes: readonly Outcome[]): string {
  * Contenders whose first losses differ from those of the first contender with losses: they trained another
  * model.
  */
-export function strangersOf(outcomes: readonly Outcome[]): string[] {
+export function differingOf(outcomes: readonly Outcome[]): string[] {
   const trained = [...reportsOf(outcomes).values()].flatMap(({ peer, step }) =>
     step ? [{ peer, losses: step.losses.slice(0, 3) }] : [],
   );

@@ -36,7 +36,7 @@ const { values: options } = parseArgs({
   },
 });
 
-interface Part {
+interface Program {
   /** The time limit of the program. */
   readonly seconds: number;
   readonly command: readonly string[];
@@ -56,13 +56,13 @@ const own = (name: string, ...args: string[]): readonly string[] => [
   ...commonArguments(options),
   ...args,
 ];
-const given = (name: "peer" | "checker"): string[] =>
+const passOn = (name: "peer" | "checker"): string[] =>
   options[name] === "" ? [] : [`--${name}`, options[name]];
 const named = (name: "torch" | "jax"): string[] => (options[name] === "" ? [] : [`--${name}`, options[name]]);
 const fewSteps = ["--batch", "2", "--rows", "64"];
 const fewSamples = ["--samples", "60", "--batch", "4"];
 
-const parts: Readonly<Record<string, Part>> = {
+const programs: Readonly<Record<string, Program>> = {
   gradients: { seconds: 90, command: own("gradients"), small: ["--batch", "2"] },
   errors: {
     seconds: 270,
@@ -71,7 +71,7 @@ const parts: Readonly<Record<string, Part>> = {
   },
   eager: {
     seconds: 200,
-    command: own("eager", ...given("peer")),
+    command: own("eager", ...passOn("peer")),
     small: [...fewSteps, "--groups", "1", "--steps", "2", "--precisions", "tf32"],
   },
   compiled: {
@@ -103,7 +103,7 @@ const parts: Readonly<Record<string, Part>> = {
   start: { seconds: 150, command: own("start"), small: [...fewSteps, "--cold", "1", "--warm", "1"] },
   sanitizer: {
     seconds: 560,
-    command: own("sanitizer", ...given("checker")),
+    command: own("sanitizer", ...passOn("checker")),
     small: ["--tools", "memcheck", "--draws", "1", "--seconds", "20"],
   },
   suites: {
@@ -124,8 +124,8 @@ interface Outcome {
 }
 
 /** Runs a program; every line goes to `onLine` as it arrives. */
-async function runPart(name: string, limit: number, onLine: (line: string) => void): Promise<Outcome> {
-  const { command, small, environment } = parts[name]!;
+async function runProgram(name: string, limit: number, onLine: (line: string) => void): Promise<Outcome> {
+  const { command, small, environment } = programs[name]!;
   const startedAt = performance.now();
   // A process group, so that the program's children end with it.
   const child = spawn(process.execPath, [...command, ...(options.small ? small : [])], {
@@ -142,8 +142,8 @@ async function runPart(name: string, limit: number, onLine: (line: string) => vo
   const read = async (input: NodeJS.ReadableStream): Promise<void> => {
     for await (const line of createInterface({ input })) {
       onLine(line);
-      const isVerdict = Object.values(verdicts).some((start) => line.startsWith(start));
-      if (isVerdict || /^\d+ passed, \d+ failed/.test(line)) summary.push(line);
+      const isSummary = Object.values(verdicts).some((start) => line.startsWith(start));
+      if (isSummary || /^\d+ passed, \d+ failed/.test(line)) summary.push(line);
     }
   };
   const isClosed = once(child, "close");
@@ -159,16 +159,17 @@ async function runAll(common: CommonOptions): Promise<readonly Outcome[]> {
   const outcomes: Outcome[] = [];
   for (const name of options.only.split(",")) {
     const left = (endsAt - performance.now()) / 1000;
-    if (!parts[name]) throw new Error(`Unknown program ${name}; known are ${Object.keys(parts).join(", ")}.`);
+    if (!programs[name])
+      throw new Error(`Unknown program ${name}; known are ${Object.keys(programs).join(", ")}.`);
     if (left < 20) {
       outcomes.push({ name, seconds: 0, ending: "not run: no time left", summary: [] });
       continue;
     }
-    console.log(`\n=== ${name}, ${Math.min(left, parts[name].seconds).toFixed(0)} s at most`);
+    console.log(`\n=== ${name}, ${Math.min(left, programs[name].seconds).toFixed(0)} s at most`);
     // The other programs write their own files.
     const file = name === "suites" ? new Results("suites", common) : undefined;
     const onLine = (line: string): void => (file ? file.line(line) : console.log(line));
-    outcomes.push(await runPart(name, Math.min(left, parts[name].seconds), onLine));
+    outcomes.push(await runProgram(name, Math.min(left, programs[name].seconds), onLine));
   }
   return outcomes;
 }

@@ -50,12 +50,12 @@ if (options.stray !== "") {
   let calls = 0;
   const covered = new Set<number>();
   for (let draw = 0; draw < draws; draw++) {
-    for (const [index, one] of opCases.entries()) {
+    for (const [index, opCase] of opCases.entries()) {
       if (performance.now() > deadline) break;
-      const drawn = fc.sample(one.draw(count("elements", options.elements)), { seed, numRuns: draws });
-      const wanted = one.gradients === "none" ? [] : one.gradients;
+      const drawn = fc.sample(opCase.draw(count("elements", options.elements)), { seed, numRuns: draws });
+      const operands = opCase.gradients === "none" ? [] : opCase.gradients;
       const float = floats[draw % floats.length]!;
-      device.step(() => runCase(device, one.op, drawn[draw]!, { float, wanted }));
+      device.step(() => runCase(device, opCase.op, drawn[draw]!, { float, wanted: operands }));
       covered.add(index);
       calls++;
     }

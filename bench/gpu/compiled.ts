@@ -94,11 +94,11 @@ function prepare({ device }: Gpu, { count: all, x, labels }: Rows) {
 }
 
 /** The losses of `steps` steps in float32, eager or compiled, from the same start. */
-function lossesOf(common: CommonOptions, rows: Rows, steps: number, way: "eager" | "compiled"): number[] {
+function lossesOf(common: CommonOptions, rows: Rows, steps: number, mode: "eager" | "compiled"): number[] {
   const gpu = openGpu(common, { device: { precision: "f32" } });
   try {
     const { run, runEager, step } = prepare(gpu, rows);
-    if (way === "eager") return Array.from({ length: steps }, runEager);
+    if (mode === "eager") return Array.from({ length: steps }, runEager);
     for (let index = 0; index < steps; index++) run();
     step.flush();
     return [...(step.history["loss"] ?? [])];
@@ -110,11 +110,11 @@ function lossesOf(common: CommonOptions, rows: Rows, steps: number, way: "eager"
 /** Checks that eager and compiled steps learn the same, and that two compiled runs agree to the bit. */
 function compareCurves(results: Results, common: CommonOptions, rows: Rows): void {
   const steps = count("curves", options.curves);
-  const [eager, compiled, again] = (["eager", "compiled", "compiled"] as const).map((way) =>
-    lossesOf(common, rows, steps, way),
+  const [eager, compiled, again] = (["eager", "compiled", "compiled"] as const).map((mode) =>
+    lossesOf(common, rows, steps, mode),
   );
-  const apart = eager!.map((loss, index) => Math.abs(loss - compiled![index]!) / loss);
-  const worst = Math.max(...apart);
+  const differences = eager!.map((loss, index) => Math.abs(loss - compiled![index]!) / loss);
+  const worst = Math.max(...differences);
   results.line(
     `losses of ${steps} steps in f32, eager and compiled: ${[0, 9, 99, steps - 1]
       .map((index) => `step ${index + 1}: ${eager![index]?.toFixed(6)} ${compiled![index]?.toFixed(6)}`)
@@ -203,11 +203,11 @@ function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: 
   results.line(`a compiled step of ${batch} rows, ${groups} groups of ${stepsOfGroup} steps after ${warmUp}`);
   results.table([
     ["", "median ms", "best", "samples/s", "goal", "peer / ours"],
-    ...[...measured].map(([precision, one]) => [
+    ...[...measured].map(([precision, figures]) => [
       `Holdfast compiled ${precision}`,
-      number(one.stepMs, 4),
-      number(one.bestMs, 4),
-      number((batch / one.stepMs) * 1000),
+      number(figures.stepMs, 4),
+      number(figures.bestMs, 4),
+      number((batch / figures.stepMs) * 1000),
       number(goals[precision] ?? 0, 2),
       "",
     ]),
@@ -217,19 +217,19 @@ function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: 
       return [`${name} ${precision}`, number(stepMs, 4), "", number((batch / stepMs) * 1000), "", ratio];
     }),
   ]);
-  const rowOf = (title: string, cell: (one: Measured) => string): string[] => [
+  const rowOf = (title: string, cell: (figures: Measured) => string): string[] => [
     title,
     ...[...measured.values()].map(cell),
   ];
   results.table([
     ["", ...measured.keys()],
-    rowOf("nodes of the graph", (one) => number(one.nodes)),
-    rowOf("host's time for a step, µs", (one) => number(1000 * one.hostMs, 1)),
-    rowOf("bytes to and from the host, a step", (one) => number(one.copiedBytes, 1)),
-    rowOf("memory of the plan", (one) => formatBytes(one.planBytes)),
-    rowOf("budget in use, with the data set", (one) => formatBytes(one.budgetBytes)),
-    rowOf("first call (trace to replay), ms", (one) => number(one.firstMs)),
-    rowOf("loss at the end", (one) => number(one.loss, 4)),
+    rowOf("nodes of the graph", (figures) => number(figures.nodes)),
+    rowOf("host's time for a step, µs", (figures) => number(1000 * figures.hostMs, 1)),
+    rowOf("bytes to and from the host, a step", (figures) => number(figures.copiedBytes, 1)),
+    rowOf("memory of the plan", (figures) => formatBytes(figures.planBytes)),
+    rowOf("budget in use, with the data set", (figures) => formatBytes(figures.budgetBytes)),
+    rowOf("first call (trace to replay), ms", (figures) => number(figures.firstMs)),
+    rowOf("loss at the end", (figures) => number(figures.loss, 4)),
   ]);
   for (const [precision, { kernels, stepMs }] of measured) {
     if (kernels.length === 0) continue;
@@ -248,8 +248,8 @@ function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: 
     ]);
     const byKernel = new Map<string, { us: number; times: number }>();
     for (const { kernel, us } of kernels) {
-      const known = byKernel.get(kernel) ?? { us: 0, times: 0 };
-      byKernel.set(kernel, { us: known.us + us, times: known.times + 1 });
+      const sum = byKernel.get(kernel) ?? { us: 0, times: 0 };
+      byKernel.set(kernel, { us: sum.us + us, times: sum.times + 1 });
     }
     results.table([
       ["kernel", "times", "µs"],
@@ -264,11 +264,15 @@ function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: 
 function measureAlone(precision: string): Measured {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
   const figures = join(folder, "figures.json");
-  const own = ["--precisions", precision, "--figures", figures, "--torch", "", "--jax", ""];
+  const args = ["--precisions", precision, "--figures", figures, "--torch", "", "--jax", ""];
   try {
-    const { status } = spawnSync(process.execPath, [import.meta.filename, ...process.argv.slice(2), ...own], {
-      stdio: ["ignore", "ignore", "inherit"],
-    });
+    const { status } = spawnSync(
+      process.execPath,
+      [import.meta.filename, ...process.argv.slice(2), ...args],
+      {
+        stdio: ["ignore", "ignore", "inherit"],
+      },
+    );
     if (status !== 0) throw new Error(`The process ended with ${status}.`);
     return JSON.parse(readFileSync(figures, "utf8")) as Measured;
   } finally {

@@ -7,7 +7,7 @@ import type { Span } from "../../src/units/index.js";
 export interface Counts {
   /** Launches of native kernels, and of the library's GEMMs. */
   launches: number;
-  products: number;
+  gemms: number;
   copiesUp: number;
   bytesUp: number;
   copiesDown: number;
@@ -31,7 +31,7 @@ export interface Counts {
 export function noCounts(): Counts {
   return {
     launches: 0,
-    products: 0,
+    gemms: 0,
     copiesUp: 0,
     bytesUp: 0,
     copiesDown: 0,
@@ -60,11 +60,11 @@ const waits: ReadonlySet<DriverCall> = new Set(["synchronize", "synchronizeEvent
 
 export function countCalls(inner: Driver): CountedDriver {
   const counts = noCounts();
-  const products = new WeakSet<Kernel>();
+  const gemmKernels = new WeakSet<Kernel>();
 
   function note(call: DriverCall, args: readonly unknown[], ms: number, result: unknown): void {
     if (call === "launch") {
-      if (products.has((args[1] as Launch).kernel)) counts.products++;
+      if (gemmKernels.has((args[1] as Launch).kernel)) counts.gemms++;
       else counts.launches++;
       counts.launchMs += ms;
     } else if (waits.has(call)) {
@@ -80,7 +80,7 @@ export function countCalls(inner: Driver): CountedDriver {
       counts.copyMs += ms;
     } else if (call === "loadKernel") {
       if ((args[0] as KernelSource).product) {
-        products.add(result as Kernel);
+        gemmKernels.add(result as Kernel);
         counts.choices++;
         counts.algorithmMs += ms;
       } else {

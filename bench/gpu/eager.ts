@@ -33,7 +33,7 @@ const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", 
 /** V8 optimises hot code, and has settled after some hundreds of steps. */
 const warmUp = options["emulator"] ? 1 : 500;
 /** The target for the TF32 step. */
-const wantedMs = 2;
+const targetMs = 2;
 
 interface Timing {
   readonly stepMs: number;
@@ -71,8 +71,8 @@ async function sampleBusy(run: () => void): Promise<number | undefined> {
   const sampler = spawn("nvidia-smi", query, { stdio: ["ignore", "pipe", "ignore"] });
   const isGone = once(sampler, "close").catch(() => undefined);
   let text = "";
-  sampler.stdout.setEncoding("utf8").on("data", (part: string) => {
-    text += part;
+  sampler.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
   });
   await pause(300);
   text = "";
@@ -117,19 +117,19 @@ function countOneStep(precision: GemmPrecision): Split {
 
 const number = (value: number, digits = 0): string => value.toFixed(digits);
 
-function tellTimes(results: Results, timings: ReadonlyMap<string, Timing>, peers: readonly PeerRun[]): void {
+function printTimes(results: Results, timings: ReadonlyMap<string, Timing>, peers: readonly PeerRun[]): void {
   results.line(`a step of ${batch} rows, ${groups} groups of ${stepsOfGroup} steps after ${warmUp}; ms`);
   results.table([
     ["", "median", "best", "worst", "samples/s", "GPU busy", "budget", "arena"],
-    ...[...timings].map(([precision, one]) => [
+    ...[...timings].map(([precision, timing]) => [
       `Holdfast eager ${precision}`,
-      number(one.stepMs, 3),
-      number(one.bestMs, 3),
-      number(one.worstMs, 3),
-      number((batch / one.stepMs) * 1000),
-      one.busyShare === undefined ? "–" : `${number(100 * one.busyShare)} %`,
-      formatBytes(one.budgetBytes),
-      formatBytes(one.arenaBytes),
+      number(timing.stepMs, 3),
+      number(timing.bestMs, 3),
+      number(timing.worstMs, 3),
+      number((batch / timing.stepMs) * 1000),
+      timing.busyShare === undefined ? "–" : `${number(100 * timing.busyShare)} %`,
+      formatBytes(timing.budgetBytes),
+      formatBytes(timing.arenaBytes),
     ]),
     ...peers.map(({ name, precision, stepMs }) => {
       const ours = timings.get(precision)?.stepMs;
@@ -139,7 +139,7 @@ function tellTimes(results: Results, timings: ReadonlyMap<string, Timing>, peers
   ]);
 }
 
-function tellCounts(results: Results, splits: ReadonlyMap<string, Split>): void {
+function printCounts(results: Results, splits: ReadonlyMap<string, Split>): void {
   const rowOf = (title: string, cell: (split: Split) => string): string[] => [
     title,
     ...[...splits.values()].map(cell),
@@ -149,25 +149,25 @@ function tellCounts(results: Results, splits: ReadonlyMap<string, Split>): void 
   );
   results.table([
     ["", ...splits.keys()],
-    rowOf("launches of native kernels", (one) => number(one.launches, 1)),
-    rowOf("GEMMs of the library", (one) => number(one.products, 1)),
-    rowOf("fills", (one) => number(one.fills, 1)),
-    rowOf("copies on the device", (one) => number(one.copiesOnDevice, 1)),
-    rowOf("copies up", (one) => `${number(one.copiesUp, 1)} (${number(one.bytesUp)} B)`),
-    rowOf("copies down", (one) => `${number(one.copiesDown, 1)} (${number(one.bytesDown)} B)`),
-    rowOf("waits of the host", (one) => number(one.waits, 1)),
-    rowOf("kernels loaded", (one) => number(one.loads + one.choices, 1)),
-    rowOf("step ms", (one) => number(one.stepMs, 3)),
-    rowOf("  waiting for the device", (one) => number(one.waitMs, 3)),
-    rowOf("  launching", (one) => number(one.launchMs, 3)),
-    rowOf("  other driver calls", (one) =>
-      number(one.copyMs + one.loadMs + one.algorithmMs + one.otherMs, 3),
+    rowOf("launches of native kernels", (split) => number(split.launches, 1)),
+    rowOf("GEMMs of the library", (split) => number(split.gemms, 1)),
+    rowOf("fills", (split) => number(split.fills, 1)),
+    rowOf("copies on the device", (split) => number(split.copiesOnDevice, 1)),
+    rowOf("copies up", (split) => `${number(split.copiesUp, 1)} (${number(split.bytesUp)} B)`),
+    rowOf("copies down", (split) => `${number(split.copiesDown, 1)} (${number(split.bytesDown)} B)`),
+    rowOf("waits of the host", (split) => number(split.waits, 1)),
+    rowOf("kernels loaded", (split) => number(split.loads + split.choices, 1)),
+    rowOf("step ms", (split) => number(split.stepMs, 3)),
+    rowOf("  waiting for the device", (split) => number(split.waitMs, 3)),
+    rowOf("  launching", (split) => number(split.launchMs, 3)),
+    rowOf("  other driver calls", (split) =>
+      number(split.copyMs + split.loadMs + split.algorithmMs + split.otherMs, 3),
     ),
-    rowOf("  JavaScript", (one) => number(ownMsOf(one), 3)),
+    rowOf("  JavaScript", (split) => number(jsMsOf(split), 3)),
   ]);
 }
 
-function ownMsOf({ stepMs, waitMs, launchMs, copyMs, loadMs, algorithmMs, otherMs }: Split): number {
+function jsMsOf({ stepMs, waitMs, launchMs, copyMs, loadMs, algorithmMs, otherMs }: Split): number {
   return stepMs - waitMs - launchMs - copyMs - loadMs - algorithmMs - otherMs;
 }
 
@@ -194,15 +194,15 @@ async function main(common: CommonOptions): Promise<void> {
   const modes = options["peer-modes"].split(",");
   const peer = options.peer === "" ? undefined : runPeer(options.peer, modes, 120_000);
   results.line();
-  tellTimes(results, timings, peer?.runs ?? []);
-  tellCounts(results, splits);
+  printTimes(results, timings, peer?.runs ?? []);
+  printCounts(results, splits);
   if (peer) {
     results.line(peer.text);
     if (peer.failure) results.aim(false, peer.failure);
   }
   const tf32 = timings.get("tf32")?.stepMs;
   if (tf32 !== undefined)
-    results.aim(tf32 < wantedMs, `eager step in TF32: ${number(tf32, 2)} ms; target ${wantedMs}`);
+    results.aim(tf32 < targetMs, `eager step in TF32: ${number(tf32, 2)} ms; target ${targetMs}`);
   for (const { name, precision, stepMs } of peer?.runs ?? []) {
     const ours = timings.get(precision)?.stepMs;
     if (ours !== undefined)

@@ -25,8 +25,8 @@ export interface Deviation {
 
 export const noDeviation: Deviation = { share: 0, error: 0, what: "" };
 
-export function worseOf(one: Deviation, other: Deviation): Deviation {
-  return other.share > one.share ? other : one;
+export function worseOf(a: Deviation, other: Deviation): Deviation {
+  return other.share > a.share ? other : a;
 }
 
 /**
@@ -35,28 +35,28 @@ export function worseOf(one: Deviation, other: Deviation): Deviation {
  * tests.
  */
 export function deviationOf(
-  found: ArrayLike<number>,
+  actual: ArrayLike<number>,
   expected: ArrayLike<number>,
   { relative, absolute }: Tolerance,
   scale: number,
   what: string,
 ): Deviation {
-  const infinitely = (told: string): Deviation => ({ share: Infinity, error: Infinity, what: told });
-  if (found.length !== expected.length)
-    return infinitely(`${what}: ${found.length} elements instead of ${expected.length}`);
+  const infinitely = (text: string): Deviation => ({ share: Infinity, error: Infinity, what: text });
+  if (actual.length !== expected.length)
+    return infinitely(`${what}: ${actual.length} elements instead of ${expected.length}`);
   let worst = { share: 0, error: 0, at: -1 };
   for (let at = 0; at < expected.length; at++) {
-    const [own, wanted] = [found[at]!, expected[at]!];
-    if (Object.is(own, wanted) || own === wanted) continue;
-    const error = Math.abs(own - wanted);
-    if (!Number.isFinite(error)) return infinitely(`${what}[${at}] is ${own} instead of ${wanted}`);
-    const share = error / (relative * Math.abs(wanted) + absolute * scale);
+    const [value, target] = [actual[at]!, expected[at]!];
+    if (Object.is(value, target) || value === target) continue;
+    const error = Math.abs(value - target);
+    if (!Number.isFinite(error)) return infinitely(`${what}[${at}] is ${value} instead of ${target}`);
+    const share = error / (relative * Math.abs(target) + absolute * scale);
     if (share > worst.share) worst = { share, error, at };
   }
   const { share, error, at } = worst;
   return at < 0
     ? noDeviation
-    : { share, error, what: `${what}[${at}] is ${found[at]} instead of ${expected[at]}` };
+    : { share, error, what: `${what}[${at}] is ${actual[at]} instead of ${expected[at]}` };
 }
 
 /** The largest of them, at least 1. */

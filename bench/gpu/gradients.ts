@@ -44,12 +44,12 @@ function train(device: Device, life: "resets" | "no resets"): Gradients {
       const labels = device.fromHost(y, [batch * S], "i32", "labels");
       const logits = model.forward(input).reshape([-1, C]);
       nn.functional.crossEntropy(logits, labels).backward();
-      const found = new Map(
+      const gradients = new Map(
         [...model.namedParameters()].map(([path, { grad }]) => [path, grad!.dataSync() as Float32Array]),
       );
       optimizer.step();
       optimizer.zeroGrad();
-      return found;
+      return gradients;
     };
     if (life === "no resets") return trainOne();
     device.runtime.arena.reset();
@@ -82,10 +82,10 @@ function normOf(values: ArrayLike<number>): number {
 }
 
 /** The distance of two arrays, relative to the second. */
-function distance(one: Float32Array, other: Float32Array): number {
-  const apart = normOf(Float64Array.from(one, (value, at) => value - other[at]!));
+function distance(a: Float32Array, other: Float32Array): number {
+  const difference = normOf(Float64Array.from(a, (value, at) => value - other[at]!));
   const size = normOf(other);
-  return size === 0 ? apart : apart / size;
+  return size === 0 ? difference : difference / size;
 }
 
 function countOtherBits(one: Float32Array, other: Float32Array): number {
@@ -111,18 +111,18 @@ await results.attempt("gradients", () => {
       "│ reported: CPU",
       "its GPU, a reset before each",
     ],
-    ...reset.map((own, number) => [
+    ...reset.map((gradients, number) => [
       String(number + 1),
       normOf(cpu[number]!.get(head)!).toFixed(6),
-      normOf(own.get(head)!).toFixed(6),
+      normOf(gradients.get(head)!).toFixed(6),
       normOf(kept[number]!.get(head)!).toFixed(6),
-      distance(own.get(head)!, cpu[number]!.get(head)!).toExponential(1),
+      distance(gradients.get(head)!, cpu[number]!.get(head)!).toExponential(1),
       `│ ${earlier[number]![0]}`,
       String(earlier[number]![1]),
     ]),
   ]);
-  const all = reset.flatMap((own, number) =>
-    [...own].map(([path, values]) => ({
+  const all = reset.flatMap((gradients, number) =>
+    [...gradients].map(([path, values]) => ({
       path,
       number,
       otherBits: countOtherBits(values, kept[number]!.get(path)!),
@@ -134,22 +134,22 @@ await results.attempt("gradients", () => {
   results.line("the five gradients that are farthest from the CPU's, relative to their norm");
   results.table([
     ["gradient", "batch", "apart"],
-    ...worst.slice(0, 5).map((one) => [one.path, String(one.number + 1), one.apart.toExponential(2)]),
+    ...worst.slice(0, 5).map((entry) => [entry.path, String(entry.number + 1), entry.apart.toExponential(2)]),
   ]);
-  const otherBits = all.reduce((sum, one) => sum + one.otherBits, 0);
-  const told = `${all.length} gradients of ${batches} batches`;
+  const otherBits = all.reduce((sum, entry) => sum + entry.otherBits, 0);
+  const text = `${all.length} gradients of ${batches} batches`;
   results.require(
     otherBits === 0,
-    `${told}: ${otherBits} elements differ between the runs with and without resets and poison`,
+    `${text}: ${otherBits} elements differ between the runs with and without resets and poison`,
   );
   results.require(
-    all.every((one) => one.isFinite),
-    `${told}: all numbers are finite`,
+    all.every((entry) => entry.isFinite),
+    `${text}: all numbers are finite`,
   );
   const far = worst[0]!.apart;
   results.require(
     far <= nearEnough,
-    `${told}: at most ${far.toExponential(1)} from the CPU; ${nearEnough} allowed`,
+    `${text}: at most ${far.toExponential(1)} from the CPU; ${nearEnough} allowed`,
   );
 });
 results.finish();

@@ -44,8 +44,8 @@ export function openAsked(common: CommonOptions, name: string, options: DeviceOp
 /** The smallest number of bars that gives `samples` samples. */
 export function barsFor(samples: number): number {
   const bars = historyBars + longestHorizon + (samples - 1) * stride;
-  const found = countSamples(bars, stride);
-  if (found !== samples) throw new Error(`${bars} bars give ${found} samples instead of ${samples}.`);
+  const count = countSamples(bars, stride);
+  if (count !== samples) throw new Error(`${bars} bars give ${count} samples instead of ${samples}.`);
   return bars;
 }
 
@@ -54,16 +54,16 @@ export function makeFolds(
   samples: number,
   folds: number,
 ): { readonly samples: Samples; readonly folds: readonly Fold[] } {
-  const made = makeSamples(crossasset.generateBars({ bars: barsFor(samples), seed }), { stride });
-  return { samples: made, folds: walkForward(made, folds) };
+  const samplesOf = makeSamples(crossasset.generateBars({ bars: barsFor(samples), seed }), { stride });
+  return { samples: samplesOf, folds: walkForward(samplesOf, folds) };
 }
 
 /** The training or test split of a fold, normalised by the fold's training split as in the job. */
-export function rowsOf(samples: Samples, fold: Fold, part: SampleRange): Rows {
-  const x = samples.x.slice(part.start * sampleWidth, part.end * sampleWidth) as Float32Array<ArrayBuffer>;
+export function rowsOf(samples: Samples, fold: Fold, range: SampleRange): Rows {
+  const x = samples.x.slice(range.start * sampleWidth, range.end * sampleWidth) as Float32Array<ArrayBuffer>;
   applyNormaliser(fitNormaliser(samples.x, fold.train), x);
-  const labels = samples.labels.slice(part.start * scales.length, part.end * scales.length);
-  return { count: part.end - part.start, x, labels: labels as Int32Array<ArrayBuffer> };
+  const labels = samples.labels.slice(range.start * scales.length, range.end * scales.length);
+  return { count: range.end - range.start, x, labels: labels as Int32Array<ArrayBuffer> };
 }
 
 /** The accuracy of a model that knows the regimes, on each fold's test samples. */
@@ -71,24 +71,24 @@ export function oracleOfFolds(samples: number, folds: number): readonly number[]
   const market = generateMarket({ bars: barsFor(samples), seed });
   const bar = Int32Array.from({ length: samples }, (_, sample) => historyBars - 1 + sample * stride);
   return walkForward({ count: samples, bar }, folds).map(({ test }) => {
-    const part = cut(market, bar[test.start]! - (historyBars - 1), bar[test.end - 1]! + longestHorizon + 1);
-    const { samples: found, oracle } = oracleAccuracy(part, { stride });
-    if (found !== test.end - test.start)
-      throw new Error(`The oracle has answers for ${found} samples instead of ${test.end - test.start}.`);
+    const slice = cut(market, bar[test.start]! - (historyBars - 1), bar[test.end - 1]! + longestHorizon + 1);
+    const { samples: count, oracle } = oracleAccuracy(slice, { stride });
+    if (count !== test.end - test.start)
+      throw new Error(`The oracle has answers for ${count} samples instead of ${test.end - test.start}.`);
     return oracle;
   });
 }
 
 function cut({ bars, burst, trend, volatility }: Market, start: number, end: number): Market {
   const { time, open, high, low, close, volume } = bars;
-  const [part, hidden] = [(values: Float64Array) => values.slice(start, end), [burst, trend] as const];
+  const [cutValues, hidden] = [(values: Float64Array) => values.slice(start, end), [burst, trend] as const];
   return {
     bars: {
-      ...{ time: part(time), open: part(open), high: part(high) },
-      ...{ low: part(low), close: part(close), volume: part(volume) },
+      ...{ time: cutValues(time), open: cutValues(open), high: cutValues(high) },
+      ...{ low: cutValues(low), close: cutValues(close), volume: cutValues(volume) },
     },
     burst: hidden[0].slice(start, end),
     trend: hidden[1].slice(start, end),
-    volatility: part(volatility),
+    volatility: cutValues(volatility),
   };
 }

@@ -102,7 +102,7 @@ function peakOf(pid: number | undefined): number {
 }
 
 /** The events of one kind. */
-export function told<Kind extends JobEvent["kind"]>(
+export function eventsOf<Kind extends JobEvent["kind"]>(
   { heard }: Pick<JobProcess, "heard">,
   kind: Kind,
 ): readonly Extract<JobEvent, { kind: Kind }>[] {

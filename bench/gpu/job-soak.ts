@@ -107,12 +107,12 @@ interface Soak {
 }
 
 async function soak(
-  asked: AskedDevice,
+  opened: AskedDevice,
   train: Rows,
   test: Rows,
-  onSample: (one: Sample) => void,
+  onSample: (sample: Sample) => void,
 ): Promise<Soak> {
-  const { device } = asked;
+  const { device } = opened;
   const { runtime } = device;
   manualSeed(seed);
   const model = new crossasset.CrossAsset().to(device);
@@ -123,9 +123,9 @@ async function soak(
   const [trained, evaluated, samples]: [number[], number[], Sample[]] = [[], [], []];
 
   /** Rows that are uploaded inside a step, and die with it. */
-  const draw = ({ count: all, x, labels }: Rows, turn: number): [Tensor, Tensor] => {
+  const draw = ({ count: all, x, labels }: Rows, round: number): [Tensor, Tensor] => {
     const size = Math.min(batch, all);
-    const from = (turn * size) % (all - size + 1);
+    const from = (round * size) % (all - size + 1);
     return [
       device.fromHost(x.subarray(from * S * F, (from + size) * S * F), [size, S, F], "f32", "rows"),
       device.fromHost(labels.subarray(from * S, (from + size) * S), [size, S], "i32", "labels"),
@@ -151,15 +151,15 @@ async function soak(
     trainer.compiled?.flush();
     const { committed, live, pins } = runtime.arena.figures;
     const recent = (trainer.compiled?.history["loss"] ?? []).slice(-100);
-    const one: Sample = {
+    const sample: Sample = {
       ...{ step, stepMs: (performance.now() - sinceMs) / (step - (samples.at(-1)?.step ?? 0)) },
-      ...{ committed, live, pins, budget: runtime.budget.used, free: asked.free() },
+      ...{ committed, live, pins, budget: runtime.budget.used, free: opened.free() },
       ...{ heap: heapAfterCollection(), resident: process.memoryUsage.rss() },
       ...{ skipped: trainer.compiled?.skipped ?? 0, plans: trainer.compiled?.plans ?? 0 },
       loss: meanOf(recent),
     };
-    samples.push(one);
-    onSample(one);
+    samples.push(sample);
+    onSample(sample);
     sinceMs = performance.now();
   };
   const data = new TensorDataset(
@@ -193,11 +193,11 @@ function meanOf(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-function requireBounds(results: Results, found: Soak, stalls: readonly string[]): void {
-  const { samples, losses, trained, evaluated, isOverdue } = found;
+function requireBounds(results: Results, outcome: Soak, stalls: readonly string[]): void {
+  const { samples, losses, trained, evaluated, isOverdue } = outcome;
   results.aim(!isOverdue && losses.length === steps, `${losses.length} of ${steps} compiled steps ran`);
   for (const [figure, name] of flat) {
-    const values = samples.map((one) => one[figure]).filter((value) => !Number.isNaN(value));
+    const values = samples.map((sample) => sample[figure]).filter((value) => !Number.isNaN(value));
     const moved = Math.max(...values) - Math.min(...values);
     if (values.length > 0)
       results.aim(moved === 0, `${name}: changed by ${moved} over ${values.length} samples`);
@@ -238,12 +238,12 @@ async function main(): Promise<void> {
       );
       const fold = folds.at(-1)!;
       const [train, test] = [rowsOf(samples, fold, fold.train), rowsOf(samples, fold, fold.test)];
-      const asked = openAsked(options, options.device, {
+      const opened = openAsked(options, options.device, {
         ...{ precision: options.precision as GemmPrecision, poison: true },
         ...{ stallAfter: options["stall-after"], onStall: "report", reports },
       });
       try {
-        const { poison, stallAfter } = asked.device.runtime.settings;
+        const { poison, stallAfter } = opened.device.runtime.settings;
         results.line(
           `${steps} compiled steps of ${batch} rows out of ${train.count}, ${options.precision}; poison ${poison ? "on" : "off"}, a stall is reported after ${stallAfter} ms; ` +
             `after every ${between.evaluation}th an eager evaluation, every ${between.training}th an eager training step, every ${between.reset}th an explicit reset`,
@@ -252,15 +252,17 @@ async function main(): Promise<void> {
         const row = (cells: readonly string[]): void =>
           results.line(`  ${cells.map((cell, index) => cell.padStart(widths[index]!)).join("  ")}`);
         row(columns.map(([title]) => title));
-        const found = await soak(asked, train, test, (one) => row(columns.map(([, cell]) => cell(one))));
+        const outcome = await soak(opened, train, test, (sample) =>
+          row(columns.map(([, cell]) => cell(sample))),
+        );
         results.line();
-        const { trained, evaluated, resets } = found;
+        const { trained, evaluated, resets } = outcome;
         results.line(
           `${trained.length} eager training steps, last loss ${trained.at(-1)?.toFixed(4)}; ${evaluated.length} eager evaluations of the test split; the arena was reset by ${resets.bySteps} steps and ${resets.byCall} explicit calls`,
         );
-        requireBounds(results, found, stalls());
+        requireBounds(results, outcome, stalls());
       } finally {
-        asked.close();
+        opened.close();
       }
     });
   } finally {

@@ -74,8 +74,8 @@ async function main(): Promise<void> {
       let [begunMs, begunSteps] = [0, 0];
       const trainer = new Trainer({
         ...{ device, model, optimizer, data, batchSize: batch, epochs, clipNorm: 1 },
-        loss: (rows, own) =>
-          nn.functional.crossEntropy(model.forward(rows).reshape([-1, C]), own.reshape([-1])),
+        loss: (rows, labels) =>
+          nn.functional.crossEntropy(model.forward(rows).reshape([-1, C]), labels.reshape([-1])),
         watcher: watcherOf(recorder, hosts),
         onEpoch: ({ epoch }, { progress }) => {
           if (epoch === 0) [begunMs, begunSteps] = [performance.now(), progress.step];
@@ -98,21 +98,21 @@ async function main(): Promise<void> {
         `round ${round + 1}: a step takes ${without.at(-1)!.stepUs.toFixed(1)} µs without and ${withOne.at(-1)!.stepUs.toFixed(1)} with; the host's call ${without.at(-1)!.hostUs.toFixed(1)} and ${withOne.at(-1)!.hostUs.toFixed(1)}`,
       );
     }
-    const stepUs = median(without.map((one) => one.stepUs));
-    const alongUs = median(withOne.map((one, index) => one.stepUs - without[index]!.stepUs));
-    const ownUs = timeAlone(folder, device.runtime, results);
+    const stepUs = median(without.map((run) => run.stepUs));
+    const alongUs = median(withOne.map((run, index) => run.stepUs - without[index]!.stepUs));
+    const aloneUs = timeAlone(folder, device.runtime, results);
     results.line();
     results.line(
-      `a step takes ${stepUs.toFixed(1)} µs; the median difference with a recorder is ${alongUs.toFixed(2)} µs, and the recorder alone takes ${ownUs.toFixed(3)} µs`,
+      `a step takes ${stepUs.toFixed(1)} µs; the median difference with a recorder is ${alongUs.toFixed(2)} µs, and the recorder alone takes ${aloneUs.toFixed(3)} µs`,
     );
     results.line();
-    const share = ownUs / stepUs;
+    const share = aloneUs / stepUs;
     if (options.device === "cpu")
       results.aim(share < maxShare, `the record is ${(100 * share).toFixed(4)} % of a CPU step; 1 % allowed`);
     else
       results.aim(
-        ownUs < maxUs,
-        `the record takes ${ownUs.toFixed(3)} µs of the host's time a step; ${maxUs} allowed`,
+        aloneUs < maxUs,
+        `the record takes ${aloneUs.toFixed(3)} µs of the host's time a step; ${maxUs} allowed`,
       );
   } finally {
     results.finish();
@@ -129,14 +129,14 @@ function timeAlone(
 ): number {
   const path = mkdtempSync(join(folder, "alone-"));
   const recorder = new RunRecorder({ folder: path, runtime });
-  const { sent, known } = watcherOf(recorder, []);
+  const { sent, known: pending } = watcherOf(recorder, []);
   const hosts: number[] = [];
   for (let group = 0; group < 10; group++) {
     const startedAt = performance.now();
     for (let step = 0; step < alone / 10; step++) {
       sent({ step: group * (alone / 10) + step + 1, epoch: 0, samples: batch, lr: 1e-3, hostMs: 0.01 });
       // Losses arrive some steps late, as in a run.
-      if (step % 64 === 63) for (let late = 0; late < 64; late++) known(1 / (step + 1));
+      if (step % 64 === 63) for (let late = 0; late < 64; late++) pending(1 / (step + 1));
     }
     hosts.push((1000 * (performance.now() - startedAt)) / (alone / 10));
   }

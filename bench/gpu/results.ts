@@ -20,11 +20,11 @@ export class Results {
   readonly #summary: string[] = [];
   #hasFailed = false;
 
-  constructor(part: string, options: CommonOptions) {
+  constructor(program: string, options: CommonOptions) {
     const machine = describeMachine();
     const [date] = new Date().toISOString().split("T");
     mkdirSync(options.out, { recursive: true });
-    this.#path = join(options.out, `${date}-gpu-${part}-${machine.slug}.txt`);
+    this.#path = join(options.out, `${date}-gpu-${program}-${machine.slug}.txt`);
     writeFileSync(this.#path, "");
     for (const line of machine.lines) this.line(line);
     this.line(`command: node ${commandWords().join(" ")}`);
@@ -59,14 +59,14 @@ export class Results {
   }
 
   /** Reports whether a figure reaches its target. */
-  aim(isMet: boolean, claim: string): void {
-    this.#summary.push((isMet ? verdicts.met : verdicts.missed) + claim);
+  aim(isReached: boolean, claim: string): void {
+    this.#summary.push((isReached ? verdicts.met : verdicts.missed) + claim);
   }
 
   /** Runs a section of the program; an exception is reported, and the program continues. */
-  async attempt(name: string, part: () => void | Promise<void>): Promise<void> {
+  async attempt(name: string, section: () => void | Promise<void>): Promise<void> {
     try {
-      await part();
+      await section();
     } catch (error) {
       this.line(`${name}: ${errorText(error)}`);
       this.require(false, `${name}: ${firstLine(error)}`);
@@ -137,7 +137,7 @@ function hashOfCode(): string {
     /\.js$/.test(name),
   );
   const hash = createHash("sha256");
-  for (const name of files.filter((one) => !one.endsWith(".test.js")).sort()) {
+  for (const name of files.filter((file) => !file.endsWith(".test.js")).sort()) {
     hash.update(`${name}\n`).update(readFileSync(join(folder, name)));
   }
   return hash.digest("hex").slice(0, 12);

@@ -53,9 +53,9 @@ function toolOptions(tool: string, canFilter: boolean): string[] {
   // A fault ends its kernel and not the context, so that the tool sees the other kernels too.
   const telling = ["--show-backtrace", "no", "--print-limit", "40", "--destroy-on-device-error", "kernel"];
   // Races and barriers in the library's kernels are not ours.
-  const ownKernels = canFilter ? ["--kernel-name", "kernel_substring=hf_"] : [];
+  const nativeKernels = canFilter ? ["--kernel-name", "kernel_substring=hf_"] : [];
   if (tool === "memcheck") return [...common, ...telling, "--report-api-errors", "no"];
-  return tool === "initcheck" ? [...common, ...telling] : [...common, ...telling, ...ownKernels];
+  return tool === "initcheck" ? [...common, ...telling] : [...common, ...telling, ...nativeKernels];
 }
 
 function runUnder(tool: string, args: readonly string[], limitSeconds: number, canFilter = true): Finding {
@@ -84,7 +84,7 @@ function countChecksums(log: string): number | undefined {
   return errors ? Number(errors[1]) : undefined;
 }
 
-function tellLog(results: Results, title: string, log: string): void {
+function printLog(results: Results, title: string, log: string): void {
   const lines = log.split("\n");
   results.line(`--- ${title}`);
   for (const line of lines.slice(0, maxLines)) results.line(line);
@@ -96,16 +96,16 @@ function tellLog(results: Results, title: string, log: string): void {
 /** Runs a tool's faulty kernels. True if its log names all of them. */
 function proveRed(results: Results, tool: string, allocation: Allocation): boolean {
   const { kernels } = strayRuns[tool] ?? { kernels: [] };
-  const { log, count: found, seconds } = runUnder(tool, ["--stray", tool, "--allocation", allocation], 60);
+  const { log, count, seconds } = runUnder(tool, ["--stray", tool, "--allocation", allocation], 60);
   const unseen = kernels.filter((name) => !log.includes(name));
-  tellLog(results, `${tool}, faulty kernels, ${allocation} memory, ${seconds.toFixed(0)} s`, log);
-  return unseen.length === 0 && found !== undefined && found >= kernels.length;
+  printLog(results, `${tool}, faulty kernels, ${allocation} memory, ${seconds.toFixed(0)} s`, log);
+  return unseen.length === 0 && count !== undefined && count >= kernels.length;
 }
 
 function checkTool(results: Results, tool: string): void {
   // The tool decides which memory it accepts as a pool; its manual describes plain allocations.
   const tries = options.allocations.split(",") as Allocation[];
-  const allocation = tries.find((one) => proveRed(results, tool, one));
+  const allocation = tries.find((kind) => proveRed(results, tool, kind));
   const injected = strayRuns[tool]?.kernels.join(", ");
   results.require(
     allocation !== undefined,
@@ -115,14 +115,14 @@ function checkTool(results: Results, tool: string): void {
   const args = ["--draws", draws, "--elements", elements, "--seconds", seconds];
   const limit = count("seconds", seconds) + graceSeconds;
   const finding = runUnder(tool, [...args, "--allocation", allocation ?? tries[0]!], limit);
-  tellLog(results, `${tool}, op suite, ${finding.seconds.toFixed(0)} s`, finding.log);
+  printLog(results, `${tool}, op suite, ${finding.seconds.toFixed(0)} s`, finding.log);
   const [, covered, all, calls] = finding.log.match(/covered (\d+) of (\d+) op cases in (\d+) calls/) ?? [];
-  const told = covered
+  const text = covered
     ? `${covered} of ${all} op cases in ${calls} calls, ${finding.seconds.toFixed(0)} s`
     : "the op suite did not finish";
   results.require(
     finding.count === 0 && covered === all && covered !== undefined,
-    `${tool}: ${finding.count === undefined ? "no summary" : `${finding.count} findings`}; ${told}`,
+    `${tool}: ${finding.count === undefined ? "no summary" : `${finding.count} findings`}; ${text}`,
   );
 }
 

@@ -71,10 +71,10 @@ function soak(gpu: Gpu, training: Training, onSample: (sample: Sample) => void):
     if (isLast) losses.last += loss / ends;
     if (!isSampled) continue;
     gpu.device.runtime.synchronize();
-    const taken = step - (samples.at(-1)?.step ?? 0);
-    const one = sample(gpu, step, (performance.now() - startedAt) / taken, loss);
-    samples.push(one);
-    onSample(one);
+    const interval = step - (samples.at(-1)?.step ?? 0);
+    const latest = sample(gpu, step, (performance.now() - startedAt) / interval, loss);
+    samples.push(latest);
+    onSample(latest);
     startedAt = performance.now();
   }
   return { samples, firstLoss: losses.first, lastLoss: losses.last };
@@ -93,7 +93,7 @@ const rowOf = ({ step, stepMs, committed, budget, free, heap, resident, loss }: 
 
 /** The range of a figure from the first sample on, and its last value. */
 function growthOf(samples: readonly Sample[], figure: keyof Sample): { spread: number; end: number } {
-  const values = samples.map((one) => one[figure]);
+  const values = samples.map((sample) => sample[figure]);
   return { spread: Math.max(...values) - Math.min(...values), end: values.at(-1)! - values[0]! };
 }
 
@@ -104,7 +104,7 @@ await results.attempt("soak", () => {
   try {
     const training = new Training(gpu.device, makeRows(rowCount, "taught"), { batch });
     results.line(`${steps} steps of ${batch} rows in ${precision}, a sample every ${every}`);
-    const progress = (one: Sample): void => console.log(rowOf(one).join("  "));
+    const progress = (sample: Sample): void => console.log(rowOf(sample).join("  "));
     const { samples, firstLoss, lastLoss } = soak(gpu, training, progress);
     results.line();
     results.table([
@@ -123,8 +123,8 @@ await results.attempt("soak", () => {
     results.require(heap < 4 * MiB, `the JS heap grew by ${formatSigned(heap)}`);
     const resident = growthOf(samples, "resident").end;
     results.require(resident < 64 * MiB, `the process grew by ${formatSigned(resident)}`);
-    const told = `loss of the first ${ends} steps ${firstLoss.toFixed(4)}, of the last ${lastLoss.toFixed(4)}`;
-    results.require(lastLoss < 0.9 * firstLoss, told);
+    const text = `loss of the first ${ends} steps ${firstLoss.toFixed(4)}, of the last ${lastLoss.toFixed(4)}`;
+    results.require(lastLoss < 0.9 * firstLoss, text);
   } finally {
     gpu.close();
   }

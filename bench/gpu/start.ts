@@ -30,7 +30,7 @@ const { values: options } = parseArgs({
     child: { type: "boolean", default: false },
   },
 });
-const wantedSeconds = { cold: 10, warm: 2 } as const;
+const targetSeconds = { cold: 10, warm: 2 } as const;
 
 interface Phases {
   /** The time at the end of the step. */
@@ -45,7 +45,7 @@ interface Phases {
   readonly compiled: number;
   readonly cached: number;
   readonly loadMs: number;
-  readonly products: number;
+  readonly gemms: number;
   readonly gemmMs: number;
   readonly copyMs: number;
   readonly bytesUp: number;
@@ -82,7 +82,7 @@ function startOnce(): Phases {
     step: endedAt - placedAt,
     ...gpu.driver.compiled,
     loadMs,
-    products: choices,
+    gemms: choices,
     gemmMs: algorithmMs,
     copyMs,
     bytesUp,
@@ -126,7 +126,7 @@ const columns: readonly (readonly [string, (start: Start) => string])[] = [
   ["│ kernels: compiled", ({ compiled }) => `│ ${compiled}`],
   ["cached", ({ cached }) => String(cached)],
   ["ms", ({ loadMs }) => loadMs.toFixed(0)],
-  ["products", ({ products }) => String(products)],
+  ["products", ({ gemms }) => String(gemms)],
   ["ms", ({ gemmMs }) => gemmMs.toFixed(0)],
   ["MB up", ({ bytesUp }) => (bytesUp / 1e6).toFixed(1)],
 ];
@@ -153,11 +153,13 @@ async function measureAll(results: Results): Promise<void> {
     ...starts.map(({ kind, start }) => [kind, ...columns.map(([, cell]) => cell(start))]),
   ]);
   for (const kind of ["cold", "warm"] as const) {
-    const seconds = median(starts.filter((one) => one.kind === kind).map((one) => one.start.totalMs / 1000));
-    const wanted = wantedSeconds[kind];
+    const seconds = median(
+      starts.filter((entry) => entry.kind === kind).map((entry) => entry.start.totalMs / 1000),
+    );
+    const target = targetSeconds[kind];
     results.aim(
-      seconds < wanted,
-      `${kind} start to the first step: ${seconds.toFixed(2)} s; target ${wanted}`,
+      seconds < target,
+      `${kind} start to the first step: ${seconds.toFixed(2)} s; target ${target}`,
     );
   }
 }

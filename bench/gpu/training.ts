@@ -44,7 +44,8 @@ export function makeRows(count: number, labels: "drawn" | "taught"): Rows {
     for (let feature = 0; feature < F; feature++) {
       const value = x[row * F + feature]!;
       const weights = (source * F + feature) * C;
-      for (let one = 0; one < C; one++) scores[one] = scores[one]! + value * teacher[weights + one]!;
+      for (let label = 0; label < C; label++)
+        scores[label] = scores[label]! + value * teacher[weights + label]!;
     }
     taught[row] = scores.indexOf(Math.max(...scores));
   }
@@ -89,7 +90,7 @@ export class Training {
       { values: labels, shape: [count, S], dtype: "i32" },
     );
     const loader = new DataLoader(data, { batchSize: batch, shuffle: true, seed: 7, dropLast: true, device });
-    this.#batches = drawAll(loader);
+    this.#batches = repeat(loader);
   }
 
   /** Runs a step; returns the loss only on request, because reading it waits for the device. */
@@ -114,7 +115,7 @@ export class Training {
 }
 
 /** Epoch by epoch. */
-function* drawAll(loader: Iterable<Pair>): Generator<Pair, never> {
+function* repeat(loader: Iterable<Pair>): Generator<Pair, never> {
   for (;;) yield* loader;
 }
 

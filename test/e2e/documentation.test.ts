@@ -226,7 +226,7 @@ test("the published types need nothing that a user's program lacks", () => {
   assert.ok(published.length > 0);
   const problems = published.map((file) => [file.slice(folder.length), typeProblems(compiled.program, file)]);
   assert.deepEqual(
-    problems.filter(([, found]) => found?.length),
+    problems.filter(([, list]) => list?.length),
     [],
   );
 });

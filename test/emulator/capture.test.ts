@@ -154,10 +154,10 @@ test("events take other streams into a capture, and they have to join again", { 
 
 test("a capture does not wait for work outside it", { skip }, () => {
   const [stream, other] = [bare.stream(), bare.stream()];
-  const mark = bare.event();
-  driver.cuEventRecord(mark, other);
+  const event = bare.event();
+  driver.cuEventRecord(event, other);
   begin(stream);
-  assert.equal(status.cuStreamWaitEvent(stream, mark, 0), isolation);
+  assert.equal(status.cuStreamWaitEvent(stream, event, 0), isolation);
   assert.equal(end(stream).status, invalidated);
 });
 

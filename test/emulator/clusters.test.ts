@@ -89,8 +89,8 @@ for (const order of orders) {
 test("without the barrier in between a peer's memory is still NaN", { skip }, () => {
   const out = bare.allocate(8 * 64 * 8);
   kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", exchange("", namedBarrier), [out]);
-  const found = bare.read(out, new Uint32Array(8 * 64 * 2));
-  assert.equal(found[0], 0xffffffff);
+  const actual = bare.read(out, new Uint32Array(8 * 64 * 2));
+  assert.equal(actual[0], 0xffffffff);
 });
 
 test("the memory of a block that has ended can't be accessed", { skip }, () => {
@@ -110,8 +110,8 @@ test("the memory of a block that has ended can't be accessed", { skip }, () => {
 
 test("an access before, after or beyond a cluster's memory is a fault", { skip }, () => {
   const shape = { blocks: 2, threads: 1, cluster: 2, bytes: 4096 };
-  const store = (place: string) =>
-    kernels.run(shape, "unsigned at", `volatile unsigned char* to = memory; to[${place}] = 1;`, [
+  const store = (offset: string) =>
+    kernels.run(shape, "unsigned at", `volatile unsigned char* to = memory; to[${offset}] = 1;`, [
       { u32: 4096 },
     ]);
   assert.equal(store("at")[0], illegalAddress);
@@ -155,11 +155,11 @@ test("matrix fragments come from the block's own warp, whichever thread runs in 
     out[blockIdx.x * 32 + threadIdx.x] = floats[1];`;
   const out = bare.allocate(2 * 32 * 4);
   assert.deepEqual(kernels.run({ blocks: 2, threads: 32, cluster: 2 }, "float* out", body, [out]), [0, ""]);
-  const wanted = Array.from({ length: 64 }, (_, index) => {
+  const expected = Array.from({ length: 64 }, (_, index) => {
     const lane = index % 32;
     return (index < 32 ? 0 : 1000) + (8 + (lane >> 2)) * 4 + (lane % 4);
   });
-  assert.deepEqual([...bare.read(out, new Float32Array(64))], wanted);
+  assert.deepEqual([...bare.read(out, new Float32Array(64))], expected);
 });
 
 test("a grid that is not a whole number of clusters is rejected", { skip }, () => {
@@ -213,9 +213,9 @@ test("clusters of the largest supported blocks run concurrently", { skip }, () =
     out[blockIdx.x * 544 + threadIdx.x] = sum;`;
   const out = bare.allocate(32 * 544 * 4);
   assert.deepEqual(kernels.run(shape, "unsigned* out", body, [out]), [0, ""]);
-  const sums = bare.read(out, new Uint32Array(32 * 544));
+  const results = bare.read(out, new Uint32Array(32 * 544));
   assert.ok(
-    sums.every((sum, index) => {
+    results.every((sum, index) => {
       const first = Math.floor(index / 544 / 4) * 4;
       return sum === 4 * (4 * first + 6) + 4 * 6;
     }),

@@ -162,13 +162,13 @@ test("GEMMs of any layout equal the reference", { skip }, () => {
           elements(Array.from({ length: leading * columns * batch }, (_, index) => ((index * by) % 11) - 5));
         const [left, right, before] = [fill(a, 3), fill(b, 7), fill(d, 5)];
         const bias = elements(Array.from({ length: m }, (_, index) => index - 1));
-        const product = new BareGemm({
+        const gemm = new BareGemm({
           ...{ type: isWide ? "f64" : "f32", compute: isWide ? compute.f64 : compute.f32 },
           ...{ transposes: [transA, transB], a, b, d, batch, alignment: 4, ...rest },
         });
-        assert.equal(product.status, 0);
+        assert.equal(gemm.status, 0);
         const target = bare.put(before);
-        assert.equal(product.run(bare.put(left), bare.put(right), target, { bias: bare.put(bias) }), 0);
+        assert.equal(gemm.run(bare.put(left), bare.put(right), target, { bias: bare.put(bias) }), 0);
 
         const expected = [...before];
         const at = ({ leading, batchStride }: Matrix, row: number, column: number, index: number) =>
@@ -178,9 +178,9 @@ test("GEMMs of any layout equal the reference", { skip }, () => {
             for (let column = 0; column < n; column++) {
               let value = 0;
               for (let term = 0; term < k; term++) {
-                const one = left[transA ? at(a, term, row, index) : at(a, row, term, index)]!;
+                const factor = left[transA ? at(a, term, row, index) : at(a, row, term, index)]!;
                 const other = right[transB ? at(b, column, term, index) : at(b, term, column, index)]!;
-                value += one * other;
+                value += factor * other;
               }
               value = rest.alpha * value + rest.beta * before[at(d, row, column, index)]!;
               if (rest.epilogue & 4) value += bias[row]!;
@@ -201,11 +201,11 @@ test("GEMMs of any layout equal the reference", { skip }, () => {
 });
 
 test("operands are rounded: tf32 keeps ten bits, bf16 seven", { skip }, () => {
-  const one = { a: matrix(1, 1), b: matrix(1, 1), d: matrix(1, 1) };
+  const single = { a: matrix(1, 1), b: matrix(1, 1), d: matrix(1, 1) };
   const roundTrip = (type: number, value: number): number => {
     const target = bare.allocate(4);
-    const product = new BareGemm(plain({ ...one, compute: type }));
-    product.run(bare.put(new Float32Array([value])), bare.put(new Float32Array([1])), target);
+    const gemm = new BareGemm(plain({ ...single, compute: type }));
+    gemm.run(bare.put(new Float32Array([value])), bare.put(new Float32Array([1])), target);
     return bare.read(target, new Float32Array(1))[0]!;
   };
   const value = 1 + 2 ** -7 + 2 ** -10 + 2 ** -20;
@@ -216,14 +216,14 @@ test("operands are rounded: tf32 keeps ten bits, bf16 seven", { skip }, () => {
 
 test("half-width types are converted exactly and rounded to nearest even", { skip }, () => {
   // By their bits: 1, the largest, the smallest of each; products with 1 return them unchanged.
-  for (const [type, one, bits] of [
+  for (const [type, oneBits, bits] of [
     ["f16", 0x3c00, [0x3c00, 0x7bff, 0x0001, 0x8001, 0x03ff, 0x7c00, 0x0400, 0xbc01]],
     ["bf16", 0x3f80, [0x3f80, 0x7f7f, 0x0080, 0xbf81, 0x7f80, 0x4049, 0x0000, 0xff80]],
   ] as const) {
     const layouts = { a: matrix(1, 1), b: matrix(1, 8), d: matrix(1, 8) };
-    const product = new BareGemm(plain({ type, ...layouts }));
+    const gemm = new BareGemm(plain({ type, ...layouts }));
     const target = bare.allocate(16);
-    assert.equal(product.run(bare.put(new Uint16Array([one])), bare.put(new Uint16Array(bits)), target), 0);
+    assert.equal(gemm.run(bare.put(new Uint16Array([oneBits])), bare.put(new Uint16Array(bits)), target), 0);
     assert.deepEqual([...bare.read(target, new Uint16Array(8))], bits, type);
   }
   // 1 + 2⁻⁸ is between two numbers of bf16 and rounds to the even one, 1; 1 + 3·2⁻⁸ rounds up to the even
@@ -244,8 +244,8 @@ test("gelu is the tanh approximation, relu maps NaN to zero, and C is not read i
   const layouts = { a: matrix(1, 1), b: matrix(1, 3), d: matrix(1, 3) };
   const run = (epilogue: number, values: number[]): number[] => {
     const target = bare.put(new Float32Array(3).fill(Number.NaN));
-    const product = new BareGemm(plain({ ...layouts, epilogue }));
-    product.run(bare.put(new Float32Array([1])), bare.put(new Float32Array(values)), target);
+    const gemm = new BareGemm(plain({ ...layouts, epilogue }));
+    gemm.run(bare.put(new Float32Array([1])), bare.put(new Float32Array(values)), target);
     return [...bare.read(target, new Float32Array(3))];
   };
   const gelu = (x: number) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
@@ -265,12 +265,12 @@ test("an algorithm requires the alignment that the caller promised", { skip }, (
 
 test("an algorithm with a workspace gets it or fails, and overwrites all of it", { skip }, () => {
   emulator.set("gemmWorkspace", 4096);
-  const product = new BareGemm(plain());
-  assert.equal(product.workspace, 4096);
+  const gemm = new BareGemm(plain());
+  assert.equal(gemm.workspace, 4096);
   const [a, b, d] = [bare.allocate(64), bare.allocate(64), bare.allocate(64)];
-  assert.equal(product.run(a, b, d), 7);
+  assert.equal(gemm.run(a, b, d), 7);
   const workspace = bare.put(new Uint8Array(4096));
-  assert.equal(product.run(a, b, d, { workspace, bytes: 4096 }), 0);
+  assert.equal(gemm.run(a, b, d, { workspace, bytes: 4096 }), 0);
   assert.ok(bare.read(workspace, new Uint8Array(4096)).every((byte) => byte === 0xa5));
   emulator.set("gemmWorkspace", 2 << 20);
   assert.equal(new BareGemm(plain()).workspace, 0);
@@ -280,14 +280,14 @@ test("a GEMM in a capture has as many kernel nodes as the library launches", { s
   emulator.set("gemmNodes", 3);
   const { driver } = bare.cuda;
   const stream = bare.stream();
-  const product = new BareGemm(plain());
+  const gemm = new BareGemm(plain());
   const [a, b, d] = [
     bare.put(new Float32Array([1, 2, 3, 4, 5, 6])),
     bare.put(new Float32Array([1, 1, 1, 2, 0, 0])),
     bare.allocate(16),
   ];
   driver.cuStreamBeginCapture_v2(stream, 1);
-  assert.equal(product.run(a, b, d, { stream }), 0);
+  assert.equal(gemm.run(a, b, d, { stream }), 0);
   const graph = bare.make((to) => driver.cuStreamEndCapture(stream, to));
   driver.cuGraphGetNodes(graph, 0, bare.out.address);
   assert.equal(bare.out.u64(), 3);
@@ -308,7 +308,7 @@ test("unsupported GEMMs are rejected, and inconsistent descriptions are invalid"
 
 test("operands in unallocated memory are an illegal address", { skip }, () => {
   const memory = bare.allocate(8);
-  const product = new BareGemm(plain({ alignment: 4 }));
-  assert.equal(product.run(memory, memory, memory), 0);
+  const gemm = new BareGemm(plain({ alignment: 4 }));
+  assert.equal(gemm.run(memory, memory, memory), 0);
   assert.equal(bare.cuda.driver.status.cuStreamSynchronize(0), 700);
 });

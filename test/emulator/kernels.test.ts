@@ -73,8 +73,8 @@ test("a kernel whose threads are independent runs on every element", { skip }, (
   );
   const target = bare.put(Float32Array.from({ length: 256 }, (_, index) => index));
   bare.launch(entry, 2, 128, [target, { f32: 1.5 }, { i32: -8 }, { f64: 0.5 }]);
-  const wanted = Array.from({ length: 256 }, (_, index) => 1.5 * index - 4 + 2);
-  assert.deepEqual([...bare.read(target, new Float32Array(256))], wanted);
+  const expected = Array.from({ length: 256 }, (_, index) => 1.5 * index - 4 + 2);
+  assert.deepEqual([...bare.read(target, new Float32Array(256))], expected);
 });
 
 test("shuffles and ballots follow CUDA's rules, in segments too", { skip }, () => {
@@ -139,8 +139,8 @@ test("half a warp can exchange values by itself, undisturbed by the other half",
   );
   const out = bare.allocate(128);
   bare.launch(entry, 1, 32, [out]);
-  const wanted = Array.from({ length: 32 }, (_, id) => (id < 16 ? 120 : id ^ 1));
-  assert.deepEqual([...bare.read(out, new Uint32Array(32))], wanted);
+  const expected = Array.from({ length: 32 }, (_, id) => (id < 16 ? 120 : id ^ 1));
+  assert.deepEqual([...bare.read(out, new Uint32Array(32))], expected);
 });
 
 test("shared memory begins as NaN in every block", { skip }, () => {
@@ -315,14 +315,14 @@ test("arguments and memory are those at the launch, also for deferred work", { s
   );
   const [first, second] = [bare.stream(), bare.stream()];
   const out = bare.put(new Uint32Array(1));
-  const mark = bare.event();
+  const event = bare.event();
   const { driver } = bare.cuda;
   bare.launch(entry, 1, 1, [out, { u32: 1 }], first);
-  driver.cuEventRecord(mark, first);
-  driver.cuStreamWaitEvent(second, mark, 0);
+  driver.cuEventRecord(event, first);
+  driver.cuStreamWaitEvent(second, event, 0);
   bare.launch(entry, 1, 1, [out, { u32: 2 }], second);
-  assert.equal(driver.status.cuEventQuery(mark), 600);
-  assert.equal(driver.status.cuEventQuery(mark), 0);
+  assert.equal(driver.status.cuEventQuery(event), 600);
+  assert.equal(driver.status.cuEventQuery(event), 0);
   driver.cuStreamSynchronize(second);
   assert.deepEqual([...bare.read(out, new Uint32Array(1))], [12]);
 });

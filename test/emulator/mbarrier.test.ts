@@ -100,14 +100,14 @@ test("a thread that reads a tile before its mbarrier phase completes reads NaN, 
   skip,
 }, () => {
   setOrder("reversed");
-  const [status, , sums] = runRing(ring(add + awaitFull, awaitEmpty));
+  const [status, , totals] = runRing(ring(add + awaitFull, awaitEmpty));
   assert.equal(status, 0);
-  assert.ok(sums.every(Number.isNaN));
+  assert.ok(totals.every(Number.isNaN));
 });
 
 test("a tile that is overwritten before others have consumed it is detected", { skip }, () => {
-  const [status, , sums] = runRing(ring(awaitFull + add, "if (parity > 1) return;"));
-  assert.notDeepEqual([status, sums], [0, ringSums]);
+  const [status, , totals] = runRing(ring(awaitFull + add, "if (parity > 1) return;"));
+  assert.notDeepEqual([status, totals], [0, ringSums]);
 });
 
 for (const order of orders) {
@@ -135,13 +135,13 @@ for (const order of orders) {
       0,
       "",
     ]);
-    const wanted = Array.from({ length: 2 * 192 }, (_, index) => {
+    const expected = Array.from({ length: 2 * 192 }, (_, index) => {
       const group = Math.floor((index % 96) / 32);
       const id = Math.floor((index % 192) / 96) * 32 + (index % 32);
       const times = group < 2 ? 2 + 3 * group : 0;
       return 64 * group + ((id + 33 * times) % 64) + times;
     });
-    assert.deepEqual([...bare.read(out, new Uint32Array(2 * 192))], wanted);
+    assert.deepEqual([...bare.read(out, new Uint32Array(2 * 192))], expected);
   });
 }
 
@@ -202,73 +202,78 @@ const stalls = [
     told: "1 of 64 threads of block 0 wait at an mbarrier that lacks 1 of 1 arrivals and 0 bytes in line 6",
   },
 ];
-for (const { name, body, told } of stalls) {
+for (const { name, body, told: text } of stalls) {
   test(`a deadlock is detected: ${name}`, { skip }, () => {
     assert.deepEqual(kernels.run({ blocks: 2, threads: 64, cluster: 2 }, "", body, []), [
       launchFailed,
-      `hf: no thread can continue; ${told}`,
+      `hf: no thread can continue; ${text}`,
     ]);
   });
 }
 
-const misuses: readonly { name: string; body: string; status: number; told: RegExp }[] = [
+const misuses: readonly { name: string; body: string; status: number; pattern: RegExp }[] = [
   {
     name: "an uninitialised mbarrier",
     body: "mbarrierArrive(mbarrier);",
     status: launchFailed,
-    told: /an mbarrier that was not initialised in line 4/,
+    pattern: /an mbarrier that was not initialised in line 4/,
   },
   {
     name: "a misaligned mbarrier",
     body: "mbarrierInit((Mbarrier*)(memory + 4), 1);",
     status: misaligned,
-    told: /an mbarrier at a misaligned/,
+    pattern: /an mbarrier at a misaligned/,
   },
   {
     name: "an mbarrier in device memory",
     body: "mbarrierInit((Mbarrier*)input, 1);",
     status: illegalAddress,
-    told: /an mbarrier outside dynamic shared memory/,
+    pattern: /an mbarrier outside dynamic shared memory/,
   },
   {
     name: "a wait at a peer's mbarrier",
     body: "mbarrierInit(mbarrier, 1); mbarrierWait(mapaShared(mbarrier, 1), 0);",
     status: illegalAddress,
-    told: /an mbarrier of a peer/,
+    pattern: /an mbarrier of a peer/,
   },
   {
     name: "an arrival too many",
     body: "mbarrierInit(mbarrier, 1); mbarrierArriveExpectTx(mbarrier, 16); mbarrierArrive(mbarrier);",
     status: launchFailed,
-    told: /more arrivals at an mbarrier than its phase takes/,
+    pattern: /more arrivals at an mbarrier than its phase takes/,
   },
   {
     name: "a cluster's barrier without arrival",
     body: "clusterWait();",
     status: launchFailed,
-    told: /waits for its cluster without an arrival/,
+    pattern: /waits for its cluster without an arrival/,
   },
   {
     name: "a cluster's barrier without wait",
     body: "clusterArrive(); clusterArrive();",
     status: launchFailed,
-    told: /arrives in its cluster twice/,
+    pattern: /arrives in its cluster twice/,
   },
-  { name: "barrier 0", body: "namedBarrierSync(0, 32);", status: launchFailed, told: /not one of 1 to 15/ },
+  {
+    name: "barrier 0",
+    body: "namedBarrierSync(0, 32);",
+    status: launchFailed,
+    pattern: /not one of 1 to 15/,
+  },
   {
     name: "a barrier for 40",
     body: "namedBarrierSync(1, 40);",
     status: launchFailed,
-    told: /a barrier for 40 threads/,
+    pattern: /a barrier for 40 threads/,
   },
 ];
-for (const { name, body, status, told } of misuses) {
+for (const { name, body, status, pattern } of misuses) {
   test(`a fault is reported with its line: ${name}`, { skip }, () => {
     const whole = `Mbarrier* mbarrier = reinterpret_cast<Mbarrier*>(memory);\n${body}\nif (input == 0) mbarrierArrive(mbarrier);`;
     const shape = { blocks: 2, threads: 32, cluster: 2 };
-    const [found, text] = kernels.run(shape, "const float* input", whole, [bare.allocate(256)]);
-    assert.equal(found, status);
-    assert.match(text, told);
+    const [actual, text] = kernels.run(shape, "const float* input", whole, [bare.allocate(256)]);
+    assert.equal(actual, status);
+    assert.match(text, pattern);
     assert.match(text, /in line 4, block 0, thread 0$/);
   });
 }
@@ -342,7 +347,7 @@ test("mbarriers and numbered barriers work in a kernel without clusters", { skip
     setOrder(order);
     const out = bare.allocate(512);
     bare.launch(entry, 2, 96, [bare.put(input), out], 0, 1024);
-    const wanted = Array.from({ length: 128 }, (_, index) => (index < 64 ? 63 : 127) - (index % 64));
-    assert.deepEqual([...bare.read(out, new Float32Array(128))], wanted, order);
+    const expected = Array.from({ length: 128 }, (_, index) => (index < 64 ? 63 : 127) - (index % 64));
+    assert.deepEqual([...bare.read(out, new Float32Array(128))], expected, order);
   }
 });

@@ -66,8 +66,8 @@ function makeMemory(): Memory {
   return { values, atFirst: bare.allocate(4 * count), atLast: bare.allocate(4 * count) };
 }
 
-const launchAdd = ({ values }: Memory, term: number, stream = 0): void =>
-  bare.launch(add, 3, threads, [values, { u32: term }], stream);
+const launchAdd = ({ values }: Memory, addend: number, stream = 0): void =>
+  bare.launch(add, 3, threads, [values, { u32: addend }], stream);
 
 function launchLook({ values, atFirst, atLast }: Memory, { entry = look, stream = 0, isPdl = 1 } = {}): void {
   bare.launchPdl(entry, 3, threads, [values, atFirst, atLast], { stream, isPdl });
@@ -163,19 +163,19 @@ test("a launch after a fill, a copy, a graph, a wait of the host, or another str
     });
     assert.deepEqual(seen, [7, 7], name);
   }
-  const behindGraph = seenAfter((memory, stream) => {
+  const afterGraph = seenAfter((memory, stream) => {
     replay(
       record(stream, () => launchAdd(memory, 2, stream)),
       stream,
     );
     launchLook(memory, { stream });
   });
-  assert.deepEqual(behindGraph, [7, 7]);
-  const behindAnother = seenAfter((memory, stream) => {
+  assert.deepEqual(afterGraph, [7, 7]);
+  const afterOtherStream = seenAfter((memory, stream) => {
     launchAdd(memory, 2);
     launchLook(memory, { stream });
   });
-  assert.deepEqual(behindAnother, [7, 7]);
+  assert.deepEqual(afterOtherStream, [7, 7]);
 });
 
 test("deferred work sees the same old memory as work that runs at once", { skip }, () => {
@@ -275,14 +275,14 @@ function runBody(body: string): [number, string, number[]] {
   launchAdd({ values, atFirst: 0, atLast }, 2);
   bare.launchPdl(entry, 3, threads, [values, atLast]);
   const status = driver.status.cuStreamSynchronize(0);
-  const found = status === 0 ? [...new Set(bare.read(atLast, new Uint32Array(count)))] : [];
-  return [status, emulator.lastFault(), found];
+  const results = status === 0 ? [...new Set(bare.read(atLast, new Uint32Array(count)))] : [];
+  return [status, emulator.lastFault(), results];
 }
 
 test("a kernel that overwrites the previous kernel's output before the wait is a fault", { skip }, () => {
   const fault = "hf_body: writes before it has waited for the preceding launch";
-  const early = "values[id] = 9; gridDependencyWait(); out[id] = values[id];";
-  assert.deepEqual(runBody(early), [launchFailed, fault, []]);
+  const writesFirst = "values[id] = 9; gridDependencyWait(); out[id] = values[id];";
+  assert.deepEqual(runBody(writesFirst), [launchFailed, fault, []]);
   emulator.reset();
   emulator.set("early", 1);
   assert.deepEqual(runBody("values[id] = 9; out[id] = 9;"), [launchFailed, fault, []]);

@@ -92,7 +92,7 @@ function bring(entry: number, out: number, [column, row, matrix]: Corner): [numb
   return [bare.cuda.driver.status.cuStreamSynchronize(0), emulator.lastFault()];
 }
 
-const forms = {
+const formats = {
   bf16: {
     type: mapDataType.BFLOAT16,
     bytes: 2,
@@ -106,7 +106,7 @@ const forms = {
 } as const;
 const orders = ["forward", "reversed"] as const;
 
-for (const [dtype, { type, bytes, read }] of Object.entries(forms)) {
+for (const [dtype, { type, bytes, read }] of Object.entries(formats)) {
   for (const order of orders) {
     test(`a box of ${dtype} is swizzled, with zeros outside its tensor, ${order}`, {
       skip,
@@ -136,7 +136,7 @@ for (const [dtype, { type, bytes, read }] of Object.entries(forms)) {
       );
       const check = (at: Corner): void => {
         assert.deepEqual(bring(entry, out, at), [0, ""]);
-        const found = new DataView(bare.read(out, new Uint8Array(boxBytes)).buffer);
+        const actual = new DataView(bare.read(out, new Uint8Array(boxBytes)).buffer);
         for (let row = 0; row < boxRows; row++) {
           for (let column = 0; column < across; column++) {
             const [x, y, matrix] = [at[0] + column, at[1] + row, at[2]];
@@ -145,7 +145,7 @@ for (const [dtype, { type, bytes, read }] of Object.entries(forms)) {
             const chunk = Math.floor((column * bytes) / 16) ^ (row % 8);
             const offset = row * 128 + chunk * 16 + ((column * bytes) % 16);
             const expected = isInside ? matrix * matrixStride + y * rowStride + x + 1 : 0;
-            assert.equal(read(found, offset), expected, `row ${row}, column ${column} from ${at}`);
+            assert.equal(read(actual, offset), expected, `row ${row}, column ${column} from ${at}`);
           }
         }
       };

@@ -50,15 +50,15 @@ const weightsOf = (device: Device, { parameters }: Training): Uint8Array[] =>
 const legalInCapture: ReadonlySet<DriverCall> = new Set(["launch", "fill", "copyOnDevice"]);
 
 /** Extra work whenever a capture runs the step. */
-type Beside = (runtime: Runtime) => unknown;
+type ExtraWork = (runtime: Runtime) => unknown;
 
 interface Recording {
   /** Memory that the runtime has created while the captured work ran. */
-  made: number;
+  created: number;
 }
 
 /** Captures do more than their work; the capture state, which would reject it, is bypassed. */
-function withBeside(beside: Beside | undefined, recording: Recording, run: () => void): void {
+function withExtraWork(extra: ExtraWork | undefined, recording: Recording, run: () => void): void {
   const { capture } = Runtime.prototype;
   const countOf = ({ arena, persistent }: Runtime): number =>
     arena.figures.allocations + persistent.regions.length;
@@ -67,18 +67,18 @@ function withBeside(beside: Beside | undefined, recording: Recording, run: () =>
       return capture.call(this, name, () => {
         const before = countOf(this);
         body();
-        beside?.(this);
-        recording.made += countOf(this) - before;
+        extra?.(this);
+        recording.created += countOf(this) - before;
       });
     },
   };
   const open = { reject: () => undefined, rejectInside: () => undefined };
   withMethods(Runtime.prototype, capturing, () =>
-    beside ? withMethods(CaptureStateMachine.prototype, open, run) : run(),
+    extra ? withMethods(CaptureStateMachine.prototype, open, run) : run(),
   );
 }
 
-const illegal: Readonly<Record<string, Beside>> = {
+const illegal: Readonly<Record<string, ExtraWork>> = {
   "a synchronisation": (runtime) => runtime.synchronize(),
   "a read-back": (runtime) => runtime.read(runtime.persistent.regions[0]!.storages[0]!),
   "an upload": (runtime) => {
@@ -87,27 +87,27 @@ const illegal: Readonly<Record<string, Beside>> = {
   },
 };
 
-const lazy: Readonly<Record<string, Beside>> = {
+const lazy: Readonly<Record<string, ExtraWork>> = {
   "scratch memory": (runtime) => runtime.arena.allocate(8 * 1024 * 1024, "library workspace"),
   "a placement": (runtime) => runtime.persistent.place("moments", "late", [{ name: "m", size: 4096 }]),
   "a kernel's load": (runtime) => runtime.kernel({ ...basicKernels.sum, name: "late sum" }),
 };
 
-function checkCapture(beside: Beside | undefined): void {
+function checkCapture(extra: ExtraWork | undefined): void {
   const log = new CallLog();
-  const recording: Recording = { made: 0 };
+  const recording: Recording = { created: 0 };
   withDevice(
     { capture: "on" },
     (device) => {
       const training = prepare(device);
       const compiled = device.compile(training.step, nativeGemms);
-      withBeside(beside, recording, () => {
+      withExtraWork(extra, recording, () => {
         try {
           compiled(...training.batch);
         } finally {
-          const strangers = log.namesInCapture().filter((call) => !legalInCapture.has(call));
-          assert.deepEqual(strangers, [], "driver calls inside the recording");
-          assert.equal(recording.made, 0, "memory created for the captured work while it ran");
+          const illegal = log.namesInCapture().filter((call) => !legalInCapture.has(call));
+          assert.deepEqual(illegal, [], "driver calls inside the recording");
+          assert.equal(recording.created, 0, "memory created for the captured work while it ran");
         }
       });
       const { placed, replayable } = latestPlanOf(compiled)!;
@@ -124,14 +124,14 @@ function checkCapture(beside: Beside | undefined): void {
       const eager = prepare(device);
       for (let i = 0; i < 2; i++) device.step(() => eager.step(...eager.batch));
       const expected = weightsOf(device, eager);
-      for (const [index, found] of weightsOf(device, training).entries())
-        sameBytes(found, expected[index]!, `weight ${index}`);
+      for (const [index, actual] of weightsOf(device, training).entries())
+        sameBytes(actual, expected[index]!, `weight ${index}`);
     },
     (driver) => log.wrap(strict(driver)),
   );
 }
 
-regressionRow<Beside | undefined>({
+regressionRow<ExtraWork | undefined>({
   row: "H4",
   rule: "a compiled step with 50 weights is recorded without a synchronisation or a host copy, and a call of it is one launch",
   sound: undefined,
@@ -141,7 +141,7 @@ regressionRow<Beside | undefined>({
   check: checkCapture,
 });
 
-regressionRow<Beside | undefined>({
+regressionRow<ExtraWork | undefined>({
   row: "H5",
   rule: "all resources of a compiled step with 50 weights exist before its capture: nothing is allocated, placed or loaded in it",
   sound: undefined,

@@ -48,8 +48,8 @@ const withoutSaving: Candidate = (device, step, first) => {
   guards.undo();
   const { schedule } = planStep(runtime, trace, nativeGemms.passes);
   const backward = schedule.calls.findIndex(({ call }) => /Gradient/.test(call.op));
-  const lifetimes = lifetimesOf(schedule).map((one) =>
-    one.first < backward && one.last > backward ? { ...one, last: backward } : one,
+  const lifetimes = lifetimesOf(schedule).map((lifetime) =>
+    lifetime.first < backward && lifetime.last > backward ? { ...lifetime, last: backward } : lifetime,
   );
   const placed = new UnverifiedStep(runtime, { schedule, plan: planMemory(lifetimes) });
   const replayable = runtime.capture("step", placed.run);
@@ -76,11 +76,11 @@ interface Run {
 }
 
 /** The gradients of four batches, and their losses. */
-function train(device: Device, way: Candidate): Run {
+function train(device: Device, candidate: Candidate): Run {
   const { model, backward } = prepareTraining(device);
   const [first, ...batches] = [0, 1, 2, 3, 4].map((seed) => keepBatch(device, seed));
   manualSeed(9);
-  const run = way(device, backward, first!);
+  const run = candidate(device, backward, first!);
   const gradients: Record<string, Uint8Array> = {};
   const losses = batches.map((batch, number) => {
     const loss = run(batch);
@@ -101,15 +101,15 @@ function trainOnCpu(): Run {
 }
 
 /** Compares a mode's results on a device with eager code there, and on the CPU. */
-function checkOn(device: Device, way: Candidate): void {
-  const { gradients, losses } = train(device, way);
+function checkOn(device: Device, candidate: Candidate): void {
+  const { gradients, losses } = train(device, candidate);
   const eager = train(openStrictDevice(), eagerly);
   sameNamedBytes(gradients, eager.gradients, "the gradients");
   assert.deepEqual(losses, eager.losses);
   for (const [name, expected] of Object.entries(trainOnCpu().gradients)) {
-    const [found, cpu] = [gradients[name]!, expected].map((bytes) => new Float32Array(bytes.buffer));
+    const [actual, cpu] = [gradients[name]!, expected].map((bytes) => new Float32Array(bytes.buffer));
     for (const [index, value] of cpu!.entries()) {
-      const error = Math.abs(found![index]! - value);
+      const error = Math.abs(actual![index]! - value);
       assert.ok(error <= 1e-5 * Math.max(1, Math.abs(value)), `${name}[${index}]: off by ${error}`);
     }
   }
@@ -120,7 +120,7 @@ regressionRow<Candidate>({
   rule: "four batches of a compiled step with a reset before each, poison on, captured or not: every gradient is eager code's, bit for bit, and the CPU's to 1e-5",
   sound: compiled,
   faults: { "a plan frees memory that backward needs": withoutSaving },
-  check(way) {
-    for (const capture of ["on", "off", "auto"] as const) checkOn(openStrictDevice({ capture }), way);
+  check(candidate) {
+    for (const capture of ["on", "off", "auto"] as const) checkOn(openStrictDevice({ capture }), candidate);
   },
 });

@@ -47,18 +47,18 @@ function trainEagerly(steps: number): State {
 function storagesOf(work: LoadedCommand): Storage[] {
   if (work.kind === "fill") return [work.target];
   if (work.kind === "copy") return [work.target, work.source];
-  return work.request.arguments.filter((one) => typeof one !== "number");
+  return work.request.arguments.filter((argument) => typeof argument !== "number");
 }
 
 /**
  * Redirects the arguments that were passed, whatever the types say; the returned function restores them.
  * Labels stay, because kernels use them as indices, which would then be out of range.
  */
-function moveArguments({ commands: pieces }: PlacedStep, decoy: Storage): () => void {
-  const spansOf = (chosen: typeof pieces): Set<Span> =>
+function moveArguments({ commands }: PlacedStep, decoy: Storage): () => void {
+  const spansOf = (chosen: typeof commands): Set<Span> =>
     new Set(chosen.flatMap(({ command: work }) => storagesOf(work)).map(({ span }) => span));
-  const spans = spansOf(pieces);
-  for (const span of spansOf(pieces.filter(({ op }) => op.includes("crossEntropy")))) spans.delete(span);
+  const spans = spansOf(commands);
+  for (const span of spansOf(commands.filter(({ op }) => op.includes("crossEntropy")))) spans.delete(span);
   const before = [...spans].map((span) => [span, { ...span }] as const);
   for (const span of spans) Object.assign(span, { address: decoy.span.address } satisfies Partial<Span>);
   return () => {
@@ -86,7 +86,7 @@ function replayUnderCollection(wrap: (driver: TestDriver) => Driver): State {
       assert.equal(replayable.mode, "graph");
       for (const { command: work } of placed.commands)
         assert.ok(storagesOf(work).every(({ span }) => span.size <= decoyBytes));
-      const putBack = moveArguments(placed, decoy!);
+      const restore = moveArguments(placed, decoy!);
       for (let i = 1; i < replays; i++) {
         // Garbage of the same size as the arguments, so that freed arguments are really gone and overwritten.
         const garbage = Array.from({ length: 200 }, () => [{ ...decoy! }, { ...decoy!.span }, i]);
@@ -94,7 +94,7 @@ function replayUnderCollection(wrap: (driver: TestDriver) => Driver): State {
         if (i % 30 === 0) collectGarbage();
         compiled(...batches[i % batchCount]!);
       }
-      putBack();
+      restore();
       return read();
     },
     wrap,
@@ -147,13 +147,13 @@ function replayAmongStrangers(): void {
       const compiled = device.compile(step, nativeGemms);
       for (let i = 0; i < 2; i++) compiled(...inputs[i % batchCount]!);
       runtime.arena.reset();
-      const strangers = fillTheRest(runtime, poisonByte);
+      const fillers = fillTheRest(runtime, poisonByte);
       for (let i = 2; i < among; i++) compiled(...inputs[i % batchCount]!);
       sameNamedBytes(read(), trainEagerly(among), "the replays read other allocations' bytes");
-      for (const stranger of strangers) {
-        const found = runtime.read(stranger);
+      for (const filler of fillers) {
+        const actual = runtime.read(filler);
         assert.ok(
-          found.every((byte) => byte === poisonByte),
+          actual.every((byte) => byte === poisonByte),
           "the replays wrote to another allocation",
         );
       }
@@ -181,9 +181,9 @@ function releaseUnderStep(): void {
     const before = persistent.regions;
     const compiled = device.compile(step, nativeGemms);
     compiled(...batch);
-    const own = persistent.regions.filter((region) => !before.includes(region));
-    assert.ok(own.length >= 2, "inputs and results have their own memory");
-    for (const region of [...before, ...own]) {
+    const added = persistent.regions.filter((region) => !before.includes(region));
+    assert.ok(added.length >= 2, "inputs and results have their own memory");
+    for (const region of [...before, ...added]) {
       const isAccessed = latestPlanOf(compiled)!.planned.memory.persistent.some(
         ({ label }) => label === region.name,
       );

@@ -103,7 +103,7 @@ for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(
           rejection = rejectionOf(() => step(x));
         });
         assert.equal(rejection?.code, code, rejection?.message);
-        for (const part of says) assert.match(rejection.message, part);
+        for (const pattern of says) assert.match(rejection.message, pattern);
         assert.deepEqual(look(), before, "something of it stays allocated");
         assert.ok(log.countKernels() - launches <= 1, "the copy of its input, and no work");
         assert.equal(step.plans, 1);

@@ -17,7 +17,7 @@ import { sameNamedBytes } from "../support/same-bytes.js";
 /** The duration of a driver call, on a fake clock. */
 interface Pace {
   readonly graphMs: number;
-  readonly pieceMs: number;
+  readonly commandMs: number;
 }
 
 class PacedClock {
@@ -33,7 +33,8 @@ class PacedClock {
   readonly wrap = (driver: Driver): Driver =>
     around(strict(driver), (call, _, proceed) => {
       if (call === "launchGraph") this.#nowMs += this.#pace.graphMs;
-      if (call === "launch" || call === "fill" || call === "copyOnDevice") this.#nowMs += this.#pace.pieceMs;
+      if (call === "launch" || call === "fill" || call === "copyOnDevice")
+        this.#nowMs += this.#pace.commandMs;
       return proceed();
     });
 }
@@ -67,8 +68,8 @@ regressionRow<DeviceOptions["capture"]>({
   sound: "auto",
   faults: { "a graph is kept whatever its time": "on", "a graph is never tried": "off" },
   check(capture) {
-    const slowGraph = train(capture, { graphMs: 100, pieceMs: 1 });
-    const quickGraph = train(capture, { graphMs: 1, pieceMs: 1 });
+    const slowGraph = train(capture, { graphMs: 100, commandMs: 1 });
+    const quickGraph = train(capture, { graphMs: 1, commandMs: 1 });
     assert.deepEqual([slowGraph.mode, quickGraph.mode], ["direct", "graph"]);
     sameNamedBytes(slowGraph.state, quickGraph.state, "run directly and as a graph");
   },

@@ -170,9 +170,9 @@ regressionRow<AutoRun>({
     "the writes of the direct run are not undone": { onRejection: nothing, inner: losingUploads },
   },
   check({ onRejection, inner }) {
-    const told: string[] = [];
+    const printed: string[] = [];
     withDevice(
-      { poison: true, capture: "auto", print: (text) => told.push(text) },
+      { poison: true, capture: "auto", print: (text) => printed.push(text) },
       (device) => {
         const { step, read, batch } = prepare(device);
         onRejection(() => {
@@ -186,9 +186,9 @@ regressionRow<AutoRun>({
           }
         });
         sameNamedBytes(read(), stateAfter(6), "after six calls");
-        const rejectionsTold = told.filter((text) => text.includes("a capture was rejected"));
-        assert.equal(rejectionsTold.length, 1);
-        assert.match(rejectionsTold[0]!, /its work runs directly: beginCapture failed/);
+        const warnings = printed.filter((text) => text.includes("a capture was rejected"));
+        assert.equal(warnings.length, 1);
+        assert.match(warnings[0]!, /its work runs directly: beginCapture failed/);
       },
       (driver) => faulty(inner(driver), ["every beginCapture fails with capture-rejected"]),
     );

@@ -35,11 +35,11 @@ regressionRow<typeof sources>({
   },
   check(files) {
     assert.ok(files.length > 50, "the sources were found");
-    const told = files.filter(
+    const finalizing = files.filter(
       ({ path, text }) => /\b(FinalizationRegistry|WeakRef)\b/.test(text) && path !== listOfModules,
     );
     assert.deepEqual(
-      told.map(({ path }) => path),
+      finalizing.map(({ path }) => path),
       [],
       "these register finalizers",
     );
@@ -74,10 +74,10 @@ function train(runtime: Runtime, pool: Pool, onCollection: Collection): Record<s
   const model = placeTinyModel(runtime);
   let dead: Storage[] = [];
   for (let step = 0; step < 300; step++) {
-    const made: Storage[] = [];
+    const storages: Storage[] = [];
     const take = (): Storage => {
       const storage = pool.allocate(model.p.span.size);
-      made.push(storage);
+      storages.push(storage);
       return storage;
     };
     const x = take();
@@ -87,7 +87,7 @@ function train(runtime: Runtime, pool: Pool, onCollection: Collection): Record<s
     accumulate(runtime, model, x, take());
     update(runtime, model, take());
     pool.reset();
-    dead = made;
+    dead = storages;
   }
   return stateBytes(runtime, model);
 }

@@ -159,7 +159,7 @@ for (const { row, what, code, fault, nextBytes, prepare } of misuses) {
  */
 const regionBytes = 64 * 1024;
 
-function placeRegion(runtime: Runtime, name: string): Region {
+function placeNamed(runtime: Runtime, name: string): Region {
   return runtime.persistent.place("weights", name, [{ name, size: regionBytes }]);
 }
 
@@ -193,14 +193,14 @@ regressionRow<Release>({
     withCpuRuntime(
       memory,
       ({ runtime, device }) => {
-        const first = placeRegion(runtime, "first");
+        const first = placeNamed(runtime, "first");
         runtime.persistent.release(first);
-        const second = placeRegion(runtime, "second");
+        const second = placeNamed(runtime, "second");
         assert.equal(second.span.address, first.span.address, "the second is at the address of the first");
         const used = runtime.budget.used;
         const rejection = rejectionOf(() => release(runtime, first, device));
         assert.equal(runtime.budget.used, used);
-        const [next] = placeRegion(runtime, "next").storages;
+        const [next] = placeNamed(runtime, "next").storages;
         requireDisjointMembers(runtime, { "the second region": second.storages[0]!, "the next one": next! });
         assert.equal(rejection?.code, "DOUBLE_FREE");
         assert.match(rejection.message, /Region "first"/);
@@ -217,14 +217,14 @@ regressionRow<Release>({
   faults: { "a release by address frees this runtime's memory there": releaseByAddress },
   check({ release, wrap }) {
     withCpuRuntime(memory, ({ runtime: other }) => {
-      const theirs = placeRegion(other, "theirs");
+      const theirs = placeNamed(other, "theirs");
       withCpuRuntime(
         memory,
         ({ runtime, device }) => {
-          const ours = placeRegion(runtime, "ours");
+          const ours = placeNamed(runtime, "ours");
           assert.deepEqual(ours.span, theirs.span, "the two devices use the same addresses");
           const rejection = rejectionOf(() => release(runtime, theirs, device));
-          const [next] = placeRegion(runtime, "next").storages;
+          const [next] = placeNamed(runtime, "next").storages;
           requireDisjointMembers(runtime, { "our region": ours.storages[0]!, "the next one": next! });
           assert.equal(rejection?.code, "DOUBLE_FREE");
           assert.match(rejection.message, /Region "theirs" .* belongs to another runtime/);
@@ -237,7 +237,7 @@ regressionRow<Release>({
 
 test("C16: the arena frees nothing that persistent memory placed", () => {
   withRuntime(memory, ({ runtime }) => {
-    const [storage] = placeRegion(runtime, "weights").storages;
+    const [storage] = placeNamed(runtime, "weights").storages;
     assert.equal(rejectionOf(() => runtime.arena.free(storage!))?.code, "NOT_OWNER");
     runtime.fill(storage!, 7);
     assert.equal(runtime.read(storage!)[0], 7);

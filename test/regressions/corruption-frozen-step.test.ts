@@ -97,12 +97,12 @@ const repeats = {
 } satisfies Readonly<Record<string, Repeat>>;
 
 /** Twenty steps of a kind; the state after each. */
-function train(way: keyof typeof repeats, freeze: Freeze): State[] {
+function train(mode: keyof typeof repeats, freeze: Freeze): State[] {
   return withDevice({ capture: "on", poison: true }, (device) => {
     const training = prepare(device);
     const { step, schedule } = training;
     const start = read(device, training);
-    const repeat = repeats[way](device, step);
+    const repeat = repeats[mode](device, step);
     const states = Array.from({ length: steps }, () => {
       freeze(device, training, start);
       repeat.run();
@@ -114,19 +114,19 @@ function train(way: keyof typeof repeats, freeze: Freeze): State[] {
   });
 }
 
-for (const way of ["replayed", "compiled"] as const) {
+for (const mode of ["replayed", "compiled"] as const) {
   regressionRow<Freeze>({
     row: "C11",
-    rule: `twenty steps, ${way}, equal twenty eager ones bit for bit, with a schedule and with dropout`,
+    rule: `twenty steps, ${mode}, equal twenty eager ones bit for bit, with a schedule and with dropout`,
     sound: () => {},
     faults: {
-      [`${way}, the learning rate is the capture's`]: freezing(/\blr$/),
-      [`${way}, the bias correction is the capture's`]: freezing(/step$/),
-      [`${way}, the dropout masks are the capture's`]: freezing(/^random state$/),
+      [`${mode}, the learning rate is the capture's`]: freezing(/\blr$/),
+      [`${mode}, the bias correction is the capture's`]: freezing(/step$/),
+      [`${mode}, the dropout masks are the capture's`]: freezing(/^random state$/),
     },
     check(freeze) {
       const eager = train("eager", () => {});
-      for (const [index, state] of train(way, freeze).entries())
+      for (const [index, state] of train(mode, freeze).entries())
         sameNamedBytes(state, eager[index]!, `after step ${index + 1}`);
       assert.notDeepEqual(eager[0], eager[1], "the steps change something");
     },

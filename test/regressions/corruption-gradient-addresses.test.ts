@@ -66,13 +66,21 @@ function train(prepare: Prepare, microBatches: number): readonly Float32Array[] 
       cpu.step(() => {
         optimizer.zeroGrad();
         const rows = 8 / microBatches;
-        for (let part = 0; part < microBatches; part++) {
-          const x = fromTyped(samples(step).subarray(part * rows * 3, (part + 1) * rows * 3), [rows, 3], {
-            device: cpu,
-          });
+        for (let microBatch = 0; microBatch < microBatches; microBatch++) {
+          const x = fromTyped(
+            samples(step).subarray(microBatch * rows * 3, (microBatch + 1) * rows * 3),
+            [rows, 3],
+            {
+              device: cpu,
+            },
+          );
           x.matmul(model.weight).add(model.bias).sum().backward();
           placed ??= addresses(model, optimizer);
-          assert.deepEqual(addresses(model, optimizer), placed, `step ${step + 1}, micro-batch ${part + 1}`);
+          assert.deepEqual(
+            addresses(model, optimizer),
+            placed,
+            `step ${step + 1}, micro-batch ${microBatch + 1}`,
+          );
         }
         optim.clipGradNorm(model.parameters(), 1e6);
         optimizer.step();
@@ -92,8 +100,8 @@ regressionRow<Prepare>({
     const oneBatch = train(prepare, 1);
     assert.notEqual(oneBatch[1]![0], 0, "the run has trained something");
     for (const microBatches of [2, 4]) {
-      const found = train(prepare, microBatches);
-      for (const [index, values] of found.entries()) {
+      const actual = train(prepare, microBatches);
+      for (const [index, values] of actual.entries()) {
         sameBytes(values, oneBatch[index]!, `${microBatches} micro-batches, parameter ${index}`);
       }
     }

@@ -24,7 +24,7 @@ class Net extends nn.Module {
 }
 
 function wave(shape: readonly number[], phase: number): Float32Array {
-  const size = shape.reduce((product, one) => product * one, 1);
+  const size = shape.reduce((count, extent) => count * extent, 1);
   return Float32Array.from({ length: size }, (_, index) => Math.sin(index * 1.7 + phase));
 }
 
@@ -127,9 +127,9 @@ regressionRow<{ readonly run: () => ReturnType<typeof gradientsOf> }>({
     for (let number = 0; number < 4; number++) {
       for (const [name, expected] of Object.entries(plainGradients(number))) {
         const bytes = gradients[`batch ${number}, ${name}`];
-        const found = new Float32Array(bytes?.buffer ?? new ArrayBuffer(0));
+        const actual = new Float32Array(bytes?.buffer ?? new ArrayBuffer(0));
         for (const [index, value] of expected.entries()) {
-          const error = Math.abs((found[index] ?? Number.NaN) - value);
+          const error = Math.abs((actual[index] ?? Number.NaN) - value);
           assert.ok(
             error <= 1e-5 * Math.max(1, Math.abs(value)),
             `${name}[${index}] of batch ${number}: off by ${error}`,

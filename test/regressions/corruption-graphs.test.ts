@@ -48,7 +48,7 @@ function movable(runtime: Runtime, storage: Storage): Movable {
  * p = ½p + x by two launches, 600 times; as a graph whose caller then changes all of its arguments, or
  * directly.
  */
-function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver): Uint8Array {
+function repeat(mode: "replayed" | "direct", wrap: (device: TestDriver) => Driver): Uint8Array {
   return withRuntime(
     memory,
     ({ runtime }) => {
@@ -58,21 +58,21 @@ function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver
         half: [0.5],
         decoy: sample(3),
       });
-      const own = { p: movable(runtime, p), x: movable(runtime, x), half: movable(runtime, half) };
-      const halve: (Storage | number)[] = [own.p, own.p, own.half, elementsOf(p)];
-      const addX: (Storage | number)[] = [own.p, own.x, own.p, elementsOf(p)];
+      const storages = { p: movable(runtime, p), x: movable(runtime, x), half: movable(runtime, half) };
+      const halve: (Storage | number)[] = [storages.p, storages.p, storages.half, elementsOf(p)];
+      const addX: (Storage | number)[] = [storages.p, storages.x, storages.p, elementsOf(p)];
       const blocks = blockCount(elementsOf(p));
       const body = (): void => {
         runtime.launch({ op: "halve", kernel: runtime.kernel(basicKernels.scale), blocks, arguments: halve });
         runtime.launch({ op: "add", kernel: runtime.kernel(basicKernels.add), blocks, arguments: addX });
       };
-      if (way === "direct") {
+      if (mode === "direct") {
         for (let i = 0; i < replays; i++) body();
         return runtime.read(p);
       }
       const graph = runtime.capture("step", body);
       assert.equal(graph.mode, "graph");
-      for (const storage of Object.values(own)) storage.span.address = decoy.span.address;
+      for (const storage of Object.values(storages)) storage.span.address = decoy.span.address;
       halve.fill(0);
       addX.length = 0;
       for (let i = 0; i < replays; i++) {
@@ -124,8 +124,8 @@ function replayAmongStrangers(wrap: (device: TestDriver) => Driver): void {
   const direct = withRuntime(memory, ({ runtime }) => {
     const model = placeTinyModel(runtime);
     runtime.step(() => {
-      const taken = takeStepMemory(runtime);
-      for (let i = 0; i < 3; i++) trainOnce(runtime, model, taken);
+      const memory = takeStepMemory(runtime);
+      for (let i = 0; i < 3; i++) trainOnce(runtime, model, memory);
     });
     return stateBytes(runtime, model);
   });
@@ -134,16 +134,16 @@ function replayAmongStrangers(wrap: (device: TestDriver) => Driver): void {
     ({ runtime }) => {
       const model = placeTinyModel(runtime);
       const graph = runtime.step(() => {
-        const taken = takeStepMemory(runtime);
-        return runtime.capture("step", () => trainOnce(runtime, model, taken));
+        const memory = takeStepMemory(runtime);
+        return runtime.capture("step", () => trainOnce(runtime, model, memory));
       });
       runtime.arena.reset();
-      const strangers = fillTheRest(runtime, poisonByte);
+      const fillers = fillTheRest(runtime, poisonByte);
       for (let i = 0; i < 3; i++) graph.replay();
       sameNamedBytes(stateBytes(runtime, model), direct, "the replays read other allocations' bytes");
-      for (const stranger of strangers) {
+      for (const filler of fillers) {
         assert.ok(
-          runtime.read(stranger).every((byte) => byte === poisonByte),
+          runtime.read(filler).every((byte) => byte === poisonByte),
           "the replays wrote to another allocation",
         );
       }
@@ -167,11 +167,11 @@ regressionRow<() => void>({
 
 function releaseUnderGraph(): void {
   withRuntime(memory, ({ runtime }) => {
-    const place = (name: string) => runtime.persistent.place("weights", name, [{ name, size: 4096 }]);
-    const region = place("captured");
+    const placeNamed = (name: string) => runtime.persistent.place("weights", name, [{ name, size: 4096 }]);
+    const region = placeNamed("captured");
     const graph = runtime.capture("fill", () => runtime.fill(region.storages[0]!, 7));
     const rejection = rejectionOf(() => runtime.persistent.release(region));
-    const next = place("next").storages[0]!;
+    const next = placeNamed("next").storages[0]!;
     runtime.fill(next, 1);
     graph.replay();
     assert.ok(
@@ -201,11 +201,11 @@ test("C9: a graph that touches only a view owns the whole storage", () => {
     const { p, two } = placeValues(runtime, "weights", { p: [1, 2, 3], two: [2] });
     const graph = runtime.step(() => {
       const whole = runtime.arena.allocate(4096, "whole");
-      const part = runtime.view(whole, 1024, 12, "partial-out");
-      writeF32(runtime, part, [10, 20, 30]);
+      const slice = runtime.view(whole, 1024, 12, "partial-out");
+      writeF32(runtime, slice, [10, 20, 30]);
       return runtime.capture("double and add", () => {
-        scale(runtime, part, two, part);
-        add(runtime, p, part, p);
+        scale(runtime, slice, two, slice);
+        add(runtime, p, slice, p);
       });
     });
     runtime.arena.reset();

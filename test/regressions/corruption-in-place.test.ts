@@ -32,7 +32,7 @@ const accumulateIntoArena: Accumulate = (runtime, model, x) => {
 function train(accumulateInto: Accumulate, microBatches: 1 | 2 | 4): Record<string, Uint8Array> {
   return withRuntime(memory, ({ runtime }) => {
     const model = placeTinyModel(runtime);
-    const placed = { ...model };
+    const original = { ...model };
     for (let step = 0; step < 100; step++) {
       runtime.step(() => {
         for (let micro = 0; micro < microBatches; micro++) {
@@ -48,7 +48,7 @@ function train(accumulateInto: Accumulate, microBatches: 1 | 2 | 4): Record<stri
         update(runtime, model);
       });
       for (const name of stateNames) {
-        assert.deepEqual(model[name].span, placed[name].span, `${name} has moved in step ${step + 1}`);
+        assert.deepEqual(model[name].span, original[name].span, `${name} has moved in step ${step + 1}`);
       }
       assert.equal(runtime.arena.figures.live, 0, "a step leaves nothing in the arena");
     }
@@ -193,11 +193,11 @@ for (const [name, op] of Object.entries(ops)) {
     check(subject) {
       withRuntime(memory, ({ runtime }) => {
         const zeros = new Float32Array(homeElements);
-        const placed = placeValues(runtime, "weights", { home: zeros, b: zeros, factor: [factorValue] });
-        checkViews(runtime, subject, placed.home, placed.b, placed.factor);
+        const storages = placeValues(runtime, "weights", { home: zeros, b: zeros, factor: [factorValue] });
+        checkViews(runtime, subject, storages.home, storages.b, storages.factor);
         runtime.step(() => {
           const home = runtime.arena.allocate(homeElements * f32Bytes, "home");
-          checkViews(runtime, subject, home, placed.b, placed.factor);
+          checkViews(runtime, subject, home, storages.b, storages.factor);
         });
       });
     },

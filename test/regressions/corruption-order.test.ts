@@ -84,8 +84,8 @@ regressionRow<Wrap>({
           const target = runtime.arena.allocate(source.byteLength, "data");
           runtime.upload([{ source, target }]);
           runtime.synchronize();
-          const found = device.deviceBytes(target.span);
-          assert.ok(Buffer.compare(found, Buffer.from(source.buffer)) === 0, "other bytes were uploaded");
+          const actual = device.deviceBytes(target.span);
+          assert.ok(Buffer.compare(actual, Buffer.from(source.buffer)) === 0, "other bytes were uploaded");
         },
         (device) => wrap(faulty(device, script)),
       );
@@ -138,10 +138,10 @@ const ordinals = ["1st", "2nd", "3rd", "4th", "5th", "6th", "7th"];
 /** Orders the streams except the n-th time. */
 function skipping(skipped: number): () => OrderStreams {
   return () => {
-    let asked = 0;
+    let count = 0;
     return (runtime, earlier, later) => {
-      asked += 1;
-      if (asked !== skipped) runtime.orderStreams(earlier, later);
+      count += 1;
+      if (count !== skipped) runtime.orderStreams(earlier, later);
     };
   };
 }
@@ -189,9 +189,9 @@ function slowDown(runtime: Runtime): (stream: Stream) => void {
   });
   const kernel = runtime.kernel(basicKernels.sum);
   return (stream) => {
-    const given = [input, stream === runtime.stream ? ofMain : ofSide, elementsPerBlock];
-    for (let turn = 0; turn < 40; turn++)
-      runtime.launch({ op: "slow", kernel, blocks: 1, arguments: given, stream });
+    const args = [input, stream === runtime.stream ? ofMain : ofSide, elementsPerBlock];
+    for (let round = 0; round < 40; round++)
+      runtime.launch({ op: "slow", kernel, blocks: 1, arguments: args, stream });
   };
 }
 
@@ -199,10 +199,10 @@ test("C13: slow kernels before any one launch, or before all, change nothing", (
   for (const late of [...ordinals.keys(), "all"] as const) {
     withRuntime(memory, ({ runtime }) => {
       const slow = slowDown(runtime);
-      const found = shareTwoStreams(runtime, byEvent, (launch, stream) => {
+      const actual = shareTwoStreams(runtime, byEvent, (launch, stream) => {
         if (late === "all" || launch === late + 1) slow(stream);
       });
-      assert.deepEqual(found, [1105, 1110, 1115, 1120, 1125], `late: ${late}`);
+      assert.deepEqual(actual, [1105, 1110, 1115, 1120, 1125], `late: ${late}`);
     });
   }
 });

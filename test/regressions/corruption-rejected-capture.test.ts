@@ -254,9 +254,9 @@ regressionRow<AutoRun>({
     "the writes of the direct run are not undone": { capture: soundCapture, wrap: losingUploads },
   },
   check({ capture, wrap }) {
-    const told: string[] = [];
+    const printed: string[] = [];
     withRuntime(
-      { ...memory, capture: "auto", print: (text) => told.push(text) },
+      { ...memory, capture: "auto", print: (text) => printed.push(text) },
       ({ runtime }) => {
         const state = makeState(runtime);
         for (const [attempt, expected] of [
@@ -275,9 +275,9 @@ regressionRow<AutoRun>({
           assert.deepEqual([...readF32(runtime, state.p)], expected, `attempt ${attempt + 1}`);
           assert.equal(runs - runsBefore, 3, "one run a replay");
         }
-        const rejectionsTold = told.filter((text) => text.includes("a capture was rejected"));
-        assert.equal(rejectionsTold.length, 1);
-        assert.match(rejectionsTold[0]!, /allocation of 256 B by late inside capture "update"/);
+        const warnings = printed.filter((text) => text.includes("a capture was rejected"));
+        assert.equal(warnings.length, 1);
+        assert.match(warnings[0]!, /allocation of 256 B by late inside capture "update"/);
       },
       wrap,
     );

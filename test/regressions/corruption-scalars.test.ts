@@ -52,8 +52,8 @@ function train({ placeSeed, wrap }: Home, isReset: boolean): Result {
   return withRuntime(
     { ...memory, poison: isReset },
     ({ runtime }) => {
-      const placed = placeTinyModel(runtime);
-      const model = { ...placed, seed: placeSeed(runtime, placed) };
+      const tiny = placeTinyModel(runtime);
+      const model = { ...tiny, seed: placeSeed(runtime, tiny) };
       const { counter, one } = placeValues(runtime, "scalars", { counter: [0], one: [1] });
       const work = (step: number): void => {
         const x = allocateTensor(runtime, "x");
@@ -69,7 +69,7 @@ function train({ placeSeed, wrap }: Home, isReset: boolean): Result {
           runtime.step(() => work(step));
         }
       }
-      const [p, seed, count] = [model.p, model.seed, counter].map((one) => readF32(runtime, one));
+      const [p, seed, count] = [model.p, model.seed, counter].map((storage) => readF32(runtime, storage));
       return { p: p!, seed: [...seed!], counter: [...count!] };
     },
     wrap,

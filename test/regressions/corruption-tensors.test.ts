@@ -11,7 +11,7 @@ import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
 
 /** Every in-place op, with its result for [1, 4, 9]. */
-const inPlaceForms: Readonly<
+const inPlaceMethods: Readonly<
   Record<string, readonly [run: (x: Tensor) => Tensor, expected: readonly number[]]>
 > = {
   add_: [(x) => x.add_(1), [2, 5, 10]],
@@ -71,8 +71,8 @@ regressionRow<{ readonly apply: (x: Tensor, run: (x: Tensor) => Tensor) => Tenso
   check: ({ apply }) => {
     const device = openStrictDevice();
     const methods = Object.getOwnPropertyNames(Tensor.prototype).filter((name) => name.endsWith("_"));
-    assert.deepEqual(methods.sort(), Object.keys(inPlaceForms).sort(), "a method has no row in this test");
-    for (const [name, [run, expected]] of Object.entries(inPlaceForms)) {
+    assert.deepEqual(methods.sort(), Object.keys(inPlaceMethods).sort(), "a method has no row in this test");
+    for (const [name, [run, expected]] of Object.entries(inPlaceMethods)) {
       device.step(() => {
         const parameter = new Held().to(device).x;
         for (const x of [parameter, tensor([1, 4, 9], { device })]) {
@@ -112,13 +112,13 @@ regressionRow<{ readonly save: SavedSet["save"] }>({
       return weight.grad?.tolist();
     };
     const expected = gradient(() => {});
-    const found = withMethods(SavedSet.prototype, { save }, () =>
+    const gradients = withMethods(SavedSet.prototype, { save }, () =>
       gradient((device) => {
         device.runtime.arena.reset();
         for (let index = 0; index < 8; index++) device.fromHost(new Float32Array(8), [8], "f32");
       }),
     );
-    assert.deepEqual(found, expected);
+    assert.deepEqual(gradients, expected);
   },
 });
 

@@ -27,10 +27,10 @@ regressionRow<Save>({
   check(save) {
     withRuntime(memory, ({ runtime, device }) => {
       const { source, view, release } = runtime.step(() => {
-        const made = runtime.arena.allocate(4096, "source");
-        runtime.fill(made, 7);
-        const part = runtime.view(runtime.view(made, 1024, 2048, "reshaped"), 256, 1028, "transposed");
-        return { source: made, view: part, release: save(runtime, part) };
+        const source = runtime.arena.allocate(4096, "source");
+        runtime.fill(source, 7);
+        const nested = runtime.view(runtime.view(source, 1024, 2048, "reshaped"), 256, 1028, "transposed");
+        return { source, view: nested, release: save(runtime, nested) };
       });
       runtime.arena.reset();
       fillTheRest(runtime, 0x5a);

@@ -28,8 +28,8 @@ regressionRow<Load>({
   },
   check(load) {
     assert.equal(load(2, false), 2);
-    const settings: [number, boolean][] = [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY].map((one) => [
-      one,
+    const settings: [number, boolean][] = [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY].map((size) => [
+      size,
       false,
     ]);
     for (const [batchSize, dropLast] of [...settings, [4, true] as const]) {

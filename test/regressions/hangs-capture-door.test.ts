@@ -33,12 +33,13 @@ const ourDoors: Doors = {
 
 /** All objects that are reachable from an object through properties, including itself. */
 function reachableFrom(start: object): Set<object> {
-  const found = new Set<object>([start]);
-  for (const one of found) {
-    if (ArrayBuffer.isView(one)) continue;
-    for (const value of Object.values(one)) if (typeof value === "object" && value !== null) found.add(value);
+  const reached = new Set<object>([start]);
+  for (const object of reached) {
+    if (ArrayBuffer.isView(object)) continue;
+    for (const value of Object.values(object))
+      if (typeof value === "object" && value !== null) reached.add(value);
   }
-  return found;
+  return reached;
 }
 
 regressionRow<Doors>({
@@ -67,7 +68,7 @@ regressionRow<Doors>({
       ["src/runtime/capture/capture.ts"],
     );
     withModel(strict, (model) => {
-      const leaks = [...reachableFrom(surface(model))].filter((one) => "beginCapture" in one);
+      const leaks = [...reachableFrom(surface(model))].filter((object) => "beginCapture" in object);
       assert.equal(leaks.length, 0, "a driver can be reached from the runtime");
     });
   },
@@ -120,10 +121,10 @@ interface Ending {
 }
 
 /** The old state: every end decrements a counter, even a second end. */
-function withCountingGate(run: () => void): void {
+function withCountingState(run: () => void): void {
   const { enter, leave } = CaptureStateMachine.prototype;
   const depths = new WeakMap<CaptureStateMachine, number>();
-  const depthOf = (gate: CaptureStateMachine): number => depths.get(gate) ?? 0;
+  const depthOf = (machine: CaptureStateMachine): number => depths.get(machine) ?? 0;
   const counting: Pick<CaptureStateMachine, "enter" | "leave"> = {
     enter(this: CaptureStateMachine, name) {
       if (depthOf(this) !== 0) throw new HoldfastError("CAPTURE_ORDER", `The depth is ${depthOf(this)}.`);
@@ -150,7 +151,7 @@ regressionRow<Ending>({
   rule: "a capture that is ended twice, or by an exception in any pass, leaves the next one intact",
   sound: { inject: (run) => run(), wrap: (driver) => driver },
   faults: {
-    "a state that counts": { inject: withCountingGate, wrap: (driver) => driver },
+    "a state that counts": { inject: withCountingState, wrap: (driver) => driver },
     "a second end on the driver": { inject: (run) => run(), wrap: endingTwice },
   },
   check: ({ inject, wrap }) => {
@@ -161,10 +162,10 @@ regressionRow<Ending>({
         (model) => {
           const { runtime } = model;
           for (const pass of passes) {
-            let passesBegun = 0;
+            let passCount = 0;
             const failing = (): void => {
               doubleWeights(model);
-              if (passes[passesBegun++] === pass) throw new RangeError(`no luck while ${pass}`);
+              if (passes[passCount++] === pass) throw new RangeError(`no luck while ${pass}`);
             };
             assert.throws(() => runtime.capture("failing", failing), new RangeError(`no luck while ${pass}`));
             const captured = runtime.capture("good", () => doubleWeights(model));
@@ -185,17 +186,17 @@ regressionRow<(run: () => void) => void>({
   row: "H8",
   rule: "the capture state is idle after any number of ends, also after one while the function runs",
   sound: (run) => run(),
-  faults: { "a state that counts, ended twice": withCountingGate },
+  faults: { "a state that counts, ended twice": withCountingState },
   check: (inject) =>
     inject(() => {
-      const gate = new CaptureStateMachine();
-      gate.enter("first");
-      assert.deepEqual([gate.leave(), gate.leave()], [true, false]);
-      gate.enter("second");
-      gate.during("recording", () => void gate.leave());
-      gate.leave();
-      assert.equal(gate.state, "idle");
-      gate.enter("third");
-      assert.equal(gate.state, "preparing");
+      const machine = new CaptureStateMachine();
+      machine.enter("first");
+      assert.deepEqual([machine.leave(), machine.leave()], [true, false]);
+      machine.enter("second");
+      machine.during("recording", () => void machine.leave());
+      machine.leave();
+      assert.equal(machine.state, "idle");
+      machine.enter("third");
+      assert.equal(machine.state, "preparing");
     }),
 });

@@ -114,7 +114,7 @@ for (const [situation, { options, press, cause, shows }] of Object.entries(press
         withCpuRuntime({ ...options, print: (text) => printed.push(text) }, ({ runtime }) => {
           const rejection = press(runtime);
           assert.equal(rejection.numbers["cause"], cause);
-          for (const part of shows) assert.match(rejection.message, part);
+          for (const pattern of shows) assert.match(rejection.message, pattern);
           assert.deepEqual(press(runtime).code, rejection.code, "the second rejection");
         });
         assert.equal(printed.filter((text) => text.includes("memory at first pressure")).length, 1);
@@ -276,11 +276,11 @@ interface OnMachine {
 function withMachine(machine: Machine, kind: MemoryKind, use: (on: OnMachine) => void): void {
   const total = machine.totalGiB * GiB;
   const host = fakeHost(total, machine.availableGiB * GiB);
-  const told: MemoryInfo = { total: bytes(total), free: bytes(machine.driverFreeGiB * GiB) };
+  const figures: MemoryInfo = { total: bytes(total), free: bytes(machine.driverFreeGiB * GiB) };
   const log = new CallLog();
   const wrap = (device: Driver): Driver =>
     around(log.wrap(device), (call, _args, proceed) => {
-      if (call === "memory") return told;
+      if (call === "memory") return figures;
       return call === "describe" ? { ...(proceed() as DeviceInfo), memory: kind } : proceed();
     });
   const open: OnMachine["open"] = (options, look) =>

@@ -32,13 +32,13 @@ test("the 50 weights of CrossAsset have 2,174,211 parameters", () => {
 });
 
 /** A way to upload the data set. */
-interface WayUp {
+interface UploadMethod {
   readonly rows: number;
   readonly place: (runtime: Runtime, sizes: readonly number[]) => readonly Storage[];
   readonly upload: (runtime: Runtime, items: readonly UploadItem[]) => void;
 }
 
-const ourWay: WayUp = {
+const engineMethod: UploadMethod = {
   rows: rowsThatFailed,
   place: (runtime, sizes) =>
     runtime.persistent.place(
@@ -50,7 +50,7 @@ const ourWay: WayUp = {
 };
 
 /** Stops an upload at the first call over the limit: two hundred thousand calls would take the old way's time. */
-function atMost(limit: number, inner: Driver): Driver {
+function withLimit(limit: number, inner: Driver): Driver {
   const counts = new Map<string, number>();
   return around(inner, (call, _args, proceed) => {
     const count = (counts.get(call) ?? 0) + 1;
@@ -61,13 +61,13 @@ function atMost(limit: number, inner: Driver): Driver {
   });
 }
 
-function requireSameBytes({ source, target }: UploadItem, found: Uint8Array): void {
-  sameBytes(found, source, `the bytes of ${target.label}`);
+function requireSameBytes({ source, target }: UploadItem, actual: Uint8Array): void {
+  sameBytes(actual, source, `the bytes of ${target.label}`);
 }
 
 /** Uploads the data set and the weights, and lets `look` check them. */
-function bringUp(
-  { rows, place, upload }: WayUp,
+function uploadAll(
+  { rows, place, upload }: UploadMethod,
   look: (runtime: Runtime, items: readonly UploadItem[]) => void,
 ): void {
   const values = distinctValues(rows * features, weightCount); // [rows, 193]
@@ -85,7 +85,7 @@ function bringUp(
       upload(runtime, data);
       look(runtime, [...data, ...uploadWeights(runtime).items]);
     },
-    (device) => strict(atMost(maxCalls, device)),
+    (device) => strict(withLimit(maxCalls, device)),
   );
 }
 
@@ -94,24 +94,24 @@ function requireFailingSize(runtime: Runtime): void {
   assert.equal(tensors, rowsThatFailed + 50, "only the size that failed proves anything");
 }
 
-regressionRow<WayUp>({
+regressionRow<UploadMethod>({
   row: "H1",
   rule: "213,304 rows and the 50 weights are uploaded whole and aligned, in at most 60 copies and as few allocations",
-  sound: ourWay,
+  sound: engineMethod,
   faults: {
     "a copy for each tensor": {
-      ...ourWay,
+      ...engineMethod,
       upload: (runtime, items) => {
         for (const item of items) runtime.upload([item]);
       },
     },
     "an allocation for each tensor": {
-      ...ourWay,
-      place: (runtime, sizes) => sizes.flatMap((size) => ourWay.place(runtime, [size])),
+      ...engineMethod,
+      place: (runtime, sizes) => sizes.flatMap((size) => engineMethod.place(runtime, [size])),
     },
   },
-  check: (way) =>
-    bringUp(way, (runtime, items) => {
+  check: (method) =>
+    uploadAll(method, (runtime, items) => {
       requireFailingSize(runtime);
       const { up } = runtime.diagnostics().transfers;
       assert.ok(up.copies <= maxCalls, `${up.copies} copies`);
@@ -122,12 +122,12 @@ regressionRow<WayUp>({
     }),
 });
 
-regressionRow<WayUp>({
+regressionRow<UploadMethod>({
   row: "H2",
   rule: "the test of H1 runs at the size that failed",
-  sound: ourWay,
-  faults: { "256 tensors, reported as done": { ...ourWay, rows: 256 } },
-  check: (way) => bringUp(way, requireFailingSize),
+  sound: engineMethod,
+  faults: { "256 tensors, reported as done": { ...engineMethod, rows: 256 } },
+  check: (method) => uploadAll(method, requireFailingSize),
 });
 
 /** Host bytes of every possible origin. */

@@ -96,27 +96,30 @@ function hangInStep3(): Evidence {
   const driver = faulty(device, ["the 2nd synchronize takes 40s of fake time"], { clock });
   const lines: string[] = [];
   const options = { driver, clock, memory: "64MiB", log: "phases", environment: {} } as const;
-  const parts = openComponents(options, { log: (line) => lines.push(line), onPressure: () => undefined });
-  const { sharedStatus, recorder, phases, persistent, transfer, stream, closing } = parts;
+  const components = openComponents(options, {
+    log: (line) => lines.push(line),
+    onPressure: () => undefined,
+  });
+  const { sharedStatus, recorder, phases, persistent, transfer, stream, closing } = components;
   const detector = new StallDetector(sharedStatus, 30_000, clock);
-  const found: Evidence[] = [];
+  const evidence: Evidence[] = [];
   clock.onTick(() => {
     const stall = detector.examine();
-    if (stall) found.push({ stall, lastLine: lines.at(-1)!, lastEvent: recorder.recent(1)[0]! });
+    if (stall) evidence.push({ stall, lastLine: lines.at(-1)!, lastEvent: recorder.recent(1)[0]! });
   });
 
   const target = persistent.place("weights", "w", [{ name: "w", size: 4 }]).storages[0]!;
   for (const number of [1, 2, 3]) {
     const body = (): void => {
       phases.run("upload", () => transfer.upload([{ source: new Float32Array(1), target }]));
-      if (number > 1) parts.driver.synchronize(stream);
+      if (number > 1) components.driver.synchronize(stream);
     };
     phases.run("step", body, { number });
   }
   for (const close of closing.reverse()) close();
   device.close();
-  assert.equal(found.length, 1, "one stall, reported once");
-  return found[0]!;
+  assert.equal(evidence.length, 1, "one stall, reported once");
+  return evidence[0]!;
 }
 
 regressionRow<(evidence: Evidence) => string>({

@@ -37,17 +37,17 @@ regressionRow<Clip>({
   check(subject) {
     withDevice({ memory: "64MiB", poison: true }, (cpu) => {
       for (const scale of [1, 1.4e18, 1e-20]) {
-        const wanted = gradients.map((one) => one.map((value) => Math.fround(value * scale)));
-        const parameters = placeGiven(cpu, "f32", [[3], [4]], wanted);
-        for (const [index, parameter] of parameters.entries()) setGradient(cpu, parameter, wanted[index]!);
+        const scaled = gradients.map((gradient) => gradient.map((value) => Math.fround(value * scale)));
+        const parameters = placeGiven(cpu, "f32", [[3], [4]], scaled);
+        for (const [index, parameter] of parameters.entries()) setGradient(cpu, parameter, scaled[index]!);
         subject(parameters, 1);
-        const norm = Math.hypot(...wanted.flat());
+        const norm = Math.hypot(...scaled.flat());
         for (const [index, parameter] of parameters.entries()) {
-          for (const [at, found] of Array.from(parameter.grad!.dataSync()).entries()) {
-            const expected = wanted[index]![at]! * Math.min(1, 1 / (norm + 1e-6));
+          for (const [at, actual] of Array.from(parameter.grad!.dataSync()).entries()) {
+            const expected = scaled[index]![at]! * Math.min(1, 1 / (norm + 1e-6));
             assert.ok(
-              Math.abs(found - expected) <= 1e-6,
-              `${found} instead of ${expected}, gradients of ${scale * 1e20}`,
+              Math.abs(actual - expected) <= 1e-6,
+              `${actual} instead of ${expected}, gradients of ${scale * 1e20}`,
             );
           }
         }

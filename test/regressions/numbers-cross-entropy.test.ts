@@ -29,21 +29,21 @@ function check(loss: Loss): void {
     cpu.step(() => {
       const logits = cpu.fromHost([-50, -60, 100], [1, 3], dtype);
       logits.requiresGrad = true;
-      const found = loss(logits, cpu.fromHost([0], [1], "i32"));
-      assert.ok(Math.abs(found.item() - 150) <= 1e-5, `${dtype}: the loss is ${found.item()}`);
-      found.backward();
+      const actual = loss(logits, cpu.fromHost([0], [1], "i32"));
+      assert.ok(Math.abs(actual.item() - 150) <= 1e-5, `${dtype}: the loss is ${actual.item()}`);
+      actual.backward();
       const gradient = logits.grad ?? assert.fail("no gradient arrived");
-      const told = [...gradient.dataSync()];
-      const isNear = [-1, 0, 1].every((value, at) => Math.abs(told[at]! - value) <= 1e-12);
-      assert.ok(isNear, `${dtype}: the gradient is ${told}, not p − onehot`);
+      const values = [...gradient.dataSync()];
+      const isNear = [-1, 0, 1].every((value, at) => Math.abs(values[at]! - value) <= 1e-12);
+      assert.ok(isNear, `${dtype}: the gradient is ${values}, not p − onehot`);
     });
   }
   // Large logits that are close to each other: log(1 + e^−0.25) + 0.25, to the last digits of f32.
   cpu.step(() => {
     const logits = cpu.fromHost([65_536, 65_536.25], [1, 2], "f32");
-    const found = loss(logits, cpu.fromHost([0], [1], "i32")).item();
+    const actual = loss(logits, cpu.fromHost([0], [1], "i32")).item();
     const expected = Math.log1p(Math.exp(-0.25)) + 0.25;
-    assert.ok(Math.abs(found - expected) <= 1e-6, `the loss of large logits is ${found}, not ${expected}`);
+    assert.ok(Math.abs(actual - expected) <= 1e-6, `the loss of large logits is ${actual}, not ${expected}`);
   });
 }
 

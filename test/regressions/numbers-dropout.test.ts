@@ -80,7 +80,7 @@ regressionRow<Mask>({
 /** Two draws in a row after seeding. */
 type TwoDraws = () => readonly [Uint8Array, Uint8Array];
 
-const drawTwice = (): readonly [Uint8Array, Uint8Array] =>
+const twoMasks = (): readonly [Uint8Array, Uint8Array] =>
   cpu.step(() => {
     const x = cpu.fromHost(new Float32Array(count).fill(1), [count], "f32");
     const draw = (): Uint8Array => Uint8Array.from(nn.functional.dropout(x, 0.5).ne(0).dataSync());
@@ -92,13 +92,13 @@ regressionRow<TwoDraws>({
   rule: "one seed gives the same dropout masks, draw for draw, and no two draws are equal",
   sound: () => {
     manualSeed(seed);
-    return drawTwice();
+    return twoMasks();
   },
   faults: {
-    "the draws continue after seeding": drawTwice,
+    "the draws continue after seeding": twoMasks,
     "every draw starts again": () => {
       manualSeed(seed);
-      const [first] = drawTwice();
+      const [first] = twoMasks();
       return [first, first];
     },
   },

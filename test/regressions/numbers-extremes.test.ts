@@ -95,9 +95,9 @@ for (const [name, expected] of Object.entries(pairs)) {
         Tensor,
         Tensor,
       ];
-      const found = cpu.apply(opTable[name]!, [a, b]).dataSync();
+      const actual = cpu.apply(opTable[name]!, [a, b]).dataSync();
       for (const [at, x] of left.entries()) {
-        requireSame(`${name}(${x}, ${right[at]})`, found[at]!, expected(x, right[at]!));
+        requireSame(`${name}(${x}, ${right[at]})`, actual[at]!, expected(x, right[at]!));
       }
     });
   });
@@ -111,11 +111,11 @@ test("N1: isnan and isfinite classify the extremes", () => {
     ]);
     assert.deepEqual(
       nan,
-      inF32.map((one) => Number(Number.isNaN(one))),
+      inF32.map((value) => Number(Number.isNaN(value))),
     );
     assert.deepEqual(
       finite,
-      inF32.map((one) => Number(Number.isFinite(one))),
+      inF32.map((value) => Number(Number.isFinite(value))),
     );
   });
 });
@@ -139,8 +139,8 @@ test("N1: the slopes of the activations saturate too: 0 or 1 at ±1e4 and ±3e38
       cpu
         .apply(opTable[name]!, [x], attributes[name] ?? {})
         .backward(cpu.fromHost([1, 1, 1, 1, 1], [5], "f32"));
-      const found = [...x.grad!.dataSync()].map((one) => one + 0);
-      assert.deepEqual(found, [atPlus, atMinus, atPlus, atMinus, atPlus].map(Math.fround), name);
+      const actual = [...x.grad!.dataSync()].map((value) => value + 0);
+      assert.deepEqual(actual, [atPlus, atMinus, atPlus, atMinus, atPlus].map(Math.fround), name);
     });
   }
 });
@@ -155,7 +155,7 @@ function saturates(name: string, sound: Candidate, faults: Readonly<Record<strin
     rule: `${name} saturates: at ±1e4 and at all extremes it equals float64`,
     sound,
     faults,
-    check: (way) => checkEach(name, way, expected),
+    check: (candidate) => checkEach(name, candidate, expected),
   });
 }
 
@@ -182,24 +182,24 @@ test("N1: tanh(±1e4) = ±1, exactly, in every float dtype", () => {
 });
 
 /** All extremes at once, and one by one. */
-function checkEach(name: string, way: Candidate, expected: (x: number) => number): void {
+function checkEach(name: string, candidate: Candidate, expected: (x: number) => number): void {
   cpu.step(() => {
-    const together = way(cpu.fromHost(inF32, [inF32.length], "f32")).dataSync();
+    const batched = candidate(cpu.fromHost(inF32, [inF32.length], "f32")).dataSync();
     for (const [at, x] of inF32.entries()) {
-      const alone = way(cpu.fromHost([x], [1], "f32")).item();
-      requireSame(`${name}(${x})`, together[at]!, expected(x));
+      const alone = candidate(cpu.fromHost([x], [1], "f32")).item();
+      requireSame(`${name}(${x})`, batched[at]!, expected(x));
       requireSame(`${name}(${x}) alone`, alone, expected(x));
     }
   });
 }
 
 /** Zeros with their signs, infinities and NaN exactly; everything else within a few units in the last place of f32. */
-function requireSame(what: string, found: number, expected: number): void {
+function requireSame(what: string, actual: number, expected: number): void {
   const rounded = Math.fround(expected);
-  const isExact = Object.is(found, rounded);
+  const isExact = Object.is(actual, rounded);
   const isSpecial = rounded === 0 || !Number.isFinite(rounded);
   assert.ok(
-    isExact || (!isSpecial && ulpError(found, expected) <= 3),
-    `${what} = ${found}, and float64 has ${expected}`,
+    isExact || (!isSpecial && ulpError(actual, expected) <= 3),
+    `${what} = ${actual}, and float64 has ${expected}`,
   );
 }

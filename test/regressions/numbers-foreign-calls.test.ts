@@ -81,10 +81,10 @@ function replaced(
   };
 }
 
-function swap(parameters: readonly ForeignParameter[], one: number, other: number): ForeignParameter[] {
+function swap(parameters: readonly ForeignParameter[], first: number, other: number): ForeignParameter[] {
   return parameters
-    .with(one, parameters[other] as ForeignParameter)
-    .with(other, parameters[one] as ForeignParameter);
+    .with(first, parameters[other] as ForeignParameter)
+    .with(other, parameters[first] as ForeignParameter);
 }
 
 function checkLibrary(recording: RecordingLibraries, library: RecordedTable, functions: Signatures): void {
@@ -100,7 +100,7 @@ function checkLibrary(recording: RecordingLibraries, library: RecordedTable, fun
     const values = listParameters(functions[name] as Signature).map(sentinelOf);
     assert.equal(new Set(values).size, values.length, `${name}: two parameters got the same value`);
     const expected = listParameters(signature).map(bytesOf);
-    const call = (calls as Readonly<Record<string, (...given: ForeignValue[]) => unknown>>)[name]!;
+    const call = (calls as Readonly<Record<string, (...args: ForeignValue[]) => unknown>>)[name]!;
     const result = call(...values);
     assert.equal(
       result,
@@ -115,7 +115,7 @@ function checkLibrary(recording: RecordingLibraries, library: RecordedTable, fun
     checkRecord(name, listParameters(signature), expected, recording.recordOf(library));
     if (resultType(signature) !== "status") continue;
 
-    const inStatus = (calls.status as Readonly<Record<string, (...given: ForeignValue[]) => number>>)[name]!;
+    const inStatus = (calls.status as Readonly<Record<string, (...args: ForeignValue[]) => number>>)[name]!;
     assert.equal(inStatus(...values), 0);
     checkRecord(name, listParameters(signature), expected, recording.recordOf(library));
   }
@@ -129,8 +129,8 @@ function checkRecord(
 ): void {
   let at = 0;
   for (const [index, bytes] of expected.entries()) {
-    const [is, should] = [arrived.subarray(at, at + bytes.length), bytes].map((one) =>
-      Buffer.from(one).toString("hex"),
+    const [is, should] = [arrived.subarray(at, at + bytes.length), bytes].map((slice) =>
+      Buffer.from(slice).toString("hex"),
     );
     assert.equal(is, should, `${name}: ${parameters[index]} arrived as other bytes`);
     at += bytes.length;

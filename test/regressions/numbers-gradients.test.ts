@@ -46,7 +46,7 @@ function row<A extends Attributes>(
   only?: string,
 ): void {
   const cases = opCases.filter(
-    (one) => one.op === (sound as unknown as Op) && (!only || nameOf(one) === only),
+    (opCase) => opCase.op === (sound as unknown as Op) && (!only || nameOf(opCase) === only),
   );
   regressionRow<Op>({
     row: "N6",
@@ -95,7 +95,7 @@ function meanWith(count: (shape: readonly number[], axes: ReductionAttributes["a
 
 row("mean", mean, {
   "without 1/N": meanWith(() => 1),
-  "axis −1 treated as all axes": meanWith((shape) => shape.reduce((product, size) => product * size, 1)),
+  "axis −1 treated as all axes": meanWith((shape) => shape.reduce((count, size) => count * size, 1)),
 });
 
 const transpose = <V>({ apply }: GradientRule<V, Attributes>, matrix: V | number): V =>
@@ -129,7 +129,7 @@ function slightlyWrong(op: Op, index: number): Op {
     compose: ({ apply }, operands, attributes) => [
       apply(
         op,
-        operands.map((one, place) => (place === index ? apply(hundredthOff, [one]) : one)),
+        operands.map((operand, at) => (at === index ? apply(hundredthOff, [operand]) : operand)),
         attributes,
       ),
     ],
@@ -138,20 +138,20 @@ function slightlyWrong(op: Op, index: number): Op {
 
 test("N6, red proof: for every case of the op table, a gradient that is a hundredth off for any operand is found", () => {
   const unseen: string[] = [];
-  for (const one of opCases) {
-    if (one.gradients === "none") continue;
-    const calls = fc.sample(one.draw(24), { seed: 6, numRuns: 20 });
-    for (const index of one.gradients) {
+  for (const opCase of opCases) {
+    if (opCase.gradients === "none") continue;
+    const calls = fc.sample(opCase.draw(24), { seed: 6, numRuns: 20 });
+    for (const index of opCase.gradients) {
       const isSeen = calls.some((call) => {
         try {
-          checkGradients(cpu, slightlyWrong(one.op, index), call, [index]);
+          checkGradients(cpu, slightlyWrong(opCase.op, index), call, [index]);
           return false;
         } catch (error) {
           assert.ok(error instanceof assert.AssertionError, String(error));
           return true;
         }
       });
-      if (!isSeen) unseen.push(`${nameOf(one)}, operand ${index}`);
+      if (!isSeen) unseen.push(`${nameOf(opCase)}, operand ${index}`);
     }
   }
   assert.deepEqual(unseen, []);

@@ -98,13 +98,13 @@ regressionRow<MakeTrainer>({
   faults: { "moments are kept in bf16": momentsInBf16, "β₂ is rounded to bf16": roundedBeta },
   check(make) {
     const first = 0.125;
-    const found = train(make, "f32", first);
+    const actual = train(make, "f32", first);
     for (const [index, magnitude] of magnitudes.entries()) {
       const expected = reference(first, (t) => gradientAt(magnitude, t), steps);
-      const way = Math.abs(expected - first);
+      const distance = Math.abs(expected - first);
       assert.ok(
-        Math.abs(found[index]! - expected) <= 1e-4 * way + 1e-7,
-        `gradients of ${magnitude}: ${found[index]} instead of ${expected}`,
+        Math.abs(actual[index]! - expected) <= 1e-4 * distance + 1e-7,
+        `gradients of ${magnitude}: ${actual[index]} instead of ${expected}`,
       );
     }
     // One step of 1e-3 is half of bf16's resolution at 0.125; sixty steps are not.

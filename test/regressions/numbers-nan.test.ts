@@ -25,15 +25,15 @@ type Load = (values: Float32Array) => Tensor;
 regressionRow<Load>({
   row: "N12",
   rule: "a NaN in the data is found at load, with its row",
-  sound(given) {
-    const loader = new DataLoader(new TensorDataset({ values: given, shape: [rows, width] }), {
+  sound(values) {
+    const loader = new DataLoader(new TensorDataset({ values, shape: [rows, width] }), {
       batchSize: rows,
       device: cpu,
     });
     return loader[Symbol.iterator]().next().value![0];
   },
   faults: {
-    "a loader without a check": (given) => cpu.fromHost(given, [rows, width], "f32"),
+    "a loader without a check": (values) => cpu.fromHost(values, [rows, width], "f32"),
   },
   check(load) {
     const rejection = rejectionOf(() => load(values));

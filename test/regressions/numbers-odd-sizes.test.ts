@@ -12,7 +12,7 @@ import { activations, functions, type Op } from "../../src/ops/index.js";
 import type { Tensor } from "../../src/tensor/index.js";
 import { openDevice } from "../support/devices.js";
 import { guarded } from "../support/guarded-driver.js";
-import { placeOperand } from "../support/op-runs.js";
+import { uploadOperand } from "../support/op-runs.js";
 import { regressionRow } from "../support/regressions.js";
 import { sameBytes } from "../support/same-bytes.js";
 import { openTestDriver } from "../support/test-device.js";
@@ -93,7 +93,7 @@ const totalOfWholeVectors: KernelSource = {
 
 function launchOver(source: KernelSource, x: Tensor, shape: readonly number[]): Tensor {
   const { runtime } = cpu;
-  const size = shape.reduce((product, one) => product * one, 1);
+  const size = shape.reduce((count, extent) => count * extent, 1);
   const target = runtime.arena.allocate(4 * size, source.name);
   const kernel = runtime.kernel(source);
   runtime.launch({ op: source.name, kernel, blocks: 1, arguments: [x.array.storage!, target, x.numel] });
@@ -119,7 +119,7 @@ regressionRow<Vectorised>({
       for (const layout of ["contiguous", "offset"] as const) {
         cpu.step(() => {
           const values = Array.from({ length: size }, (_, index) => index + 1);
-          const { tensor } = placeOperand(cpu, { shape: [size], values, dtype: "f32", layout }, "f32");
+          const { tensor } = uploadOperand(cpu, { shape: [size], values, dtype: "f32", layout }, "f32");
           const twice = values.map((value) => 2 * value);
           assert.deepEqual([...double(tensor).dataSync()], twice, `${size} elements, ${layout}`);
           assert.equal(total(tensor), (size * (size + 1)) / 2, `the sum of ${size} elements, ${layout}`);
@@ -145,9 +145,11 @@ for (const dtype of ["f32", "f16", "bf16", "f64"] as const) {
       for (let offset = 0; offset < offsets; offset++) {
         for (const size of [1, 2, 3, 5, 7, 9, 17, longest]) {
           cpu.step(() => {
-            const part = run(seenFrom(cpu.fromHost(values, [values.length], dtype), offset, size)).dataSync();
+            const slice = run(
+              seenFrom(cpu.fromHost(values, [values.length], dtype), offset, size),
+            ).dataSync();
             sameBytes(
-              part,
+              slice,
               whole.slice(offset, offset + size),
               `${name}: ${size} elements from ${offset} on`,
             );

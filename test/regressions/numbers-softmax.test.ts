@@ -43,13 +43,13 @@ regressionRow<(x: Tensor) => Tensor>({
   check(softmax) {
     const cpu = openStrictDevice();
     const values = wideRows();
-    const found = cpu.step(() => softmax(cpu.fromHost(values, [rows, width], "f32")).dataSync());
+    const actual = cpu.step(() => softmax(cpu.fromHost(values, [rows, width], "f32")).dataSync());
     for (let row = 0; row < rows; row++) {
       const expected = softmaxInDoubles(values.subarray(row * width, (row + 1) * width));
       for (const [column, share] of expected.entries()) {
-        const own = found[row * width + column]!;
-        if (Math.abs(own - share) <= tolerance * share + 1e-38) continue;
-        assert.fail(`row ${row}, column ${column} is ${own}; float64 gives ${share}`);
+        const value = actual[row * width + column]!;
+        if (Math.abs(value - share) <= tolerance * share + 1e-38) continue;
+        assert.fail(`row ${row}, column ${column} is ${value}; float64 gives ${share}`);
       }
     }
   },

@@ -60,10 +60,10 @@ regressionRow<Candidate>({
   rule: "eval(), train() and freezing between the calls of a compiled step change it as they change eager code",
   sound: asItIs,
   faults: { "the state that the trace read is not guarded": unguarded },
-  check: (way) =>
+  check: (candidate) =>
     withDevice({}, (device) => {
       const eager = train(device, false);
-      way(() => assert.deepEqual(train(device, true), eager));
+      candidate(() => assert.deepEqual(train(device, true), eager));
     }),
 });
 
@@ -72,7 +72,7 @@ regressionRow<Candidate>({
   rule: "a counter in a compiled step that lets the optimizer step at every fourth call is rejected, with the line",
   sound: asItIs,
   faults: { "the step is never traced again": unaudited },
-  check: (way) =>
+  check: (candidate) =>
     withDevice({}, (device) => {
       const w = tensor([1], { device, requiresGrad: true });
       const sgd = new optim.SGD([w], { lr: 0.5 });
@@ -84,7 +84,7 @@ regressionRow<Candidate>({
           sgd.zeroGrad();
         }
       });
-      way(() => {
+      candidate(() => {
         const error = rejectionOf(() => {
           for (let call = 0; call < 40; call++) step(zeros([1], { device }).add(1));
         });
@@ -102,10 +102,10 @@ regressionRow<Candidate>({
     "all calls return the same tensors": (check) =>
       withMethods(PersistentMemory.prototype, { renew: (storage) => storage as never }, check),
   },
-  check: (way) =>
+  check: (candidate) =>
     withDevice({}, (device) => {
       const step = device.compile((x: Tensor) => x.mul(10));
-      way(() => {
+      candidate(() => {
         const [first, second] = [1, 2].map((value) => step(tensor([value], { device })));
         assert.equal(rejectionOf(() => first?.tolist())?.code, "DEAD_TENSOR");
         assert.deepEqual(second?.tolist(), [20]);

@@ -65,14 +65,17 @@ interface Rejection {
   /** What is wrong with the run. */
   readonly spoil?: (path: string) => void;
   /** The requested settings. */
-  readonly asked?: Partial<Options>;
+  readonly settings?: Partial<Options>;
 }
 
 const rejections: Readonly<Record<string, Rejection>> = {
-  "another setting": { code: "BAD_SETTING", asked: { settings: { ...settings, lr: 0.002 } } },
-  "an extra setting": { code: "BAD_SETTING", asked: { settings: { ...settings, dropout: 0.1 } } },
-  "other data": { code: "BAD_SETTING", asked: { settings: { ...settings, checksum: "fedcba9876543210" } } },
-  "another precision": { code: "BAD_SETTING", asked: { settings: { ...settings, precision: "bf16" } } },
+  "another setting": { code: "BAD_SETTING", settings: { settings: { ...settings, lr: 0.002 } } },
+  "an extra setting": { code: "BAD_SETTING", settings: { settings: { ...settings, dropout: 0.1 } } },
+  "other data": {
+    code: "BAD_SETTING",
+    settings: { settings: { ...settings, checksum: "fedcba9876543210" } },
+  },
+  "another precision": { code: "BAD_SETTING", settings: { settings: { ...settings, precision: "bf16" } } },
   "a living process owns it": {
     code: "RUN_LOCKED",
     spoil: (path) => writeFileSync(join(path, lockFile), JSON.stringify({ pid: 1, host: hostname() })),
@@ -85,7 +88,7 @@ const rejections: Readonly<Record<string, Rejection>> = {
   },
   "no intact checkpoint at all": {
     code: "BAD_FILE",
-    asked: { allowOlder: true },
+    settings: { allowOlder: true },
     spoil: (path) => {
       const folder = join(path, runFiles.checkpoints);
       for (const name of readdirSync(folder)) damage(join(folder, name));
@@ -101,7 +104,7 @@ const rejections: Readonly<Record<string, Rejection>> = {
   },
   "a step log of another kind": {
     code: "BAD_FILE",
-    asked: { runtime: openDevice({ memory: "64MiB" }).runtime },
+    settings: { runtime: openDevice({ memory: "64MiB" }).runtime },
     spoil: (path) => {
       rmSync(join(path, runFiles.checkpoints), { recursive: true });
       writeFileSync(join(path, inspectionFiles.steps), "x".repeat(2000));
@@ -135,7 +138,7 @@ regressionRow<Resume>({
     },
   },
   check: (resume) => {
-    for (const [what, { code, spoil, asked = {} }] of Object.entries(rejections)) {
+    for (const [what, { code, spoil, settings: asked = {} }] of Object.entries(rejections)) {
       const path = stoppedRun();
       spoil?.(path);
       const before = bytesIn(path);

@@ -34,7 +34,7 @@ function recordsIn(folder: string): unknown {
   return {
     step: [...step],
     loss: [...loss],
-    incidents: readInspection(folder).incidents.map((one) => one.message),
+    incidents: readInspection(folder).incidents.map((incident) => incident.message),
   };
 }
 

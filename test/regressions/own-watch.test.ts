@@ -63,11 +63,11 @@ regressionRow<() => number>({
 async function runFixture(
   name: string,
   args: readonly string[],
-  onBegun: (kill: (signal: NodeJS.Signals) => void) => void = () => undefined,
+  onStarted: (kill: (signal: NodeJS.Signals) => void) => void = () => undefined,
 ) {
   const script = join(repositoryRoot, "dist/test/fixtures", name);
   const child = spawn(process.execPath, [script, ...args]);
-  child.stdout.once("data", () => onBegun((signal) => child.kill(signal)));
+  child.stdout.once("data", () => onStarted((signal) => child.kill(signal)));
   const [stdout, stderr, [code]] = await Promise.all([
     text(child.stdout),
     text(child.stderr),

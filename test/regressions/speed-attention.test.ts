@@ -34,9 +34,9 @@ regressionRow<Attend>({
             const size = batch * heads * rows * width;
             const values = Float32Array.from({ length: size }, (_, at) => Math.sin(at + phase));
             // With the layouts of a projection's outputs and of their gradients.
-            const one = device.fromHost(values, [batch, rows, heads, width], "f32");
-            one.requiresGrad = true;
-            return one.permute([0, 2, 1, 3]);
+            const operand = device.fromHost(values, [batch, rows, heads, width], "f32");
+            operand.requiresGrad = true;
+            return operand.permute([0, 2, 1, 3]);
           }) as [Tensor, Tensor, Tensor];
           const upstream = device.fromHost(new Float32Array(query.numel).fill(1), query.shape, "f32");
           const start = log.countKernels();

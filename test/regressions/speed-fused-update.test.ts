@@ -47,7 +47,7 @@ const onCopies: MakeTrainer = (name, parameters, options) => {
 };
 
 /** How a step is run again, after two of its kind. */
-const ways = {
+const modes = {
   eager: (_device: Device, step: () => void): (() => void) => step,
   /** As compiled code without a graph, whose launches can be counted. */
   compiled: (device: Device, step: () => void): (() => void) => device.compile(step),
@@ -58,7 +58,7 @@ function workOf(
   make: MakeTrainer,
   name: "SGD" | "Adam" | "AdamW",
   count: number,
-  way: keyof typeof ways,
+  mode: keyof typeof modes,
 ): string[] {
   const log = new CallLog();
   const work = (cpu: Device): string[] => {
@@ -72,7 +72,7 @@ function workOf(
     const trainer = make(name, parameters, { lr: 0.1, ...(name === "SGD" && { momentum: 0.9 }) });
     for (const parameter of parameters)
       setGradient(cpu, parameter, new Float32Array(parameter.numel).fill(1));
-    const step = ways[way](cpu, () => trainer.step());
+    const step = modes[mode](cpu, () => trainer.step());
     step();
     step();
     const start = log.calls.length;
@@ -84,21 +84,21 @@ function workOf(
   return withDevice({ memory: "64MiB", capture: "off" }, work, log.wrap);
 }
 
-for (const way of ["eager", "compiled"] as const) {
+for (const mode of ["eager", "compiled"] as const) {
   regressionRow<MakeTrainer>({
     row: "P2",
-    rule: `a step of SGD, Adam or AdamW, ${way}, is at most two launches and no copy, for 1 parameter as for 60`,
+    rule: `a step of SGD, Adam or AdamW, ${mode}, is at most two launches and no copy, for 1 parameter as for 60`,
     sound: fused,
     faults: {
-      [`${way}, an update for each parameter`]: oneByOne,
-      [`${way}, updates go through copies`]: onCopies,
+      [`${mode}, an update for each parameter`]: oneByOne,
+      [`${mode}, updates go through copies`]: onCopies,
     },
     check(make) {
       for (const name of ["SGD", "Adam", "AdamW"] as const) {
         for (const count of [1, 60]) {
-          const work = workOf(make, name, count, way);
+          const work = workOf(make, name, count, mode);
           // Compiled, the step count may be fused with the update, or omitted if nothing reads it.
-          const expected = way === "eager" ? 2 : Math.min(work.length, 2);
+          const expected = mode === "eager" ? 2 : Math.min(work.length, 2);
           assert.deepEqual(work, Array(expected).fill("launch"), `${name}, ${count} parameters`);
         }
       }

@@ -19,8 +19,8 @@ const data = new TensorDataset(
   },
   Int32Array.from({ length: rows }, (_, row) => row % 3),
 );
-const loadFrom = (place: "device" | "host") =>
-  new DataLoader(data, { batchSize, shuffle: true, seed: 1, device: cpu, resident: place === "device" });
+const loadFrom = (location: "device" | "host") =>
+  new DataLoader(data, { batchSize, shuffle: true, seed: 1, device: cpu, resident: location === "device" });
 
 /** Where the rows are, and the batch that a step works on. */
 interface Feed {

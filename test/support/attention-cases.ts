@@ -76,9 +76,9 @@ export type Values = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
 export function randomValues(dtype: FloatDtype, count: number, seed: number): Values {
   let state = seed;
   const values = new arrayOf[dtype](count);
-  for (const place of values.keys()) {
+  for (const index of values.keys()) {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
-    values[place] = state / 2 ** 31;
+    values[index] = state / 2 ** 31;
   }
   return values;
 }
@@ -91,11 +91,11 @@ export interface Laid {
   readonly extent: number;
   readonly size: number;
   readonly offset: number;
-  readonly place: (...place: Parameters<Lookup>) => number;
+  readonly indexOf: (...indices: Parameters<Lookup>) => number;
 }
 
-function layOut(one: Case, rows: number, width: number, shared: readonly Dimension[] = []): Laid {
-  const { batch, heads, order, padding, offset } = one;
+function layOut(attentionCase: Case, rows: number, width: number, shared: readonly Dimension[] = []): Laid {
+  const { batch, heads, order, padding, offset } = attentionCase;
   const long = width + padding;
   const dense =
     order === "heads first"
@@ -103,28 +103,28 @@ function layOut(one: Case, rows: number, width: number, shared: readonly Dimensi
       : { batch: heads * rows * long, head: long, row: heads * long };
   const of = (dimension: "batch" | "head" | "row") => (shared.includes(dimension) ? 0 : dense[dimension]);
   const strides = { batchStride: of("batch"), headStride: of("head"), rowStride: of("row") };
-  const place = (b: number, h: number, row: number, column: number): number =>
+  const indexOf = (b: number, h: number, row: number, column: number): number =>
     offset + b * strides.batchStride + h * strides.headStride + row * strides.rowStride + column;
-  const extent = place(batch - 1, heads - 1, rows - 1, width - 1) + 1 - offset;
-  return { ...strides, offset, extent, size: offset + extent + 3, place };
+  const extent = indexOf(batch - 1, heads - 1, rows - 1, width - 1) + 1 - offset;
+  return { ...strides, offset, extent, size: offset + extent + 3, indexOf };
 }
 
 /** The operands of a case with their values, on the host. */
-export function prepare(one: Case) {
-  const { dtype, rows, columns, width, valueWidth, shared } = one;
+export function prepare(attentionCase: Case) {
+  const { dtype, rows, columns, width, valueWidth, shared } = attentionCase;
   const layouts = {
-    query: layOut(one, rows, width),
-    key: layOut(one, columns, width, shared),
-    value: layOut(one, columns, valueWidth, shared),
-    out: layOut(one, rows, valueWidth),
-    outGradient: layOut(one, rows, valueWidth),
-    queryGradient: layOut(one, rows, width),
-    keyGradient: layOut(one, columns, width),
-    valueGradient: layOut(one, columns, valueWidth),
+    query: layOut(attentionCase, rows, width),
+    key: layOut(attentionCase, columns, width, shared),
+    value: layOut(attentionCase, columns, valueWidth, shared),
+    out: layOut(attentionCase, rows, valueWidth),
+    outGradient: layOut(attentionCase, rows, valueWidth),
+    queryGradient: layOut(attentionCase, rows, width),
+    keyGradient: layOut(attentionCase, columns, width),
+    valueGradient: layOut(attentionCase, columns, valueWidth),
   };
   const operands = Object.entries(layouts).map(([name, layout], index) => {
     const values = randomValues(dtype, layout.size, index + 1);
-    return [name, { layout, values, at: (...place) => values[layout.place(...place)]! }] as [
+    return [name, { layout, values, at: (...indices) => values[layout.indexOf(...indices)]! }] as [
       string,
       { layout: Laid; values: Values; at: Lookup },
     ];
@@ -151,8 +151,8 @@ export function prepareMask({ dtype, batch, heads, rows, columns, mask }: Case) 
   // The first column stays visible, so that no row is fully hidden; a mask that all columns share hides
   // nothing.
   if (mask.hides && strides.columnStride > 0) {
-    for (const [place, value] of values.entries()) {
-      if (place % size("column") > 0 && value > 0.3) values[place] = Number.NEGATIVE_INFINITY;
+    for (const [index, value] of values.entries()) {
+      if (index % size("column") > 0 && value > 0.3) values[index] = Number.NEGATIVE_INFINITY;
     }
   }
   const at: Lookup = (b, h, row, column) =>

@@ -24,11 +24,16 @@ export interface RoundedInputs {
 }
 
 /** Runs forward and backward and returns all that they wrote, each buffer whole; half floats as their bits. */
-export function runCase(on: Runtime, one: Case, resultDtype: Dtype = one.dtype, rounded?: RoundedInputs) {
-  const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal } = one;
+export function runCase(
+  on: Runtime,
+  attentionCase: Case,
+  resultDtype: Dtype = attentionCase.dtype,
+  rounded?: RoundedInputs,
+) {
+  const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal } = attentionCase;
   const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
-  const operands = prepare(one);
-  const mask = prepareMask(one);
+  const operands = prepare(attentionCase);
+  const mask = prepareMask(attentionCase);
   return on.step(() => {
     const buffers = new Map<string, Storage>();
     const operand = (name: keyof typeof operands) => {
@@ -38,10 +43,10 @@ export function runCase(on: Runtime, one: Case, resultDtype: Dtype = one.dtype, 
       if (halves) values.set(widened[halves](narrowed[halves](values as Float32Array)));
       const areHalves = halves && rounded?.areHalves;
       const stored = areHalves ? halves : isRounded ? (resultDtype as "f16" | "bf16") : undefined;
-      const given = stored ? narrowed[stored](values as Float32Array) : values;
-      const buffer = put(on, given, name);
+      const input = stored ? narrowed[stored](values as Float32Array) : values;
+      const buffer = put(on, input, name);
       buffers.set(name, buffer);
-      const each = given.BYTES_PER_ELEMENT;
+      const each = input.BYTES_PER_ELEMENT;
       const storage = on.view(buffer, layout.offset * each, layout.extent * each);
       const { batchStride, headStride, rowStride } = layout;
       return { storage, batchStride, headStride, rowStride, ...(areHalves && { dtype: halves }) };
@@ -100,17 +105,17 @@ const tolerance = { f32: 1e-5, f64: 1e-12 } as const;
 export function near(
   dtype: "f32" | "f64",
   name: string,
-  found: Lookup,
+  actual: Lookup,
   expected: Dense,
   sizes: readonly number[],
 ): void {
-  const size = expected.values.reduce((most, value) => Math.max(most, Math.abs(value)), 1);
+  const size = expected.values.reduce((max, value) => Math.max(max, Math.abs(value)), 1);
   const [batch = 0, heads = 0, rows = 0, width = 0] = sizes;
   for (let b = 0; b < batch; b++) {
     for (let h = 0; h < heads; h++) {
       for (let row = 0; row < rows; row++) {
         for (let column = 0; column < width; column++) {
-          const error = Math.abs(found(b, h, row, column) - expected.at(b, h, row, column));
+          const error = Math.abs(actual(b, h, row, column) - expected.at(b, h, row, column));
           // Written so that NaN fails.
           assert.ok(
             error <= tolerance[dtype] * size,
@@ -123,21 +128,21 @@ export function near(
 }
 
 /** Fails unless all outputs of the case are right, and everything around them is unchanged. */
-export function proveCase(on: Runtime, one: Case, rounded?: RoundedInputs): void {
-  const { dtype, batch, heads, rows, columns, width, valueWidth } = one;
-  const { operands, mask, written } = runCase(on, one, one.dtype, rounded);
+export function proveCase(on: Runtime, attentionCase: Case, rounded?: RoundedInputs): void {
+  const { dtype, batch, heads, rows, columns, width, valueWidth } = attentionCase;
+  const { operands, mask, written } = runCase(on, attentionCase, attentionCase.dtype, rounded);
   const { query, key, value, outGradient } = operands;
   const inputs = { query: query.at, key: key.at, value: value.at };
-  const forward = referenceAttention(one, { ...inputs, mask: mask?.at ?? (() => 0) });
-  const backward = referenceGradients(one, {
+  const forward = referenceAttention(attentionCase, { ...inputs, mask: mask?.at ?? (() => 0) });
+  const backward = referenceGradients(attentionCase, {
     ...inputs,
     probabilities: forward.probabilities.at,
     outGradient: outGradient.at,
   });
   const expected = { ...forward, ...backward };
   for (const name of ["probabilities", "scoreGradient"] as const) {
-    const found: Lookup = (...place) => written[name][expected[name].place(...place)]!;
-    near(dtype, name, found, expected[name], [batch, heads, rows, columns]);
+    const actual: Lookup = (...indices) => written[name][expected[name].indexOf(...indices)]!;
+    near(dtype, name, actual, expected[name], [batch, heads, rows, columns]);
   }
   for (const [name, itsRows, itsWidth] of [
     ["out", rows, valueWidth],
@@ -146,8 +151,8 @@ export function proveCase(on: Runtime, one: Case, rounded?: RoundedInputs): void
     ["valueGradient", columns, valueWidth],
   ] as const) {
     const { layout, values } = operands[name];
-    const found = written[name];
-    near(dtype, name, (...place) => found[layout.place(...place)]!, expected[name], [
+    const buffer = written[name];
+    near(dtype, name, (...indices) => buffer[layout.indexOf(...indices)]!, expected[name], [
       batch,
       heads,
       itsRows,
@@ -158,12 +163,12 @@ export function proveCase(on: Runtime, one: Case, rounded?: RoundedInputs): void
       for (let h = 0; h < heads; h++) {
         for (let row = 0; row < itsRows; row++) {
           for (let column = 0; column < itsWidth; column++) {
-            const place = layout.place(b, h, row, column);
-            untouched[place] = found[place]!;
+            const index = layout.indexOf(b, h, row, column);
+            untouched[index] = buffer[index]!;
           }
         }
       }
     }
-    sameBytes(found, untouched, `the bytes around ${name}`);
+    sameBytes(buffer, untouched, `the bytes around ${name}`);
   }
 }

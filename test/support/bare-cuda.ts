@@ -130,11 +130,11 @@ export class BareCuda {
     entry: number,
     blocks: number,
     threads: number,
-    given: readonly BareArgument[],
+    args: readonly BareArgument[],
     stream = 0,
     sharedBytes = 0,
   ): number {
-    const table = this.#writeArguments(given);
+    const table = this.#writeArguments(args);
     const { status } = this.cuda.driver;
     return status.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, table, 0);
   }
@@ -144,7 +144,7 @@ export class BareCuda {
     entry: number,
     blocks: number,
     threads: number,
-    given: readonly BareArgument[],
+    args: readonly BareArgument[],
     { stream = 0, sharedBytes = 0, isPdl = 1 } = {},
   ): void {
     const { launchConfig, launchAttribute: attribute } = structs;
@@ -157,15 +157,15 @@ export class BareCuda {
     const id = launchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION;
     attribute.write(block.view, { id }, launchConfig.size);
     block.view.setInt32(launchConfig.size + attribute.offsets.value, isPdl, true);
-    this.cuda.driver.cuLaunchKernelEx(block.address, entry, this.#writeArguments(given), 0);
+    this.cuda.driver.cuLaunchKernelEx(block.address, entry, this.#writeArguments(args), 0);
     block.free();
   }
 
   /** The address of the table of a launch's arguments. */
-  #writeArguments(given: readonly BareArgument[]): number {
+  #writeArguments(args: readonly BareArgument[]): number {
     const block = this.#arguments;
     const table = 256;
-    for (const [index, argument] of given.entries()) {
+    for (const [index, argument] of args.entries()) {
       const at = 8 * index;
       if (typeof argument === "number") block.setU64(argument, at);
       else if ("u32" in argument) block.view.setUint32(at, argument.u32, true);
@@ -182,11 +182,11 @@ export class BareCuda {
     entry: number,
     blocks: number,
     threads: number,
-    given: readonly BareArgument[],
+    args: readonly BareArgument[],
     stream = 0,
     sharedBytes = 0,
   ): void {
-    assert.equal(this.tryLaunch(entry, blocks, threads, given, stream, sharedBytes), 0);
+    assert.equal(this.tryLaunch(entry, blocks, threads, args, stream, sharedBytes), 0);
   }
 
   stream(): number {

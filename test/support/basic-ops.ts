@@ -68,10 +68,10 @@ export function placeValues<Name extends string>(
     label,
     entries.map(([name, values]) => ({ name, size: values.length * f32Bytes })),
   );
-  const placed = entries.map(([name, values], index): [Name, Storage] => {
+  const storages = entries.map(([name, values], index): [Name, Storage] => {
     const storage = region.storages[index]!;
     writeF32(runtime, storage, values);
     return [name, storage];
   });
-  return Object.fromEntries(placed) as Record<Name, Storage>;
+  return Object.fromEntries(storages) as Record<Name, Storage>;
 }

@@ -11,7 +11,7 @@ import { repositoryRoot } from "./repository.js";
 export interface BlasLibrary {
   readonly path: string;
   /** The number of GEMMs that it has computed. */
-  readonly products: () => number;
+  readonly gemmCount: () => number;
   /** The number of threads that it was last set to. */
   readonly threads: () => number;
 }
@@ -31,5 +31,5 @@ export function compileBlas(...macros: string[]): BlasLibrary | undefined {
   }
   // Loaded at the first access: koffi must be configured before its first library.
   const count = (name: string) => koffi.load(path).func(`int ${name}()`)() as number;
-  return { path, products: () => count("count_products"), threads: () => count("count_threads") };
+  return { path, gemmCount: () => count("count_products"), threads: () => count("count_threads") };
 }

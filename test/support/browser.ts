@@ -88,8 +88,8 @@ interface Playwright {
   };
 }
 
-const places = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-const path = places.find((place) => existsSync(place));
+const paths = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+const path = paths.find((candidate) => existsSync(candidate));
 
 /** The reason for skipping a test that needs a browser. */
 export const needsBrowser = path === undefined ? { skip: "no Chromium here" } : {};

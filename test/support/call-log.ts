@@ -34,7 +34,7 @@ export class CallLog {
 
   /** The number of calls that were made and returned. */
   count(call: DriverCall): number {
-    return this.calls.filter((one) => one.call === call && one.hasReturned).length;
+    return this.calls.filter((entry) => entry.call === call && entry.hasReturned).length;
   }
 
   /**

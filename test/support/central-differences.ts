@@ -9,36 +9,41 @@ import type { Op } from "../../src/ops/index.js";
 import type { Device } from "../../src/tensor/index.js";
 import { centralDifferences, isNear } from "../tolerances.js";
 import type { CaseCall } from "./op-cases/op-case.js";
-import { callOp, describeCall, type PlacedOperand, runCase } from "./op-runs.js";
+import { callOp, describeCall, runCase, type UploadedOperand } from "./op-runs.js";
 
 /**
  * Fails, and says where, unless the gradient of Σ upstream·output is right at every element of every
  * requested operand.
  */
-export function checkGradients(device: Device, op: Op, call: CaseCall, wanted: readonly number[]): void {
+export function checkGradients(
+  device: Device,
+  op: Op,
+  call: CaseCall,
+  requiresGrad: readonly number[],
+): void {
   device.step(() => {
-    const run = runCase(device, op, call, { float: "f64", wanted });
+    const run = runCase(device, op, call, { float: "f64", wanted: requiresGrad });
     const told = describeCall(op, call);
-    for (const index of wanted) {
-      const placed = run.placed[index]!;
+    for (const index of requiresGrad) {
+      const placed = run.uploaded[index]!;
       const { shape } = placed.tensor;
       const gradient =
         placed.tensor.grad ?? assert.fail(`${told}: no gradient has arrived at operand ${index}`);
       assert.deepEqual(gradient.shape, shape, `${told}: the shape of the gradient of operand ${index}`);
       assert.equal(gradient.dtype, "f64", `${told}: the dtype of the gradient of operand ${index}`);
     }
-    const arrived = wanted.map((index) => run.gradients[index]!);
+    const arrived = requiresGrad.map((index) => run.gradients[index]!);
     noGrad(() => {
-      for (const [order, index] of wanted.entries()) {
-        const placed = run.placed[index]!;
-        for (const place of new Set(placed.places)) {
+      for (const [order, index] of requiresGrad.entries()) {
+        const placed = run.uploaded[index]!;
+        for (const place of new Set(placed.indices)) {
           const expected = difference(place, placed);
-          const own = placed.places.reduce(
+          const own = placed.indices.reduce(
             (sum, one, element) => (one === place ? sum + arrived[order]![element]! : sum),
             0,
           );
           if (isNear(own, expected, centralDifferences.f64)) continue;
-          const element = placed.places.indexOf(place);
+          const element = placed.indices.indexOf(place);
           assert.fail(
             `${told}: the gradient of operand ${index} at element ${element} is ${own}; differences give ${expected}`,
           );
@@ -47,14 +52,14 @@ export function checkGradients(device: Device, op: Op, call: CaseCall, wanted: r
     });
 
     /** d(Σ upstream·output)/dx at one element of an operand's memory. */
-    function difference(place: number, placed: PlacedOperand): number {
+    function difference(place: number, placed: UploadedOperand): number {
       const before = placed.memory[place]!;
       const step = centralDifferences.step * Math.max(1, Math.abs(before));
       const sides = [before + step, before - step];
       const [above = [], below = []] = sides.map((value) => {
         placed.memory[place] = value;
         placed.rewrite();
-        const outputs = callOp(device, op, call.operands, run.placed, call.attributes);
+        const outputs = callOp(device, op, call.operands, run.uploaded, call.attributes);
         const read = outputs.map((output) => output.dataSync());
         return read;
       });

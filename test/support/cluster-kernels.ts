@@ -43,11 +43,11 @@ export class ClusterKernels {
     shape: ClusterShape,
     parameters: string,
     body: string,
-    given: readonly BareArgument[],
+    args: readonly BareArgument[],
   ): [number, string] {
     const { blocks, threads, bytes = 1024 } = shape;
     const entry = this.load(shape, parameters, body);
-    assert.equal(this.#bare.tryLaunch(entry, blocks, threads, given, 0, bytes), 0);
+    assert.equal(this.#bare.tryLaunch(entry, blocks, threads, args, 0, bytes), 0);
     return [this.#bare.cuda.driver.status.cuStreamSynchronize(0), this.#emulator.lastFault()];
   }
 }

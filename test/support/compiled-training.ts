@@ -79,6 +79,6 @@ export function keepBatch(device: Device, seed: number): Batch {
   manualSeed(seed);
   const labels = Int32Array.from({ length: rows }, (_, row) => (row * 7 + seed) % classes);
   const batch = [randn([rows, features], { device }), tensor(labels, { device })] as const; // [B, F], [B]
-  for (const one of batch) device.keep(one);
+  for (const input of batch) device.keep(input);
   return batch;
 }

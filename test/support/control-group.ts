@@ -18,8 +18,8 @@ interface GroupKind {
 
 function findKind(controller: Controller): GroupKind | string {
   if (process.platform !== "linux") return "there are no control groups here";
-  const own = readFileSync("/proc/self/cgroup", "utf8");
-  const version1 = new RegExp(`^\\d+:[^:\\n]*\\b${controller}\\b[^:\\n]*:(/.*)$`, "m").exec(own)?.[1];
+  const groups = readFileSync("/proc/self/cgroup", "utf8");
+  const version1 = new RegExp(`^\\d+:[^:\\n]*\\b${controller}\\b[^:\\n]*:(/.*)$`, "m").exec(groups)?.[1];
   const limit = controller === "memory" ? "memory.limit_in_bytes" : "pids.max";
   const kinds: readonly GroupKind[] = [
     ...(version1 === undefined ? [] : [{ parent: join("/sys/fs/cgroup", controller, version1), limit }]),
@@ -51,9 +51,9 @@ export function groupsMissing(controller: Controller): string | false {
 }
 
 /** The created folders; inner ones are removed first. */
-const made: string[] = [];
+const created: string[] = [];
 after(() => {
-  for (const folder of made.reverse()) rmdirSync(folder);
+  for (const folder of created.reverse()) rmdirSync(folder);
 });
 
 /**
@@ -68,7 +68,7 @@ export function makeGroup(controller: Controller, name: string, limit: number, i
   if (inside && existsSync(join(inside, "cgroup.subtree_control")))
     writeFileSync(join(inside, "cgroup.subtree_control"), `+${controller}`);
   mkdirSync(folder);
-  made.push(folder);
+  created.push(folder);
   writeFileSync(join(folder, kind.limit), String(limit));
   return folder;
 }

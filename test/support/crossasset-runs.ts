@@ -55,10 +55,10 @@ const timings: ReadonlySet<string> = new Set([
 
 /** The first of equal records, whatever their step. */
 function distinct(records: readonly JsonRecord[]): readonly JsonRecord[] {
-  const known = new Set<string>();
+  const seen = new Set<string>();
   return records.filter(({ step: _, ...record }) => {
     const text = JSON.stringify(record);
-    return !known.has(text) && known.add(text);
+    return !seen.has(text) && seen.add(text);
   });
 }
 

@@ -45,7 +45,7 @@ export const crossAssetWeights: readonly Weight[] = [
 ];
 
 export function elementsOf({ shape }: Weight): number {
-  return shape.reduce((product, extent) => product * extent, 1);
+  return shape.reduce((count, extent) => count * extent, 1);
 }
 
 /** Distinct values from 0.5 on: bytes at a wrong address can't look right. */

@@ -55,7 +55,7 @@ export class CutRuns {
       `a run with ${saved} saved steps is gone: ${moment}, seed ${seed}`,
     );
     assert.ok((steps.at(-1) ?? 0) >= (saved ?? 0), `step ${saved} was saved, and ${steps} are left`);
-    await this.#runs.finish(out, `a cut after change ${moment}, ${last?.kind}, seed ${seed}`);
+    await this.#runs.resumeToEnd(out, `a cut after change ${moment}, ${last?.kind}, seed ${seed}`);
     return state;
   }
 }

@@ -14,7 +14,7 @@ import {
   describeFault,
   type FailingKind,
   type Fault,
-  faultForms,
+  faultKinds,
   withFault,
 } from "./failing-calls.js";
 import { bytesIn } from "./folder-bytes.js";
@@ -97,11 +97,13 @@ export class DisturbedRuns {
     const counts = await this.#in(command, (out) => countCalls(() => this.#commands[command].run(out)));
     return [...counts].flatMap(([kind, count]) => {
       if (kinds && !kinds.includes(kind)) return [];
-      const places = Array.from({ length: count }, (_, index) => index + 1);
+      const numbers = Array.from({ length: count }, (_, index) => index + 1);
       const step = kind === "machine" ? Math.ceil(count / maxBatchedCopies) : 1;
-      return places
+      return numbers
         .filter((nth) => nth % step === 0 || nth === 1)
-        .flatMap((nth) => faultForms[kind].map((form) => ({ command, fault: { kind, nth, ...form } })));
+        .flatMap((nth) =>
+          faultKinds[kind].map((kindOfFault) => ({ command, fault: { kind, nth, ...kindOfFault } })),
+        );
     });
   }
 
@@ -117,7 +119,7 @@ export class DisturbedRuns {
       const { result, stray, failed } = await watched(() => withFault(fault, () => run(out)));
       const what = `${command}, ${describeFault(fault)} (${failed?.name} ${String(failed?.args[0])})`;
       assert.deepEqual(stray, [], what);
-      requireToldWell(result, exitCode, fault, what);
+      requireReported(result, exitCode, fault, what);
       // Connections of the inspector and pipes of threads are closed a moment later.
       const hasSockets = command === "inspect" || command === "train with threads";
       assert.ok(hasSockets || (await areClosed(files)), `${what}: files stay open`);
@@ -125,13 +127,13 @@ export class DisturbedRuns {
       if (command === "evaluate" || command === "inspect") {
         assert.deepEqual(bytesIn(out), before, `${what}: a reader has changed the run`);
         requireEnd(await run(out), exitCode, what);
-      } else await this.finish(out, what);
+      } else await this.resumeToEnd(out, what);
       return { hasFailed: failed !== undefined, ended: result };
     });
   }
 
   /** Resumes an interrupted run, undisturbed, and compares its end. */
-  async finish(out: string, what: string): Promise<void> {
+  async resumeToEnd(out: string, what: string): Promise<void> {
     buryProcess(out);
     requireEnd(await trainRun({ bars: this.#bars, out }), exitCodes.ok.code, what);
     assert.equal(endOf(out), this.#expected, `${what}: it ends differently from an undisturbed run`);
@@ -173,16 +175,16 @@ export function requireEnd({ exitCode, error }: Ended, expected: number, what = 
 }
 
 /** The command has succeeded despite the fault, or has reported an error of Holdfast with its exit code. */
-function requireToldWell({ exitCode, error }: Ended, expected: number, { how }: Fault, what: string): void {
+function requireReported({ exitCode, error }: Ended, expected: number, { how }: Fault, what: string): void {
   if (error === undefined) {
     assert.equal(exitCode, expected, what);
     return;
   }
-  const told = error instanceof Error ? error.stack : String(error);
-  assert.ok(error instanceof HoldfastError, `${what}: a raw error ended it: ${told}`);
+  const text = error instanceof Error ? error.stack : String(error);
+  assert.ok(error instanceof HoldfastError, `${what}: a raw error ended it: ${text}`);
   const isRejected = how === "EACCES" || how === "EPERM";
   const codes: number[] = [(isRejected ? exitCodes.rejected : exitCodes.failed).code];
-  assert.ok(codes.includes(exitCode), `${what}: exit code ${exitCode} for ${told}`);
+  assert.ok(codes.includes(exitCode), `${what}: exit code ${exitCode} for ${text}`);
 }
 
 /** Runs a function and collects unhandled errors, and stacks on stderr. */

@@ -15,17 +15,17 @@ export interface EmulatorGpuOptions {
   /** `auto` tries many candidates of a step, which takes long here; default: one graph. */
   readonly capture?: "on" | "off" | "auto";
   /** True if PDL launches see the worst case of a real GPU. Default: true; slow with much memory. */
-  readonly isEarlySeen?: boolean;
+  readonly seesSnapshots?: boolean;
 }
 
 export function openEmulatorGpu({
   precision = "f32",
   multiprocessors,
   capture = "on",
-  isEarlySeen = true,
+  seesSnapshots = true,
 }: EmulatorGpuOptions = {}): Device {
   fixDraws();
-  openEmulator().set("early", isEarlySeen ? 1 : 0);
+  openEmulator().set("early", seesSnapshots ? 1 : 0);
   if (multiprocessors !== undefined) openEmulator().set("multiprocessors", multiprocessors);
   const driver = openEmulatorDriver({});
   const device = new Device("cuda", {

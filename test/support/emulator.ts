@@ -30,34 +30,34 @@ export type EmulatorSetting =
   | "multiprocessors"
   | "integrated"
   | "driverVersion"
-  /** 0: the device says that it has no virtual memory API. */
+  /** 0: the device reports no virtual memory API. */
   | "virtualMemory"
-  /** 0: the device says that it has one, and rejects to map. */
+  /** 0: the device reports the API, and rejects to map. */
   | "canMap"
   | "totalMemory"
-  /** What somebody else holds of the memory. */
+  /** Bytes that another process holds. */
   | "foreignMemory"
-  /** 1: work waits in its stream until somebody synchronises, asks or waits for it. */
+  /** 1: work waits in its stream until a call synchronizes, queries or waits for it. */
   | "deferred"
-  /** 1: a launch that fails says so itself, instead of the call behind it. */
+  /** 1: a failing launch returns the error itself, instead of the next call. */
   | "blocking"
-  /** 1: blocks and threads run from the last to the first, and copies come to mbarriers as late as they can. */
+  /** 1: blocks and threads run from the last to the first, and copies complete as late as possible. */
   | "reversed"
-  /** 1: what a launch that may begin early reads before it waits is as it was before the kernel before it. */
+  /** 1: before its wait, a PDL launch reads memory from before the preceding kernel. */
   | "early"
-  /** Not 0: everything that needs a context answers with this, as after a fault. */
+  /** If not 0, all calls that need a context return this, as after a fault. */
   | "stickyError"
   /** 1: cuBLASLt has no algorithm. */
   | "gemmsRejected"
-  /** Bytes that an algorithm of cuBLASLt wants; as many as the caller allows at most. */
+  /** Workspace bytes of an algorithm of cuBLASLt; at most as many as the caller allows. */
   | "gemmWorkspace"
-  /** How many nodes a product becomes in a graph. */
+  /** The number of nodes of a GEMM in a graph. */
   | "gemmNodes"
-  /** How many algorithms of cuBLASLt there are; each wants 1 KiB of workspace more than the one before. */
+  /** The number of algorithms of cuBLASLt; each needs 1 KiB of workspace more than the one before. */
   | "gemmAlgorithms"
-  /** 1: the n-th algorithm adds up in n parts, so that its bits are its own. */
+  /** 1: the n-th algorithm splits K by n, so that its bits differ from the others'. */
   | "gemmsDiffer"
-  /** The algorithm that is listed with a status that says not to use it; -1: none. */
+  /** The algorithm that is listed with a status that forbids its use; -1: none. */
   | "gemmUnsound";
 
 /** The emulator's figures: held resources, and how many captures began in each mode. */
@@ -109,12 +109,12 @@ interface LibraryPlan {
 }
 
 /** The others ask libcuda for injected failures, and submit work to it. */
-const besideLibcuda = ["-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"];
+const linkLibcuda = ["-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"];
 const libraries: readonly LibraryPlan[] = [
   { name: "libcuda.so.1", sources: "cuda", optimization: "-O1", links: ["-ldl"] },
-  { name: "libnvrtc.so.13", sources: "nvrtc", optimization: "-O1", links: [...besideLibcuda, "-ldl"] },
-  { name: "libcublasLt.so.13", sources: "cublaslt", optimization: "-O3", links: [...besideLibcuda, "-lm"] },
-  { name: "libnvtx3interop.so.1", sources: "nvtx", optimization: "-O1", links: besideLibcuda },
+  { name: "libnvrtc.so.13", sources: "nvrtc", optimization: "-O1", links: [...linkLibcuda, "-ldl"] },
+  { name: "libcublasLt.so.13", sources: "cublaslt", optimization: "-O3", links: [...linkLibcuda, "-lm"] },
+  { name: "libnvtx3interop.so.1", sources: "nvtx", optimization: "-O1", links: linkLibcuda },
 ];
 /** Compiled kernels, of all versions of the emulator: test/emulator/kernel-folder.h has this name too. */
 const kernelFolder = "holdfast-emulator-kernels";
@@ -160,26 +160,26 @@ function build(): string {
   const hash = createHash("sha256").update([process.arch, ...flags, JSON.stringify(libraries)].join(" "));
   for (const path of sources) hash.update(path).update(readFileSync(join(repositoryRoot, path)));
   const target = join(tmpdir(), `holdfast-emulator-${hash.digest("hex").slice(0, 16)}`);
-  makeOwnFolder(target);
-  makeOwnFolder(join(tmpdir(), kernelFolder));
+  makePrivateFolder(target);
+  makePrivateFolder(join(tmpdir(), kernelFolder));
   const files = [...libraries.map(({ name }) => name), ...headers.map((path) => basename(path))];
   if (files.every((name) => existsSync(join(target, name)))) return target;
 
-  const part = mkdtempSync(`${target}/part-`);
+  const scratch = mkdtempSync(`${target}/part-`);
   try {
-    for (const library of libraries) buildLibrary(library, part);
+    for (const library of libraries) buildLibrary(library, scratch);
     for (const path of headers)
-      copyFileSync(join(repositoryRoot, sourceFolder, path), join(part, basename(path)));
+      copyFileSync(join(repositoryRoot, sourceFolder, path), join(scratch, basename(path)));
     // A concurrent build creates the same files: each appears whole or not at all.
-    for (const name of files) renameSync(join(part, name), join(target, name));
+    for (const name of files) renameSync(join(scratch, name), join(target, name));
   } finally {
-    rmSync(part, { recursive: true, force: true });
+    rmSync(scratch, { recursive: true, force: true });
   }
   return target;
 }
 
 /** Files in these folders are executed, so other users must not write there. */
-function makeOwnFolder(path: string): void {
+function makePrivateFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   if (statSync(path).uid !== process.getuid?.())
     throw new Error(`${path} belongs to another user: remove it.`);

@@ -18,7 +18,7 @@ export type Report =
       readonly index: number;
       readonly printed: string;
       /** "" if it succeeded. */
-      readonly trouble: string;
+      readonly failure: string;
     };
 
 const write = process.stdout.write.bind(process.stdout);
@@ -37,8 +37,8 @@ for (const [index, file] of process.argv.slice(2).entries()) {
   manualSeed(0);
   printed = "";
   report({ kind: "started", index });
-  const trouble = await run(file);
-  report({ kind: "ended", index, printed, trouble });
+  const failure = await run(file);
+  report({ kind: "ended", index, printed, failure });
 }
 // Work that an example has left running ends here; output after its last line does not count.
 process.exit();

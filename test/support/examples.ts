@@ -27,7 +27,7 @@ export function sourceExamples(file: string, text: string): Example[] {
   const seen = new Set<number>();
   const examples: Example[] = [];
   const visit = (node: ts.Node, owner: string): void => {
-    const name = [owner, nameOf(node)].filter((part) => part !== "").join(".");
+    const name = [owner, nameOf(node)].filter((word) => word !== "").join(".");
     for (const comment of ts.getLeadingCommentRanges(text, node.pos) ?? []) {
       // A comment leads its node and that node's first children too; it describes the outermost.
       if (seen.has(comment.pos)) continue;

@@ -35,7 +35,7 @@ export const extremeValues: Readonly<Record<Exclude<VectorMathName, "pow">, read
 };
 
 /** Exact if the expected value is exact: zeros, ones, infinities, NaN. Otherwise within two ulp. */
-export function checkExtreme(what: string, found: number, expected: number): void {
-  const isClose = !Number.isInteger(expected) && ulpError(found, expected) <= 2;
-  assert.ok(isClose || Object.is(found, Math.fround(expected)), `${what} = ${found}, expected ${expected}`);
+export function checkExtreme(what: string, actual: number, expected: number): void {
+  const isClose = !Number.isInteger(expected) && ulpError(actual, expected) <= 2;
+  assert.ok(isClose || Object.is(actual, Math.fround(expected)), `${what} = ${actual}, expected ${expected}`);
 }

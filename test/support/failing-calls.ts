@@ -20,10 +20,10 @@ export interface Fault {
   readonly isLasting?: boolean;
 }
 
-type FaultForm = Pick<Fault, "how" | "isLasting">;
+type FaultKind = Pick<Fault, "how" | "isLasting">;
 
 /** The possible faults of each kind of call. */
-export const faultForms: Readonly<Record<FailingKind, readonly FaultForm[]>> = {
+export const faultKinds: Readonly<Record<FailingKind, readonly FaultKind[]>> = {
   open: [{ how: "EMFILE" }, { how: "EACCES" }, { how: "EMFILE", isLasting: true }],
   read: [{ how: "EIO" }, { how: "short" }],
   write: [{ how: "ENOSPC" }, { how: "short" }, { how: "torn" }, { how: "torn", isLasting: true }],
@@ -90,9 +90,9 @@ function kindOf({ kind, args: [subject] }: SystemCall): FailingKind {
 
 function fail(call: SystemCall, how: string, proceed: Proceed): unknown {
   const { kind, name } = call;
-  if (how === "short") return part(call, proceed, true) ?? proceed();
+  if (how === "short") return halve(call, proceed, true) ?? proceed();
   if (how === "torn") {
-    part(call, proceed);
+    halve(call, proceed);
     throw systemError("ENOSPC", call);
   }
   const error = systemError(how, call);
@@ -113,7 +113,7 @@ function fail(call: SystemCall, how: string, proceed: Proceed): unknown {
 }
 
 /** Reads or writes half of the requested bytes, at least one; undefined if a call has no half. */
-function part({ name, args }: SystemCall, proceed: Proceed, isWhole = false): unknown {
+function halve({ name, args }: SystemCall, proceed: Proceed, isWhole = false): unknown {
   // Node itself continues after a short write of these.
   if (!isWhole && (name === "appendFileSync" || name === "writeFileSync")) {
     const [path, content, options] = args;

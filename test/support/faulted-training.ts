@@ -30,22 +30,22 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   "a call left out": {
     rules: ["calls"],
     injected: ({ straight }) =>
-      atEachCall(straight, (calls, place) => calls.filter((_, other) => other !== place)),
+      atEachCall(straight, (calls, index) => calls.filter((_, other) => other !== index)),
   },
   "a call that is scheduled twice": {
     rules: ["calls"],
-    injected: ({ straight }) => atEachCall(straight, (calls, place) => [...calls, calls[place]!]),
+    injected: ({ straight }) => atEachCall(straight, (calls, index) => [...calls, calls[index]!]),
   },
   "a call in another's place": {
     rules: ["calls"],
     injected: ({ straight }) =>
-      atEachCall(straight, (calls, place) => calls.with(place, calls[(place + 1) % calls.length]!)),
+      atEachCall(straight, (calls, index) => calls.with(index, calls[(index + 1) % calls.length]!)),
   },
   "a call that is no call of the program": {
     rules: ["calls"],
     injected: ({ straight }) =>
-      atEachCall(straight, (calls, place) => {
-        const { call } = calls[place]!;
+      atEachCall(straight, (calls, index) => {
+        const { call } = calls[index]!;
         return [...calls, { call: { ...call, op: "stranger" }, stream: 0, after: [] }];
       }),
   },
@@ -66,9 +66,9 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   "the offsets of two buffers exchanged": {
     rules: ["lifetimes"],
     injected: ({ straight }) =>
-      pairsOf([...straight.plan.offsets]).map(([[one, offset], [other, otherOffset]]) =>
+      pairsOf([...straight.plan.offsets]).map(([[buffer, offset], [other, otherOffset]]) =>
         withOffsets(straight, [
-          [one, otherOffset],
+          [buffer, otherOffset],
           [other, offset],
         ]),
       ),
@@ -86,12 +86,12 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
   "a live range one call short": {
     rules: ["lifetimes"],
-    injected: ({ straight }) => putOver(straight, (old, young) => old.last === young.first),
+    injected: ({ straight }) => overlap(straight, (old, young) => old.last === young.first),
   },
   "an offset reused in the middle of a live range": {
     rules: ["lifetimes"],
     injected: ({ straight }) =>
-      putOver(straight, (old, young) => old.first < young.first && young.first < old.last),
+      overlap(straight, (old, young) => old.first < young.first && young.first < old.last),
   },
   "a saved tensor let go before backward has read it": {
     rules: ["lifetimes"],
@@ -100,7 +100,9 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
       const backward = straight.program.findIndex(({ op }) => /Gradient/.test(op));
       const saved = lifetimes.filter(({ first, last }) => first < backward && last >= backward);
       return saved.map((deadOnExit) => {
-        const shortened = lifetimes.map((one) => (one === deadOnExit ? { ...one, last: backward - 1 } : one));
+        const shortened = lifetimes.map((lifetime) =>
+          lifetime === deadOnExit ? { ...lifetime, last: backward - 1 } : lifetime,
+        );
         return { ...straight, plan: planMemory(shortened) };
       });
     },
@@ -159,7 +161,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
       atEachWait(streamed, ({ after }, calls) =>
         after.flatMap((waited) => {
           const { stream } = calls[waited]!;
-          const before = calls.findLastIndex((one, place) => place < waited && one.stream === stream);
+          const before = calls.findLastIndex((entry, index) => index < waited && entry.stream === stream);
           return before < 0 ? [] : [before];
         }),
       ),
@@ -167,11 +169,11 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   "a call on another stream than its waits were made for": {
     rules: ["order", "lifetimes", "streams"],
     injected: ({ streamed }) =>
-      atEachCall(streamed, (calls, place) => {
-        const one = calls[place]!;
-        const stream = (one.stream + 1) % 3;
-        const after = one.after.filter((waited) => calls[waited]!.stream !== stream);
-        return calls.with(place, { ...one, stream, after });
+      atEachCall(streamed, (calls, index) => {
+        const scheduled = calls[index]!;
+        const stream = (scheduled.stream + 1) % 3;
+        const after = scheduled.after.filter((waited) => calls[waited]!.stream !== stream);
+        return calls.with(index, { ...scheduled, stream, after });
       }),
   },
   "a stream that the main one never waits for": {
@@ -181,14 +183,17 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         const { calls } = streamed.schedule;
         const forget = ({ stream, after }: ScheduledCall): readonly number[] =>
           stream === 0 ? after.filter((waited) => calls[waited]!.stream !== left) : after;
-        return { ...streamed, schedule: { calls: calls.map((one) => ({ ...one, after: forget(one) })) } };
+        return {
+          ...streamed,
+          schedule: { calls: calls.map((scheduled) => ({ ...scheduled, after: forget(scheduled) })) },
+        };
       }),
   },
   "memory reused while another stream still works there": {
     rules: ["lifetimes"],
     injected: ({ straight, streamed }) => [
       { ...streamed, plan: straight.plan },
-      ...putOver(streamed, (old, young) => old.first < young.first),
+      ...overlap(streamed, (old, young) => old.first < young.first),
     ],
   },
   "a forgotten wait that only shared memory needs": {
@@ -197,14 +202,17 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
       // Each call waits for all before it, so that memory is shared as on one stream; then one of them waits
       // only for its dependencies.
       const { calls } = streamed.schedule;
-      const waiting = calls.map((one, place): ScheduledCall => {
+      const waiting = calls.map((scheduled, index): ScheduledCall => {
         const after = [...calls.keys()].filter(
-          (other) => other < place && calls[other]!.stream !== one.stream,
+          (other) => other < index && calls[other]!.stream !== scheduled.stream,
         );
-        return { ...one, after };
+        return { ...scheduled, after };
       });
       const step = { ...streamed, plan: planMemory(lifetimesOf({ calls: waiting })) };
-      return calls.map((one, place) => ({ ...step, schedule: { calls: waiting.with(place, one) } }));
+      return calls.map((scheduled, index) => ({
+        ...step,
+        schedule: { calls: waiting.with(index, scheduled) },
+      }));
     },
   },
 };
@@ -212,21 +220,23 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
 /** The step with another list of calls, for each position. */
 function atEachCall(
   step: ProposedStep,
-  change: (calls: readonly ScheduledCall[], place: number) => readonly ScheduledCall[],
+  change: (calls: readonly ScheduledCall[], index: number) => readonly ScheduledCall[],
 ): ProposedStep[] {
   const { calls } = step.schedule;
-  return calls.map((_, place) => ({ ...step, schedule: { calls: change(calls, place) } }));
+  return calls.map((_, index) => ({ ...step, schedule: { calls: change(calls, index) } }));
 }
 
 /** The step with other waits at a call, for each call that has any. */
 function atEachWait(
   step: ProposedStep,
-  change: (one: ScheduledCall, calls: readonly ScheduledCall[]) => readonly number[],
+  change: (scheduled: ScheduledCall, calls: readonly ScheduledCall[]) => readonly number[],
 ): ProposedStep[] {
   const { calls } = step.schedule;
-  return calls.flatMap((one, place) => {
-    if (one.after.length === 0) return [];
-    return [{ ...step, schedule: { calls: calls.with(place, { ...one, after: change(one, calls) }) } }];
+  return calls.flatMap((scheduled, index) => {
+    if (scheduled.after.length === 0) return [];
+    return [
+      { ...step, schedule: { calls: calls.with(index, { ...scheduled, after: change(scheduled, calls) }) } },
+    ];
   });
 }
 
@@ -250,7 +260,7 @@ function withOffsets(step: ProposedStep, moved: readonly (readonly [Buffer, numb
 }
 
 /** The step with a buffer at the offset of an older one, for all selected pairs. */
-function putOver(
+function overlap(
   step: ProposedStep,
   isTuned: (old: Lifetime, young: Lifetime) => boolean,
 ): readonly ProposedStep[] {
@@ -268,44 +278,44 @@ function movedBefore(
   meetSo: (earlier: Access, later: Access) => boolean,
 ): readonly ProposedStep[] {
   const { calls } = step.schedule;
-  return calls.flatMap((later, place) => {
-    const met = calls.findLastIndex(
-      (earlier, before) => before < place && doMeet(earlier.call, later.call, meetSo),
+  return calls.flatMap((later, index) => {
+    const conflicting = calls.findLastIndex(
+      (earlier, before) => before < index && doMeet(earlier.call, later.call, meetSo),
     );
-    if (met < 0) return [];
-    const order = calls.toSpliced(place, 1).toSpliced(met, 0, later);
+    if (conflicting < 0) return [];
+    const order = calls.toSpliced(index, 1).toSpliced(conflicting, 0, later);
     return [{ ...step, schedule: { calls: order } }];
   });
 }
 
 function doMeet(earlier: Call, later: Call, meetSo: (earlier: Access, later: Access) => boolean): boolean {
-  return accessesOf(earlier).some((one) =>
+  return accessesOf(earlier).some((access) =>
     accessesOf(later).some(
       (other) =>
-        one.slice.buffer === other.slice.buffer &&
-        one.slice.offset < other.slice.offset + other.slice.size &&
-        other.slice.offset < one.slice.offset + one.slice.size &&
-        meetSo(one, other),
+        access.slice.buffer === other.slice.buffer &&
+        access.slice.offset < other.slice.offset + other.slice.size &&
+        other.slice.offset < access.slice.offset + access.slice.size &&
+        meetSo(access, other),
     ),
   );
 }
 
 function writesOfStep(call: Call): Buffer[] {
-  return accessesOf(call).flatMap(({ slice: part, writes }) =>
-    writes && part.buffer.storage === undefined ? [part.buffer] : [],
+  return accessesOf(call).flatMap(({ slice, writes }) =>
+    writes && slice.buffer.storage === undefined ? [slice.buffer] : [],
   );
 }
 
 function writesPersistent(call: Call): boolean {
-  return accessesOf(call).some(({ slice: part, writes }) => writes && part.buffer.storage !== undefined);
+  return accessesOf(call).some(({ slice, writes }) => writes && slice.buffer.storage !== undefined);
 }
 
 function isRead(program: readonly Call[], buffer: Buffer): boolean {
   return program.some((call) =>
-    accessesOf(call).some(({ slice: part, reads }) => reads && part.buffer === buffer),
+    accessesOf(call).some(({ slice, reads }) => reads && slice.buffer === buffer),
   );
 }
 
 function pairsOf<T>(items: readonly T[]): (readonly [T, T])[] {
-  return items.flatMap((one, index) => items.slice(index + 1).map((other) => [one, other] as const));
+  return items.flatMap((item, index) => items.slice(index + 1).map((other) => [item, other] as const));
 }

@@ -17,20 +17,20 @@ export function guarded(device: TestDriver): Driver {
     const [stream, launch] = args as [Stream, Launch];
     const written = writtenSpans(launch);
     device.synchronize(stream);
-    const guards = written.flatMap((one) => [
-      ...copyGuard(device, one.address - guardBytes, one.address),
-      ...copyGuard(device, one.address + one.size, one.address + one.size + guardBytes),
+    const guards = written.flatMap((span) => [
+      ...copyGuard(device, span.address - guardBytes, span.address),
+      ...copyGuard(device, span.address + span.size, span.address + span.size + guardBytes),
     ]);
     const result = proceed();
     device.synchronize(stream);
     for (const { address, before } of guards) {
       const now = device.deviceBytes(span(address, before.length));
       for (const [index, byte] of before.entries()) {
-        const place = address + index;
-        if (now[index] === byte || written.some((one) => holds(one, place))) continue;
+        const at = address + index;
+        if (now[index] === byte || written.some((span) => holds(span, at))) continue;
         const [nearest] = written;
         assert.fail(
-          `${launch.kernel.name} wrote byte ${place}, outside its outputs, of which one is ${nearest?.size} bytes at ${nearest?.address}`,
+          `${launch.kernel.name} wrote byte ${at}, outside its outputs, of which one is ${nearest?.size} bytes at ${nearest?.address}`,
         );
       }
     }
@@ -38,15 +38,15 @@ export function guarded(device: TestDriver): Driver {
   });
 }
 
-function writtenSpans({ kernel, arguments: given }: Launch): readonly Span[] {
+function writtenSpans({ kernel, arguments: args }: Launch): readonly Span[] {
   return kernel.parameters.flatMap((parameter, index) => {
-    const value = given[index];
+    const value = args[index];
     return (parameter === "out" || parameter === "inout") && typeof value === "object" ? [value] : [];
   });
 }
 
-function holds({ address, size }: Span, place: number): boolean {
-  return place >= address && place < address + size;
+function holds({ address, size }: Span, at: number): boolean {
+  return at >= address && at < address + size;
 }
 
 /** The current bytes; empty if no memory is committed. */

@@ -14,7 +14,7 @@ export function corruptingFirstReplay(device: Driver): Driver {
     const result = proceed();
     if (call === "launch") {
       const { kernel, arguments: values } = args[1] as Launch;
-      written = values[kernel.parameters.findIndex((one) => one === "out" || one === "inout")] as Span;
+      written = values[kernel.parameters.findIndex((kind) => kind === "out" || kind === "inout")] as Span;
     }
     if (call === "launchGraph" && written && !hasCorrupted) {
       hasCorrupted = true;

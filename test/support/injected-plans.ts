@@ -60,10 +60,10 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /index 20 of the schedule \(stranger\) is not in the program/,
     injected: () => {
       const step = straightStep();
-      const stranger = { ...step.program[0]!, op: "stranger" };
+      const foreign = { ...step.program[0]!, op: "stranger" };
       return {
         ...step,
-        schedule: { calls: [...step.schedule.calls, { call: stranger, stream: 0, after: [] }] },
+        schedule: { calls: [...step.schedule.calls, { call: foreign, stream: 0, after: [] }] },
       };
     },
   },
@@ -79,12 +79,12 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a wait for a later call": {
     rule: "streams",
     says: /call 10 \(errorBackward\).* waits for index 11, which is not an earlier call/,
-    injected: () => changeWaits(streamedStep(), "errorBackward", (_, place) => [place + 1]),
+    injected: () => changeWaits(streamedStep(), "errorBackward", (_, index) => [index + 1]),
   },
   "a wait of a call for itself": {
     rule: "streams",
     says: /call 11 \(weightGradient2\).* waits for index 11/,
-    injected: () => changeWaits(streamedStep(), "weightGradient2", (after, place) => [...after, place]),
+    injected: () => changeWaits(streamedStep(), "weightGradient2", (after, index) => [...after, index]),
   },
   "a wait for an index that does not exist": {
     rule: "streams",
@@ -131,7 +131,10 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /the last of stream 1/,
     injected: () => {
       const step = straightStep();
-      return { ...step, schedule: { calls: step.schedule.calls.map((one) => ({ ...one, stream: 1 })) } };
+      return {
+        ...step,
+        schedule: { calls: step.schedule.calls.map((scheduled) => ({ ...scheduled, stream: 1 })) },
+      };
     },
   },
 
@@ -142,7 +145,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       const step = straightStep();
       const w1 = step.program
         .flatMap(({ work }) => (work.kind === "launch" ? work.arguments : []))
-        .flatMap((one) => (typeof one === "number" ? [] : [one.buffer]))
+        .flatMap((argument) => (typeof argument === "number" ? [] : [argument.buffer]))
         .find(({ label }) => label === "w1")!;
       return { ...step, plan: { ...step.plan, offsets: new Map([...step.plan.offsets, [w1, 0]]) } };
     },
@@ -447,7 +450,9 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
 };
 
 function onSideStream(step: ProposedStep, op: string, stream: number): ProposedStep {
-  const calls = step.schedule.calls.map((one) => (one.call.op === op ? { ...one, stream } : one));
+  const calls = step.schedule.calls.map((scheduled) =>
+    scheduled.call.op === op ? { ...scheduled, stream } : scheduled,
+  );
   return { ...step, schedule: { calls } };
 }
 
@@ -465,8 +470,8 @@ function withNormFilled(offset: number, size: number): ProposedStep {
 export function planWithWait(): ProposedStep {
   const step = streamedStep();
   const waiting = changeWaits(step, "geluBackward", (after) => [...after, placeOf(step, "keepErrors")]);
-  const apart = planApart(waiting.schedule);
-  return moveBuffers({ ...waiting, plan: apart }, { e: apart.bytes, dh: apart.bytes });
+  const disjoint = planApart(waiting.schedule);
+  return moveBuffers({ ...waiting, plan: disjoint }, { e: disjoint.bytes, dh: disjoint.bytes });
 }
 
 /** The step with a PDL call that starts before its predecessor has ended, and prefetches some of its inputs. */
@@ -481,16 +486,18 @@ export function splitReductions(
 /** The same for the call at an index. */
 export function splitAt(
   step: ProposedStep,
-  place: number,
+  index: number,
   isFetched: (slice: BufferSlice) => boolean,
 ): ProposedStep {
-  const read = accessesOf(step.schedule.calls[place]!.call).flatMap(({ slice, reads }) =>
+  const read = accessesOf(step.schedule.calls[index]!.call).flatMap(({ slice, reads }) =>
     reads ? [slice] : [],
   );
-  return withPdl(step, place, read.filter(isFetched));
+  return withPdl(step, index, read.filter(isFetched));
 }
 
-function withPdl(step: ProposedStep, place: number, early: readonly BufferSlice[]): ProposedStep {
-  const calls = step.schedule.calls.map((one, at) => (at === place ? { ...one, prefetches: early } : one));
+function withPdl(step: ProposedStep, index: number, prefetches: readonly BufferSlice[]): ProposedStep {
+  const calls = step.schedule.calls.map((scheduled, at) =>
+    at === index ? { ...scheduled, prefetches } : scheduled,
+  );
   return { ...step, schedule: { calls } };
 }

@@ -30,8 +30,8 @@ export async function openTestInspector(options: InspectorOptions): Promise<Test
       const sent = request({ host: "127.0.0.1", port, path, method, headers, agent: false }, (response) => {
         let text = "";
         response.setEncoding("utf8");
-        response.on("data", (piece: string) => {
-          text += piece;
+        response.on("data", (chunk: string) => {
+          text += chunk;
         });
         response.on("end", () =>
           resolve({ status: response.statusCode ?? 0, headers: response.headers, text }),
@@ -53,8 +53,8 @@ export async function openTestInspector(options: InspectorOptions): Promise<Test
 export async function exchange(port: number, bytes: string): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   let text = "";
-  socket.setEncoding("latin1").on("data", (piece: string) => {
-    text += piece;
+  socket.setEncoding("latin1").on("data", (chunk: string) => {
+    text += chunk;
   });
   // A rejected client may still be sending.
   socket.on("error", () => undefined);
@@ -84,8 +84,8 @@ export async function listenTo(port: number, path: string) {
   const sent = get({ host: "127.0.0.1", port, path, agent: false });
   const [response] = (await once(sent, "response")) as [import("node:http").IncomingMessage];
   let text = "";
-  response.setEncoding("utf8").on("data", (piece: string) => {
-    text += piece;
+  response.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
       const block = text.slice(0, end);
       text = text.slice(end + 2);

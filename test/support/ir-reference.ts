@@ -49,7 +49,7 @@ export function rounded(type: Compute, value: number): number {
   return type === "f64" ? value : value | 0;
 }
 
-export interface Place {
+export interface Environment {
   /** The element of an input `at` elements from its current position. */
   readonly load: (input: number, at: number) => number;
   readonly scalars: readonly number[];
@@ -58,27 +58,27 @@ export interface Place {
   readonly row?: number;
 }
 
-export function evaluate(expression: Expression, place: Place): number {
-  const value = (one: Expression): number => evaluate(one, place);
+export function evaluate(expression: Expression, environment: Environment): number {
+  const value = (operand: Expression): number => evaluate(operand, environment);
   switch (expression.kind) {
     case "load":
-      return place.load(expression.input, expression.at ? value(expression.at) : 0);
+      return environment.load(expression.input, expression.at ? value(expression.at) : 0);
     case "scalar":
-      return rounded(expression.type, place.scalars[expression.index] ?? Number.NaN);
+      return rounded(expression.type, environment.scalars[expression.index] ?? Number.NaN);
     case "constant":
       return rounded(expression.type, expression.value);
     case "reduced":
-      return place.reduced.get(expression.stage) ?? Number.NaN;
+      return environment.reduced.get(expression.stage) ?? Number.NaN;
     case "position":
-      return place.position ?? 0;
+      return environment.position ?? 0;
     case "row":
-      return place.row ?? 0;
+      return environment.row ?? 0;
     case "unary":
       return rounded(expression.type, unary[expression.op](value(expression.a)));
     case "binary": {
       const [a, b] = [value(expression.a), value(expression.b)];
-      const isIntegerProduct = expression.type === "i32" && expression.op === "mul";
-      return isIntegerProduct ? Math.imul(a, b) : rounded(expression.type, binary[expression.op](a, b));
+      const isIntegerMul = expression.type === "i32" && expression.op === "mul";
+      return isIntegerMul ? Math.imul(a, b) : rounded(expression.type, binary[expression.op](a, b));
     }
     case "compare":
       return compare[expression.op](value(expression.a), value(expression.b)) ? 1 : 0;

@@ -176,16 +176,20 @@ export class MemoryModel {
   checkFigures(): void {
     const now = this.runtime.arena.figures;
     const sum = (blocks: readonly ModelBlock[]): number =>
-      blocks.reduce((total, one) => total + one.extent, 0);
+      blocks.reduce((total, block) => total + block.extent, 0);
     const pinned = this.blocks.filter((block) => block.pins.length > 0);
     assert.equal(now.live, sum(this.blocks), "live");
     assert.equal(now.pinned, sum(pinned), "pinned");
     assert.equal(
       now.pins,
-      pinned.reduce((total, one) => total + one.pins.length, 0),
+      pinned.reduce((total, block) => total + block.pins.length, 0),
       "pins",
     );
-    assert.equal(now.offset, Math.max(0, ...this.blocks.map((one) => one.start + one.extent)), "offset");
+    assert.equal(
+      now.offset,
+      Math.max(0, ...this.blocks.map((block) => block.start + block.extent)),
+      "offset",
+    );
     assert.equal(now.highWater, this.highWater, "highWater");
     assert.equal(now.committed, this.committed, "committed");
     assert.equal(now.capacity, capacity, "capacity");
@@ -204,8 +208,8 @@ export class MemoryModel {
   checkBytes(): void {
     this.runtime.synchronize();
     for (const { storage, pattern } of this.blocks) {
-      const found = this.#device.deviceBytes(storage.span);
-      assert.ok(Buffer.compare(found, patternOf(pattern, found.length)) === 0, `bytes of ${storage.label}`);
+      const actual = this.#device.deviceBytes(storage.span);
+      assert.ok(Buffer.compare(actual, patternOf(pattern, actual.length)) === 0, `bytes of ${storage.label}`);
     }
   }
 }

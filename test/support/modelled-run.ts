@@ -13,13 +13,13 @@ import {
 import type { ProposedStep } from "./proposed-steps.js";
 
 /** Slices and persistent memory begin and end at multiples of this. */
-export const pieceBytes = 64;
+export const granuleBytes = 64;
 
 /** The inputs of each call, and the final contents of persistent memory. */
 export type Outcome = ReadonlyMap<Call | number, string>;
 
 /** An event: a call runs, or a PDL call prefetches before it waits. */
-interface Turn {
+interface Event {
   readonly call: Call;
   readonly fetched?: readonly BufferSlice[];
 }
@@ -27,7 +27,7 @@ interface Turn {
 /** The reference: the program's order, and disjoint step buffers. */
 export function runProgram({ program }: ProposedStep): Outcome {
   const turns = program.map((call) => ({ call }));
-  return runTurns(turns, ({ id }, piece) => `buffer ${id}, granule ${piece}`);
+  return runTurns(turns, ({ id }, granule) => `buffer ${id}, granule ${granule}`);
 }
 
 /**
@@ -40,61 +40,62 @@ export function runPlanned(
   choose: (count: number) => number,
 ): Outcome {
   const [ended, fetched] = [new Set<number>(), new Set<number>()];
-  const turns: Turn[] = [];
-  const isReady = (place: number): boolean => {
-    const { stream, after } = calls[place]!;
-    const isNext = calls.every((other, at) => at >= place || other.stream !== stream || ended.has(at));
+  const turns: Event[] = [];
+  const isReady = (index: number): boolean => {
+    const { stream, after } = calls[index]!;
+    const isNext = calls.every((other, at) => at >= index || other.stream !== stream || ended.has(at));
     return isNext && after.every((waited) => ended.has(waited));
   };
-  const isPartial = (place: number): boolean => {
-    const before = calls.findLastIndex(({ stream }, at) => at < place && stream === calls[place]!.stream);
+  const isPartial = (index: number): boolean => {
+    const before = calls.findLastIndex(({ stream }, at) => at < index && stream === calls[index]!.stream);
     return before < 0 || isReady(before);
   };
   while (ended.size < calls.length) {
-    const waiting = [...calls.keys()].filter((place) => !ended.has(place));
+    const waiting = [...calls.keys()].filter((index) => !ended.has(index));
     const ready = waiting.filter(isReady);
-    const early = waiting.filter(
-      (place) => calls[place]!.prefetches && !fetched.has(place) && isPartial(place),
+    const prefetching = waiting.filter(
+      (index) => calls[index]!.prefetches && !fetched.has(index) && isPartial(index),
     );
-    const chosen = choose(ready.length + early.length);
-    const place = [...ready, ...early][chosen]!;
-    const { call, prefetches: parts = [] } = calls[place]!;
+    const chosen = choose(ready.length + prefetching.length);
+    const index = [...ready, ...prefetching][chosen]!;
+    const { call, prefetches: prefetched = [] } = calls[index]!;
     if (chosen >= ready.length) {
-      fetched.add(place);
-      turns.push({ call, fetched: parts });
+      fetched.add(index);
+      turns.push({ call, fetched: prefetched });
     } else {
-      ended.add(place);
+      ended.add(index);
       turns.push({ call });
     }
   }
   return runTurns(
     turns,
-    (buffer, piece) => `step, granule ${plan.offsets.get(buffer)! / pieceBytes + piece}`,
+    (buffer, granule) => `step, granule ${plan.offsets.get(buffer)! / granuleBytes + granule}`,
     choose,
   );
 }
 
 /** `choose` selects the next of the concurrent kernels of a launch; default: the first. */
 function runTurns(
-  turns: readonly Turn[],
-  placeOf: (buffer: Buffer, piece: number) => string,
+  turns: readonly Event[],
+  nameOf: (buffer: Buffer, granule: number) => string,
   choose: (count: number) => number = () => 0,
 ): Outcome {
   const memory = new Map<string, string>();
-  const piecesOf = (part: BufferSlice): string[] =>
-    Array.from({ length: part.size / pieceBytes }, (_, index) => {
-      const piece = part.offset / pieceBytes + index;
-      const { storage } = part.buffer;
+  const piecesOf = (slice: BufferSlice): string[] =>
+    Array.from({ length: slice.size / granuleBytes }, (_, index) => {
+      const granule = slice.offset / granuleBytes + index;
+      const { storage } = slice.buffer;
       return storage === undefined
-        ? placeOf(part.buffer, piece)
-        : `persistent, granule ${storage.span.address / pieceBytes + piece}`;
+        ? nameOf(slice.buffer, granule)
+        : `persistent, granule ${storage.span.address / granuleBytes + granule}`;
     });
   const outcome = new Map<Call | number, string>();
-  const foundIn = (part: BufferSlice): string[] => piecesOf(part).map((piece) => memory.get(piece) ?? "old");
-  const early = new Map<Call, ReadonlyMap<BufferSlice, string[]>>();
+  const foundIn = (slice: BufferSlice): string[] =>
+    piecesOf(slice).map((granule) => memory.get(granule) ?? "old");
+  const prefetchedBy = new Map<Call, ReadonlyMap<BufferSlice, string[]>>();
   for (const { call, fetched } of turns) {
     if (fetched) {
-      early.set(call, new Map(fetched.map((part) => [part, foundIn(part)])));
+      prefetchedBy.set(call, new Map(fetched.map((slice) => [slice, foundIn(slice)])));
       continue;
     }
     const members = membersOf(call);
@@ -102,16 +103,16 @@ function runTurns(
     const texts: string[] = [];
     while (left.length > 0) {
       const [[number, accesses]] = left.splice(choose(left.length), 1) as [(typeof left)[number]];
-      const read = accesses.flatMap(({ slice: part, reads }) => (reads ? [part] : []));
-      const found = read.flatMap((part) => early.get(call)?.get(part) ?? foundIn(part));
-      texts[number] = found.join();
-      const made = `${call.op} ${number} of ${wordFor(found.join())}`;
-      for (const { slice: part, writes } of accesses)
-        for (const piece of writes ? piecesOf(part) : []) memory.set(piece, made);
+      const read = accesses.flatMap(({ slice, reads }) => (reads ? [slice] : []));
+      const inputs = read.flatMap((slice) => prefetchedBy.get(call)?.get(slice) ?? foundIn(slice));
+      texts[number] = inputs.join();
+      const output = `${call.op} ${number} of ${wordFor(inputs.join())}`;
+      for (const { slice, writes } of accesses)
+        for (const granule of writes ? piecesOf(slice) : []) memory.set(granule, output);
     }
     outcome.set(call, texts.join(" beside "));
   }
-  const kept = [...memory].filter(([piece]) => piece.startsWith("persistent")).sort();
+  const kept = [...memory].filter(([granule]) => granule.startsWith("persistent")).sort();
   return outcome.set(0, kept.join("\n"));
 }
 
@@ -119,8 +120,8 @@ const words = new Map<string, number>();
 
 /** A short word for a long text, the same for the same text. */
 function wordFor(text: string): number {
-  const known = words.get(text);
-  if (known !== undefined) return known;
+  const word = words.get(text);
+  if (word !== undefined) return word;
   words.set(text, words.size);
   return words.size - 1;
 }

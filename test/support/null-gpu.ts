@@ -38,7 +38,7 @@ export function withNullGpu<T>(precision: Precision, use: (device: Device) => T)
 }
 
 /** The plans of a step: without side streams, then with each kind of them that has work. Nothing runs. */
-export function planEveryWay(device: Device, step: () => unknown): readonly PlannedStep[] {
+export function planAllSchedules(device: Device, step: () => unknown): readonly PlannedStep[] {
   const { runtime } = device;
   const guards = new Guards();
   const trace = traceStep(runtime, () => device.inTracedStep(() => guards.watch(device, () => void step())));

@@ -33,9 +33,11 @@ export async function compileBatch(
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
     for (const capability of only) {
-      const own = kernels.filter(({ cuda }) => cuda?.onlyFor === capability);
+      const matching = kernels.filter(({ cuda }) => cuda?.onlyFor === capability);
       const architecture = capability.replace(".", "");
-      await compileFile(folder, `only-${architecture}`, own, `${architecture}a`, [`sm_${architecture}a`]);
+      await compileFile(folder, `only-${architecture}`, matching, `${architecture}a`, [
+        `sm_${architecture}a`,
+      ]);
     }
   } finally {
     rmSync(folder, { recursive: true });
@@ -46,19 +48,19 @@ async function compileFile(
   folder: string,
   name: string,
   kernels: readonly KernelSource[],
-  least: string,
+  minArchitecture: string,
   architectures: readonly string[],
 ): Promise<void> {
   const [source, ptx] = [join(folder, `${name}.cu`), join(folder, `${name}.ptx`)];
-  writeFileSync(source, kernels.map(partOf).join("\n"));
+  writeFileSync(source, kernels.map(sourceOf).join("\n"));
   const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
-  await run("nvcc", [...strict, "-ptx", `-arch=compute_${least}`, source, "-o", ptx]);
+  await run("nvcc", [...strict, "-ptx", `-arch=compute_${minArchitecture}`, source, "-o", ptx]);
   for (const architecture of architectures)
     await run("ptxas", ["-Werror", `-arch=${architecture}`, ptx, "-o", join(folder, `${name}.cubin`)]);
 }
 
 /** Names are local to a kernel's namespace, except for the entry's. Errors are reported by the kernel's line. */
-function partOf({ name, cuda }: KernelSource, index: number): string {
+function sourceOf({ name, cuda }: KernelSource, index: number): string {
   if (!cuda) throw new Error(`Kernel "${name}" has no CUDA code.`);
   const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), `kernel_${index}_${cuda.entry}`);
   return `namespace code${index} {\n#line 1 "${name.replaceAll(/["\\]/g, "'")}"\n${code}\n}\n`;

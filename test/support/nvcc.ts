@@ -33,14 +33,14 @@ export function noCompiler(): string | false {
 export function compileWithNvcc(kernels: readonly KernelSource[], architecture: string): KernelCost[] {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-nvcc-"));
   try {
-    const parts = kernels.map(({ cuda }, index) => {
+    const sources = kernels.map(({ cuda }, index) => {
       if (!cuda) throw new Error(`kernel ${index} has no CUDA code`);
       // Kernels share local names such as `threads`; only the entries are global to the file.
       const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), entryOf(index));
       return `namespace code${index} {\n${code}\n}\n`;
     });
     const path = join(folder, "kernels.cu");
-    writeFileSync(path, parts.join("\n"));
+    writeFileSync(path, sources.join("\n"));
     const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
     const flags = [...strict, "-Xptxas", "-v", "-cubin", `-arch=${architecture}`];
     const { status, stderr } = spawnSync("nvcc", [...flags, path, "-o", join(folder, "kernels.cubin")], {
@@ -74,9 +74,11 @@ function entryOf(index: number): string {
 }
 
 function costOf(entry: string, report: string): KernelCost {
-  const own = report.split("Compiling entry function '").find((part) => part.startsWith(`${entry}'`));
-  const figure = (pattern: RegExp): number => Number(own?.match(pattern)?.[1] ?? 0);
-  if (own === undefined) throw new Error(`nvcc reports nothing for ${entry}:\n${report}`);
+  const section = report
+    .split("Compiling entry function '")
+    .find((candidate) => candidate.startsWith(`${entry}'`));
+  const figure = (pattern: RegExp): number => Number(section?.match(pattern)?.[1] ?? 0);
+  if (section === undefined) throw new Error(`nvcc reports nothing for ${entry}:\n${report}`);
   return {
     registers: figure(/Used (\d+) registers/),
     stackBytes: figure(/(\d+) bytes stack frame/),

@@ -14,10 +14,10 @@ import type { CaseCall, CaseOperand, LayoutName, TensorOperand } from "./op-case
 type Elements = ReturnType<Tensor["dataSync"]>;
 
 /** An operand on a device, with access to its memory. */
-export interface PlacedOperand {
+export interface UploadedOperand {
   readonly tensor: Tensor;
   /** The index of each element in `memory`, in row-major order; broadcast elements share one. */
-  readonly places: readonly number[];
+  readonly indices: readonly number[];
   /** All elements of its memory, gaps included. */
   readonly memory: Float64Array;
   /** Uploads `memory` again, after a test has changed it. */
@@ -49,13 +49,13 @@ export function dtypeOf(operand: TensorOperand, float: FloatDtype): Dtype {
   return operand.dtype === "float" ? float : operand.dtype;
 }
 
-export function placeOperand(device: Device, operand: TensorOperand, float: FloatDtype): PlacedOperand {
+export function uploadOperand(device: Device, operand: TensorOperand, float: FloatDtype): UploadedOperand {
   const { shape, values, layout } = operand;
   const dtype = dtypeOf(operand, float);
   const { strides, offset, length } = layOut(shape, layout);
-  const places = placesOf(shape, strides, offset);
+  const indices = placesOf(shape, strides, offset);
   const memory = new Float64Array(length).fill(gapOf[dtype]);
-  for (const [index, place] of places.entries()) memory[place] = values[index]!;
+  for (const [index, at] of indices.entries()) memory[at] = values[index]!;
   const whole = device.fromHost(memory, [length], dtype, "operand");
   const { runtime } = device;
   const tensor = device.wrap(
@@ -64,7 +64,7 @@ export function placeOperand(device: Device, operand: TensorOperand, float: Floa
   const { storage } = whole.array;
   return {
     tensor,
-    places,
+    indices,
     memory,
     rewrite() {
       if (!storage) return;
@@ -82,7 +82,7 @@ export interface CaseRun {
   readonly upstreams: readonly (readonly number[] | undefined)[];
   /** The gradients of the operands, by index; undefined if none was requested or none arrived. */
   readonly gradients: readonly (Elements | undefined)[];
-  readonly placed: readonly (PlacedOperand | undefined)[];
+  readonly uploaded: readonly (UploadedOperand | undefined)[];
 }
 
 export interface RunOptions {
@@ -98,20 +98,20 @@ export function runCase(
   { operands, attributes }: CaseCall,
   options: RunOptions,
 ): CaseRun {
-  const { float, wanted } = options;
+  const { float, wanted: requiresGrad } = options;
   const placed = operands.map((one) =>
-    typeof one === "object" ? placeOperand(device, one, float) : undefined,
+    typeof one === "object" ? uploadOperand(device, one, float) : undefined,
   );
-  for (const index of wanted) {
+  for (const index of requiresGrad) {
     const { tensor } = placed[index]!;
     tensor.requiresGrad = true;
   }
   const outputs = callOp(device, op, operands, placed, attributes);
-  const isSentBack = wanted.length > 0;
+  const isSentBack = requiresGrad.length > 0;
   const upstreams = outputs.map((output, index) => {
     if (!isSentBack || !output.requiresGrad) return undefined;
     const upstream = drawUpstream(output.shape, index);
-    const gradient = placeOperand(device, upstream, output.dtype as FloatDtype).tensor;
+    const gradient = uploadOperand(device, upstream, output.dtype as FloatDtype).tensor;
     output.backward(gradient, { retainGraph: index < outputs.length - 1 });
     return upstream.values;
   });
@@ -120,9 +120,9 @@ export function runCase(
     outputTypes: outputs.map(({ shape, dtype }) => ({ shape, dtype })),
     upstreams,
     gradients: placed.map((one, index) =>
-      wanted.includes(index) ? one?.tensor.grad?.dataSync() : undefined,
+      requiresGrad.includes(index) ? one?.tensor.grad?.dataSync() : undefined,
     ),
-    placed,
+    uploaded: placed,
   };
 }
 
@@ -131,7 +131,7 @@ export function callOp(
   device: Device,
   op: Op,
   operands: readonly CaseOperand[],
-  placed: readonly (PlacedOperand | undefined)[],
+  placed: readonly (UploadedOperand | undefined)[],
   attributes: CaseCall["attributes"],
 ): readonly Tensor[] {
   // Random ops must give the same result each time.

@@ -47,14 +47,14 @@ type Operands = readonly [Tensor, ...Tensor[]];
 export type OracleCall = (operands: Operands, attrs: OracleAttributes) => Tensor | readonly Tensor[];
 
 /** A method of tensors, by its name: a missing one fails only the cases that need it. */
-function method(name: string, ...given: readonly unknown[]): OracleCall {
-  return ([x, ...others]) => invoke(x, name, [...others, ...given]);
+function method(name: string, ...args: readonly unknown[]): OracleCall {
+  return ([x, ...others]) => invoke(x, name, [...others, ...args]);
 }
 
-function invoke(x: Tensor, name: string, given: readonly unknown[]): Tensor | readonly Tensor[] {
-  const found: unknown = (x as unknown as Record<string, unknown>)[name];
-  if (typeof found !== "function") return assert.fail(`tensors have no method ${name}`);
-  return found.apply(x, given) as Tensor | readonly Tensor[];
+function invoke(x: Tensor, name: string, args: readonly unknown[]): Tensor | readonly Tensor[] {
+  const member: unknown = (x as unknown as Record<string, unknown>)[name];
+  if (typeof member !== "function") return assert.fail(`tensors have no method ${name}`);
+  return member.apply(x, args) as Tensor | readonly Tensor[];
 }
 
 /** An entry of the op table, also by its name. */

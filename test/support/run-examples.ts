@@ -74,7 +74,7 @@ function runInOneProcess(
     const report = JSON.parse(line) as Report;
     clearTimeout(limit);
     if (report.kind === "ended") {
-      settle(report.index, { lines: linesOf(report.printed), trouble: report.trouble });
+      settle(report.index, { lines: linesOf(report.printed), trouble: report.failure });
       current = report.index + 1;
       return;
     }

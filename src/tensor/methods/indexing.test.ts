@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
-import { holdElements, placesIn } from "../../../test/support/element-reference.js";
+import { checkElements, placesIn } from "../../../test/support/element-reference.js";
 import { indexingCases } from "../../../test/support/op-cases/indexing.js";
 import { rejects } from "../../../test/support/rejects.js";
 import type { HoldfastError } from "../../errors/index.js";
@@ -18,25 +18,25 @@ const embedding = (table: Tensor, index: Tensor, options: { paddingIdx?: number 
   table.device.apply(ops.embedding, [table, index], options);
 
 test("indexSelect, gather and embedding have the elements that their indices name", () => {
-  holdElements(strictCpu, indexingCases, ops.indexSelect, ({ axis }, x, index) => {
+  checkElements(strictCpu, indexingCases, ops.indexSelect, ({ axis }, x, index) => {
     const one = fromFront(axis, x!.shape.length);
     return {
       shape: x!.shape.with(one, index!.shape[0]!),
       at: (place) => x!.at(...place.with(one, index!.at(place[one]!))),
     };
   });
-  holdElements(strictCpu, indexingCases, ops.gather, ({ axis }, x, index) => ({
+  checkElements(strictCpu, indexingCases, ops.gather, ({ axis }, x, index) => ({
     shape: index!.shape,
     at: (place) => x!.at(...place.with(fromFront(axis, x!.shape.length), index!.at(...place))),
   }));
-  holdElements(strictCpu, indexingCases, ops.embedding, (_, table, index) => ({
+  checkElements(strictCpu, indexingCases, ops.embedding, (_, table, index) => ({
     shape: [...index!.shape, table!.shape[1]!],
     at: (place) => table!.at(index!.at(...place.slice(0, -1)), place.at(-1)!),
   }));
 });
 
 test("scatterAdd has every element of the source that the index covers, added in ascending order", () => {
-  holdElements(strictCpu, indexingCases, ops.scatterAdd, ({ axis }, x, index, source) => {
+  checkElements(strictCpu, indexingCases, ops.scatterAdd, ({ axis }, x, index, source) => {
     const one = fromFront(axis, x!.shape.length);
     const covered = placesIn(index!.shape);
     return {
@@ -52,11 +52,11 @@ test("scatterAdd has every element of the source that the index covers, added in
 });
 
 test("oneHot is 1 at the label, and maskedFill the value where the mask holds", () => {
-  holdElements(strictCpu, indexingCases, ops.oneHot, ({ classes }, labels) => ({
+  checkElements(strictCpu, indexingCases, ops.oneHot, ({ classes }, labels) => ({
     shape: [...labels!.shape, classes],
     at: (place) => Number(labels!.at(...place.slice(0, -1)) === place.at(-1)),
   }));
-  holdElements(strictCpu, indexingCases, ops.maskedFill, (_, x, mask, value) => {
+  checkElements(strictCpu, indexingCases, ops.maskedFill, (_, x, mask, value) => {
     const shape = ops.broadcastShapes("maskedFill", [x!.shape, mask!.shape]);
     const seen = (array: typeof x, place: readonly number[]): number => {
       const own = place.slice(place.length - array!.shape.length);

@@ -48,8 +48,8 @@ const counts = { inputs: 0, rejected: 0 };
 let present: string | undefined;
 
 function end(failure?: string): never {
-  const found = failure !== undefined && { failure };
-  const report: FuzzReport = { target: present, ...counts, peakBytes: peakBytes(), ...found };
+  const outcome = failure !== undefined && { failure };
+  const report: FuzzReport = { target: present, ...counts, peakBytes: peakBytes(), ...outcome };
   writeFileSync(1, `${JSON.stringify(report)}\n`);
   process.exit(failure === undefined ? 0 : 3);
 }
@@ -87,16 +87,16 @@ for (const { target, files } of task.jobs) {
   present = target;
   const folder = join(task.folder, target);
   mkdirSync(folder);
-  const own = fuzzTargets[target];
-  if (!own) throw new Error(`Unknown target "${target}".`);
-  const seeds = [...own.seeds(folder), ...files.map((path) => new Uint8Array(readFileSync(path)))];
-  const give = await own.open(folder);
+  const chosen = fuzzTargets[target];
+  if (!chosen) throw new Error(`Unknown target "${target}".`);
+  const seeds = [...chosen.seeds(folder), ...files.map((path) => new Uint8Array(readFileSync(path)))];
+  const give = await chosen.open(folder);
   for (const seed of seeds) await tryInput(give, seed);
   const random = new SeededRandom(task.seed);
   const endMs = performance.now() + task.durationMs;
   while (performance.now() < endMs) {
-    const drawn = random.below(2) === 0 ? own.draw?.(random) : undefined;
-    await tryInput(give, drawn ?? mutate(random.pick(seeds), seeds, random));
+    const generated = random.below(2) === 0 ? chosen.draw?.(random) : undefined;
+    await tryInput(give, generated ?? mutate(random.pick(seeds), seeds, random));
   }
 }
 end();

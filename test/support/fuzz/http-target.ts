@@ -43,9 +43,9 @@ export const httpTarget: FuzzTarget = {
       const text = Buffer.from(input).toString("latin1").replaceAll(hostMark, url.host);
       await sendBytes(url, Buffer.from(text, "latin1"));
       if (count % checkEvery > 0) return;
-      for (const place of [new URL("/api/runs", urls[0]), new URL("/healthz", urls[1])]) {
-        const { status } = await fetch(place);
-        if (status !== 200) throw new Error(`${place} was answered with ${status}`);
+      for (const url of [new URL("/api/runs", urls[0]), new URL("/healthz", urls[1])]) {
+        const { status } = await fetch(url);
+        if (status !== 200) throw new Error(`${url} was answered with ${status}`);
       }
     };
   },

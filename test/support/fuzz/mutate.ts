@@ -91,11 +91,11 @@ function changeOnce(bytes: Uint8Array, others: readonly Uint8Array[], random: Se
 }
 
 /** The bytes with `removed` of them at an offset replaced. */
-function put(bytes: Uint8Array, at: number, removed: number, piece: ArrayLike<number>): Uint8Array {
+function put(bytes: Uint8Array, at: number, removed: number, inserted: ArrayLike<number>): Uint8Array {
   const rest = bytes.subarray(Math.min(bytes.length, at + removed));
-  const result = new Uint8Array(at + piece.length + rest.length);
+  const result = new Uint8Array(at + inserted.length + rest.length);
   result.set(bytes.subarray(0, at));
-  result.set(piece, at);
-  result.set(rest, at + piece.length);
+  result.set(inserted, at);
+  result.set(rest, at + inserted.length);
   return result;
 }

@@ -47,7 +47,7 @@ function struct(fields: Readonly<Record<number, ThriftValue>>): ThriftValue {
 
 const names = ["time", "open", "high", "low", "close", "volume"] as const;
 
-export interface BombParts {
+export interface BombOptions {
   readonly rows?: number;
   /** The bytes of a column's pages; default: plain doubles. */
   readonly chunk?: readonly number[];
@@ -66,20 +66,20 @@ export interface BombParts {
 }
 
 /** A file whose columns are all doubles with the same pages. */
-export function bombFile(parts: BombParts = {}): Uint8Array {
-  const { rows = 8, codec = 0, isOptional = false, groups = 1, type = 5 } = parts;
-  const chunk = parts.chunk ?? dataPage({ values: rows, body: new Array<number>(8 * rows).fill(1) });
+export function bombFile(options: BombOptions = {}): Uint8Array {
+  const { rows = 8, codec = 0, isOptional = false, groups = 1, type = 5 } = options;
+  const chunk = options.chunk ?? dataPage({ values: rows, body: new Array<number>(8 * rows).fill(1) });
   const bytes = [...new TextEncoder().encode("PAR1")];
   const columns = names.map((name, index) => {
     const isLast = index === names.length - 1;
-    const offset = isLast ? (parts.lastOffset ?? bytes.length) : bytes.length;
+    const offset = isLast ? (options.lastOffset ?? bytes.length) : bytes.length;
     bytes.push(...chunk);
     return struct({
       2: i64(offset),
       3: struct({
         1: i32(type),
         2: list([i32(0)]),
-        3: list((isLast ? (parts.lastPath ?? [name]) : [name]).map(text)),
+        3: list((isLast ? (options.lastPath ?? [name]) : [name]).map(text)),
         4: i32(codec),
         5: i64(rows),
         6: i64(chunk.length),
@@ -97,9 +97,9 @@ export function bombFile(parts: BombParts = {}): Uint8Array {
         ...names.map((name) =>
           struct({
             1: i32(type),
-            ...(parts.typeLength !== undefined && { 2: i32(parts.typeLength) }),
+            ...(options.typeLength !== undefined && { 2: i32(options.typeLength) }),
             ...{ 3: repetition, 4: text(name) },
-            ...(parts.converted !== undefined && { 6: i32(parts.converted) }),
+            ...(options.converted !== undefined && { 6: i32(options.converted) }),
           }),
         ),
       ]),
@@ -113,7 +113,7 @@ export function bombFile(parts: BombParts = {}): Uint8Array {
   return Uint8Array.from([...bytes, ...new TextEncoder().encode("PAR1")]);
 }
 
-interface PageParts {
+interface PageOptions {
   readonly values: number;
   readonly body: readonly number[];
   /** 0 plain, 5 delta-packed, 8 with a dictionary. */
@@ -121,13 +121,13 @@ interface PageParts {
   readonly declaredBytes?: number;
 }
 
-function dataPage({ values, body, encoding = 0, declaredBytes = body.length }: PageParts): number[] {
+function dataPage({ values, body, encoding = 0, declaredBytes = body.length }: PageOptions): number[] {
   const kind = struct({ 1: i32(values), 2: i32(encoding), 3: i32(3), 4: i32(3) });
   return [...struct({ 1: i32(0), 2: i32(declaredBytes), 3: i32(body.length), 5: kind }).bytes, ...body];
 }
 
 function secondKindPage(
-  { values, body, encoding = 0, declaredBytes = body.length }: PageParts,
+  { values, body, encoding = 0, declaredBytes = body.length }: PageOptions,
   levels = 0,
 ): number[] {
   const kind = struct({
@@ -200,42 +200,42 @@ function zstdOfZeros(blocks: number): number[] {
 }
 
 /** A file with valid metadata whose pages claim anything: random mutations seldom reach this. */
-export function drawParquet(random: SeededRandom): Uint8Array {
+export function randomParquet(random: SeededRandom): Uint8Array {
   const rows = random.pick([1, 8, 8, 64, 1000, 100_000, 2 ** 20, 2 ** 31 - 1]);
   const isOptional = random.below(3) === 0;
-  const pages = Array.from({ length: 1 + random.below(3) }, () => drawPage(random, rows, isOptional));
+  const pages = Array.from({ length: 1 + random.below(3) }, () => randomPage(random, rows, isOptional));
   return bombFile({
     ...{ rows, isOptional },
     chunk: [...(random.below(2) === 0 ? dictionaryPage() : []), ...pages.flat()],
     codec: random.below(2) * random.below(9),
     type: random.below(8),
     ...(random.below(2) === 0 && { converted: random.below(23) }),
-    ...(random.below(3) === 0 && { typeLength: drawCount(random, 8) }),
+    ...(random.below(3) === 0 && { typeLength: randomCount(random, 8) }),
   });
 }
 
-function drawPage(random: SeededRandom, rows: number, isOptional: boolean): number[] {
-  const runs = (): number[] => [...varint(drawCount(random, 2 * rows)), random.below(3)];
+function randomPage(random: SeededRandom, rows: number, isOptional: boolean): number[] {
+  const runs = (): number[] => [...varint(randomCount(random, 2 * rows)), random.below(3)];
   const body = [
     ...(isOptional && random.below(4) > 0 ? [2 + random.below(8), 0, 0, 0, ...runs()] : []),
     ...([
       [random.below(34), ...runs(), ...runs()],
-      [...varint(drawCount(random, 128)), ...runs(), ...runs()],
+      [...varint(randomCount(random, 128)), ...runs(), ...runs()],
       [],
     ][random.below(3)] ?? []),
     ...Array.from({ length: random.below(200) }, () => random.below(256)),
   ];
-  const page: PageParts = {
-    values: drawCount(random, rows),
+  const page: PageOptions = {
+    values: randomCount(random, rows),
     encoding: random.pick([0, 2, 3, 4, 5, 6, 7, 8, 8, 9]),
     body,
-    ...(random.below(3) === 0 && { declaredBytes: drawCount(random, 64) }),
+    ...(random.below(3) === 0 && { declaredBytes: randomCount(random, 64) }),
   };
   return random.below(2) === 0 ? dataPage(page) : secondKindPage(page, random.below(3));
 }
 
 /** Usually the normal number, otherwise one at an end of some range. */
-function drawCount(random: SeededRandom, usual: number): number {
+function randomCount(random: SeededRandom, usual: number): number {
   const ends = [0, 1, 7, usual + 1, 2 * usual, 2 ** 24, 2 ** 29 + 1, 2 ** 30, 2 ** 31 - 1, -1, -(2 ** 31)];
   return random.below(2) === 0 ? usual : random.pick(ends);
 }

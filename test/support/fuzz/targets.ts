@@ -22,7 +22,7 @@ import { readMetricsPage } from "../../../src/train/metrics-page.js";
 import { sampleIncidents, writeSampleRun } from "../sample-run.js";
 import { httpTarget } from "./http-target.js";
 import type { SeededRandom } from "./mutate.js";
-import { bombFile, drawParquet, parquetBombs } from "./parquet-bombs.js";
+import { bombFile, parquetBombs, randomParquet } from "./parquet-bombs.js";
 import type { FuzzTargetName } from "./target-names.js";
 
 export type GiveInput = (input: Uint8Array) => void | Promise<void>;
@@ -61,7 +61,7 @@ const parquet: FuzzTarget = {
       ...Object.values(parquetBombs),
     ];
   },
-  draw: drawParquet,
+  draw: randomParquet,
   open(folder) {
     const path = join(folder, "input.parquet");
     let count = 0;
@@ -148,9 +148,9 @@ const runs: FuzzTarget = {
   seeds(folder) {
     const run = writeSampleRun(folder, "seed", { steps: 30, incidents: sampleIncidents() });
     run.close();
-    const found = new Set(readdirSync(run.path));
+    const names = new Set(readdirSync(run.path));
     const seeds = runFileNames.map((name, index) => {
-      const content = found.has(name) ? readFileSync(join(run.path, name)) : Buffer.from(stallReport);
+      const content = names.has(name) ? readFileSync(join(run.path, name)) : Buffer.from(stallReport);
       return Uint8Array.from([index, ...content]);
     });
     const blank = [3, 4, 5, 6].map((index) => new Uint8Array(4096).fill(0x0a).fill(index, 0, 1));
@@ -159,7 +159,7 @@ const runs: FuzzTarget = {
   },
   open(folder) {
     const { path } = writeSampleRun(folder, "run", { steps: 30, incidents: sampleIncidents() });
-    const own = new Map(
+    const originals = new Map(
       runFileNames.map((name) => [
         name,
         readdirSync(path).includes(name) ? readFileSync(join(path, name)) : undefined,
@@ -172,7 +172,7 @@ const runs: FuzzTarget = {
       try {
         look(folder, path, count++);
       } finally {
-        const content = own.get(name);
+        const content = originals.get(name);
         if (content) writeFileSync(join(path, name), content);
         else rmSync(join(path, name));
       }
@@ -185,7 +185,7 @@ const firstLooks = 100;
 const looksAtOnce = 3;
 
 /** All reads of a run folder. A HoldfastError of one does not skip the others. */
-function look(folder: string, path: string, turn: number): void {
+function look(folder: string, path: string, round: number): void {
   const looks = [
     () => healthOf(path),
     () => readMetricsPage(path),
@@ -206,10 +206,10 @@ function look(folder: string, path: string, turn: number): void {
     },
   ];
   let rejection: unknown;
-  for (const [index, one] of looks.entries()) {
-    if (turn >= firstLooks && (index + turn) % looks.length >= looksAtOnce) continue;
+  for (const [index, read] of looks.entries()) {
+    if (round >= firstLooks && (index + round) % looks.length >= looksAtOnce) continue;
     try {
-      one();
+      read();
     } catch (error) {
       if (!(error instanceof HoldfastError)) throw error;
       rejection = error;
@@ -220,8 +220,8 @@ function look(folder: string, path: string, turn: number): void {
 
 /** A terminal executes control characters. */
 function requirePlain(text: string): void {
-  const found = /[^\P{Cc}\n]/u.exec(text);
-  if (found) throw new Error(`a terminal is shown the control character ${found[0].charCodeAt(0)}`);
+  const control = /[^\P{Cc}\n]/u.exec(text);
+  if (control) throw new Error(`a terminal is shown the control character ${control[0].charCodeAt(0)}`);
 }
 
 const stallReport = JSON.stringify({

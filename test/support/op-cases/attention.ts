@@ -118,9 +118,9 @@ export const attentionCases: readonly OpCase[] = [
           values: whole(0, 1),
           dtype: "bool",
           layouts: ["contiguous"],
-        }).map((drawn) => ({
-          ...drawn,
-          values: drawn.values.map((seen, at) => (at % columns === 0 ? 1 : seen)),
+        }).map((call) => ({
+          ...call,
+          values: call.values.map((seen, at) => (at % columns === 0 ? 1 : seen)),
         }));
         return call([...asOperands(outer, sizes), mask], attributes);
       }),
@@ -133,14 +133,14 @@ export const attentionCases: readonly OpCase[] = [
       draw: (elements) =>
         fc
           .tuple(anyOuter(elements), anySizes, attributes, fc.constantFrom(0, 0.4, 1))
-          .chain(([outer, sizes, given, p]) => {
+          .chain(([outer, sizes, probability, p]) => {
             const mask = operand([sizes.rows, sizes.columns]);
             const operands = [
               ...asOperands(outer, sizes),
               "randomState" as const,
               ...(hasMask ? [mask] : []),
             ];
-            return call(operands, fc.constant({ ...given, p }));
+            return call(operands, fc.constant({ ...probability, p }));
           }),
     }),
   ),

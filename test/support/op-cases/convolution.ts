@@ -18,8 +18,8 @@ import { anyShape, anySize, call, operand } from "./draw.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 /** One number for all axes, or one for each. */
-function perAxis(rank: number, least: number, most: number): fc.Arbitrary<number | number[]> {
-  return fc.oneof(anySize(most, least), fc.array(anySize(most, least), { minLength: rank, maxLength: rank }));
+function perAxis(rank: number, min: number, max: number): fc.Arbitrary<number | number[]> {
+  return fc.oneof(anySize(max, min), fc.array(anySize(max, min), { minLength: rank, maxLength: rank }));
 }
 
 const batches: fc.Arbitrary<Shape> = fc.constantFrom([], [1], [2], [3], [0]);

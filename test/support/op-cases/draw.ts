@@ -42,7 +42,7 @@ export interface ShapeOptions {
 /** Shapes with odd, even, one and no elements, square and not. */
 export function anyShape({
   elements = 40,
-  axes: [fewest, most] = [0, 5],
+  axes: [fewest, max] = [0, 5],
   canBeEmpty = true,
 }: ShapeOptions = {}): fc.Arbitrary<Shape> {
   const sizes = fc.oneof(
@@ -50,19 +50,19 @@ export function anyShape({
     { weight: 2, arbitrary: fc.integer({ min: 1, max: Math.max(1, elements) }) },
     { weight: canBeEmpty ? 1 : 0, arbitrary: fc.constant(0) },
   );
-  const axes = { minLength: fewest, maxLength: most };
-  const drawn = fc.array(sizes, axes).map((shape) => limited(shape, elements));
+  const axes = { minLength: fewest, maxLength: max };
+  const shapes = fc.array(sizes, axes).map((shape) => limited(shape, elements));
   const square = fc
     .integer({ min: 2, max: Math.max(2, Math.floor(Math.sqrt(elements))) })
     .map((side): Shape => [side, side]);
-  return fewest <= 2 && most >= 2
-    ? fc.oneof({ weight: 7, arbitrary: drawn }, { weight: 1, arbitrary: square })
-    : drawn;
+  return fewest <= 2 && max >= 2
+    ? fc.oneof({ weight: 7, arbitrary: shapes }, { weight: 1, arbitrary: square })
+    : shapes;
 }
 
 /** One axis's size. */
-export function anySize(most = 7, fewest = 1): fc.Arbitrary<number> {
-  return fc.integer({ min: fewest, max: most });
+export function anySize(max = 7, fewest = 1): fc.Arbitrary<number> {
+  return fc.integer({ min: fewest, max });
 }
 
 /** Shapes of several operands that broadcast with each other: axes of size 1, and leading axes omitted. */
@@ -112,12 +112,12 @@ export function operand(shape: Shape, options: OperandOptions = {}): fc.Arbitrar
     .tuple(fc.constantFrom(...layouts), fc.integer({ min: 1, max: 2 ** 31 - 1 }))
     .map(([layout, seed]) => {
       const random = randomFrom(seed);
-      const count = shape.reduce((product, size) => product * size, 1);
+      const count = shape.reduce((total, size) => total * size, 1);
       // Exact in f32, so that f32 and f64 compute on the same numbers.
-      const drawn = isDistinct
+      const elements = isDistinct
         ? distinctValues(count, random)
         : Array.from({ length: count }, () => Math.fround(values(random)));
-      return { shape, dtype, layout, values: layout === "stretched" ? stretch(drawn, shape) : drawn };
+      return { shape, dtype, layout, values: layout === "stretched" ? stretch(elements, shape) : elements };
     });
 }
 
@@ -133,8 +133,10 @@ export function call(
   operands: readonly (fc.Arbitrary<CaseOperand> | number | "randomState")[],
   attributes: fc.Arbitrary<Attributes> = fc.constant({}),
 ): fc.Arbitrary<CaseCall> {
-  const drawn = operands.map((one) => (typeof one === "object" ? one : fc.constant(one)));
-  return fc.record({ operands: fc.tuple(...drawn), attributes });
+  const arbitraries = operands.map((operandOf) =>
+    typeof operandOf === "object" ? operandOf : fc.constant(operandOf),
+  );
+  return fc.record({ operands: fc.tuple(...arbitraries), attributes });
 }
 
 /** The axis of a broadcast layout with stride 0; undefined for others. */
@@ -147,7 +149,7 @@ export function stretchedAxis(shape: Shape): number | undefined {
 function stretch(values: readonly number[], shape: Shape): number[] {
   const axis = stretchedAxis(shape);
   if (axis === undefined) return [...values];
-  const inner = shape.slice(axis + 1).reduce((product, size) => product * size, 1);
+  const inner = shape.slice(axis + 1).reduce((count, size) => count * size, 1);
   // All axes before it have size 1.
   return values.map((_, index) => values[index % inner]!);
 }

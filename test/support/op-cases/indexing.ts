@@ -16,7 +16,7 @@ import { type OpCase, opCase, type TensorOperand } from "./op-case.js";
 /** Indices into an axis; none if it is empty. */
 function indices(shape: Shape, size: number): fc.Arbitrary<TensorOperand> {
   const dtype = fc.constantFrom("i32" as const, "u8" as const);
-  return dtype.chain((one) => operand(shape, { dtype: one, values: whole(0, size - 1) }));
+  return dtype.chain((type) => operand(shape, { dtype: type, values: whole(0, size - 1) }));
 }
 
 /**
@@ -30,8 +30,8 @@ function alongAxis(
     fc
       .tuple(anyAxis(shape), anySize(4, 0), fc.array(fc.boolean(), { minLength: 4, maxLength: 4 }))
       .map(([axis, count, isSmaller]) => {
-        const beside = shape.map((size, one) => (isSmaller[one] ? Math.max(0, size - 1) : size));
-        return { shape, index: beside.with(axis, shape.at(axis) === 0 ? 0 : count), axis };
+        const sizes = shape.map((size, at) => (isSmaller[at] ? Math.max(0, size - 1) : size));
+        return { shape, index: sizes.with(axis, shape.at(axis) === 0 ? 0 : count), axis };
       }),
   );
 }

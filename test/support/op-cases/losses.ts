@@ -30,13 +30,13 @@ function anyPredictions(elements: number): fc.Arbitrary<Shape> {
 /** Labels for predictions; some are `ignored`, but never all: the mean of nothing is undefined. */
 function labels(shape: Shape, ignored?: number): fc.Arbitrary<TensorOperand> {
   const axis = shape.length === 1 ? 0 : 1;
-  const kept = shape.filter((_, place) => place !== axis);
+  const kept = shape.filter((_, index) => index !== axis);
   const values = whole(ignored === undefined ? 0 : -1, shape[axis]! - 1);
-  return operand(kept, { values, dtype: "i32" }).map((drawn) => {
-    const isAllOut = drawn.values.every((label) => label === -1);
+  return operand(kept, { values, dtype: "i32" }).map((labels) => {
+    const isAllOut = labels.values.every((label) => label === -1);
     return {
-      ...drawn,
-      values: drawn.values.map((label) => (label !== -1 ? label : isAllOut ? 0 : (ignored ?? 0))),
+      ...labels,
+      values: labels.values.map((label) => (label !== -1 ? label : isAllOut ? 0 : (ignored ?? 0))),
     };
   });
 }

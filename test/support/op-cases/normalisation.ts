@@ -36,7 +36,7 @@ export const normalisationCases: readonly OpCase[] = [
       draw: (elements) =>
         rows(elements).chain(({ shape, last }) =>
           call(
-            [operand(shape), ...[last, last].slice(0, affine).map((own) => operand(own))],
+            [operand(shape), ...[last, last].slice(0, affine).map((affineShape) => operand(affineShape))],
             fc.constant({ normalizedShape: last, eps }),
           ),
         ),

@@ -57,7 +57,7 @@ const extremes = [amax, amin].flatMap((op) => [
   ),
 ]);
 
-const places = [argmax, argmin].flatMap((op) =>
+const argCases = [argmax, argmin].flatMap((op) =>
   (["float", "i32"] as const).map((dtype) =>
     opCase({
       op,
@@ -146,7 +146,7 @@ export const reductionCases: readonly OpCase[] = [
     }),
   ),
   ...extremes,
-  ...places,
+  ...argCases,
   ...truths,
   ...spreads,
   ...norms,

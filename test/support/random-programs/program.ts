@@ -40,9 +40,9 @@ export interface OpInstruction {
 export type Instruction =
   | OpInstruction
   | { readonly kind: "detach"; readonly of: string; readonly gives: readonly string[] }
-  /** A parameter's gradient as it is then, where one has arrived. */
+  /** A parameter's current gradient, if one has arrived. */
   | { readonly kind: "gradient"; readonly of: string; readonly gives: readonly string[] }
-  /** Of a single number, or with a gradient of the same shape. */
+  /** Of a scalar, or with a gradient of the same shape. */
   | {
       readonly kind: "backward";
       readonly of: string;

@@ -20,7 +20,7 @@ import { planGemm } from "./plan.js";
 const library = compileBlas();
 const skip = library === undefined && "this machine has no C compiler";
 const blas = library?.path ?? "";
-const countGemms = () => library?.products() ?? 0;
+const countGemms = () => library?.gemmCount() ?? 0;
 
 for (const dtype of ["f32", "f64"] as const) {
   test(`a library's product of ${dtype} is right for any shape, layout, alpha and beta, and writes nothing beside C`, {
