@@ -9,7 +9,7 @@ import { planRules, verifyPlan } from "../src/compile/verify/verify.js";
 import { span } from "../src/units/index.js";
 import { planFaults, planWithWait, splitReductions } from "./support/injected-plans.js";
 import { agree, runPlanned, runProgram } from "./support/modelled-run.js";
-import { type ProposedStep, planApart, scheduleOn } from "./support/proposed-steps.js";
+import { type ProposedStep, planDisjoint, scheduleOn } from "./support/proposed-steps.js";
 import { rejectionOf } from "./support/rejections.js";
 import { sideBySideCalls, straightStep, streamedStep } from "./support/training-step.js";
 
@@ -47,7 +47,7 @@ describe("sound steps pass", () => {
     test(`${name}, with shared offsets, with disjoint offsets, and before the block is known`, () => {
       verify(step);
       assert.equal(changesResults(step), false);
-      verify({ ...step, plan: planApart(step.schedule) });
+      verify({ ...step, plan: planDisjoint(step.schedule) });
       verifyPlan(step.program, step.schedule, step.plan);
     });
   }
@@ -58,7 +58,7 @@ describe("sound steps pass", () => {
 
   test("the shared offsets are shared: a plan with disjoint buffers is larger", () => {
     const { schedule, plan } = streamedStep();
-    assert.ok(plan.bytes < planApart(schedule).bytes);
+    assert.ok(plan.bytes < planDisjoint(schedule).bytes);
   });
 });
 

@@ -52,7 +52,7 @@ for (const [name, pod] of Object.entries(pods)) {
   describe(name, () => {
     const container = at(pod, "containers", 0);
     const args = at(container, "args") as readonly string[];
-    const valueOf = (option: string): string => args[args.indexOf(option) + 1] ?? assert.fail(option);
+    const optionValue = (option: string): string => args[args.indexOf(option) + 1] ?? assert.fail(option);
 
     it("passes only options that the command has, as texts", () => {
       assert.ok(args.every((arg) => typeof arg === "string"));
@@ -63,7 +63,7 @@ for (const [name, pod] of Object.entries(pods)) {
     it("is probed by the health command with the folder of its run", () => {
       for (const probe of ["startupProbe", "livenessProbe"]) {
         const [program, command, folder] = at(container, probe, "exec", "command") as readonly string[];
-        assert.deepEqual([program, command, folder], ["holdfast", "health", valueOf("--out")]);
+        assert.deepEqual([program, command, folder], ["holdfast", "health", optionValue("--out")]);
         assert.ok((at(container, probe, "timeoutSeconds") as number) >= 5, "a process needs time to start");
       }
       assert.match(helpOf("health"), /Usage: holdfast health /);
@@ -79,8 +79,8 @@ for (const [name, pod] of Object.entries(pods)) {
       const writable = mounts.filter((mount) => (mount as YamlRecord)["readOnly"] !== true);
       const isWritable = (path: string): boolean =>
         writable.some((mount) => path.startsWith(`${at(mount, "mountPath")}/`));
-      const cache = args.includes("--cache") ? [valueOf("--cache")] : [];
-      for (const path of [valueOf("--out"), ...cache, ...imageFolders]) assert.ok(isWritable(path), path);
+      const cache = args.includes("--cache") ? [optionValue("--cache")] : [];
+      for (const path of [optionValue("--out"), ...cache, ...imageFolders]) assert.ok(isWritable(path), path);
       assert.equal(at(container, "securityContext", "readOnlyRootFilesystem"), true);
     });
 
@@ -90,9 +90,9 @@ for (const [name, pod] of Object.entries(pods)) {
         assert.match(String(at(container, "resources", kind, "memory")), /^[1-9]\d*Gi$/);
       }
       const hasGpu = "nvidia.com/gpu" in (at(container, "resources", "limits") as YamlRecord);
-      assert.equal(hasGpu, valueOf("--device") === "cuda");
-      assert.equal(at(container, "image"), `holdfast:${valueOf("--device")}`);
-      assert.match(containerfile, new RegExp(`^FROM \\S+ AS ${valueOf("--device")}$`, "m"));
+      assert.equal(hasGpu, optionValue("--device") === "cuda");
+      assert.equal(at(container, "image"), `holdfast:${optionValue("--device")}`);
+      assert.match(containerfile, new RegExp(`^FROM \\S+ AS ${optionValue("--device")}$`, "m"));
     });
 
     it("leaves a run more time to end than it takes", () => {
@@ -100,8 +100,8 @@ for (const [name, pod] of Object.entries(pods)) {
     });
 
     it("opens the port of the metrics, on all addresses", () => {
-      assert.equal(String(at(container, "ports", 0, "containerPort")), valueOf("--metrics-port"));
-      assert.equal(valueOf("--metrics-host"), "0.0.0.0");
+      assert.equal(String(at(container, "ports", 0, "containerPort")), optionValue("--metrics-port"));
+      assert.equal(optionValue("--metrics-host"), "0.0.0.0");
     });
 
     it("runs as the image's user, which is not root", () => {

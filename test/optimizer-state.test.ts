@@ -18,7 +18,7 @@ import {
 import { openStrictDevice } from "./support/devices.js";
 import { rejects } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
-import { placeGiven, setGradient } from "./support/trained-module.js";
+import { placeParameters, setGradient } from "./support/trained-module.js";
 
 const cpu = openStrictDevice();
 
@@ -90,14 +90,14 @@ for (const [name, make] of Object.entries(makers)) {
     ["bf16", true],
   ] as const) {
     test(`${name} in ${dtype}${asTensors ? " by tensors" : ""}: five steps, a file, a fresh optimizer and five more equal ten steps, bit for bit`, () => {
-      const straight = placeGiven(cpu, dtype, shapes, firstValues);
+      const straight = placeParameters(cpu, dtype, shapes, firstValues);
       trainSteps(straight, make(straight), 0, 10);
 
-      const first = placeGiven(cpu, dtype, shapes, firstValues);
+      const first = placeParameters(cpu, dtype, shapes, firstValues);
       const optimizer = make(first);
       trainSteps(first, optimizer, 0, 5);
       const saved = throughFile(cpu, optimizer.stateDict(), asTensors);
-      const second = placeGiven(
+      const second = placeParameters(
         cpu,
         dtype,
         shapes,
@@ -116,7 +116,7 @@ for (const [name, make] of Object.entries(makers)) {
 }
 
 test("stored elements whose size does not match their shape are rejected", () => {
-  const [parameter] = placeGiven(cpu, "f32", [[2]], [[1, 2]]);
+  const [parameter] = placeParameters(cpu, "f32", [[2]], [[1, 2]]);
   const optimizer = new optim.Adam([parameter!]);
   const state = throughFile(cpu, optimizer.stateDict(), false);
   const short = { dtype: "f32" as const, shape: [2], bytes: new Uint8Array(4) };

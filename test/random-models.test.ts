@@ -88,10 +88,10 @@ test("widths of linear layers range from 1 to 300, also for equal layers", () =>
   const equal = new Set<number>();
   for (const { steps } of sample) {
     for (const step of steps) {
-      if (step.kind === "layer" && step.layer === "Linear") widths.add(step.given[0] as number);
+      if (step.kind === "layer" && step.layer === "Linear") widths.add(step.args[0] as number);
       if (step.kind === "repeat" && step.count === 4)
         for (const layer of step.steps)
-          if (layer.kind === "layer" && layer.layer === "Linear") equal.add(layer.given[0] as number);
+          if (layer.kind === "layer" && layer.layer === "Linear") equal.add(layer.args[0] as number);
     }
   }
   assert.ok(widths.size > 150, `${widths.size} widths`);

@@ -15,10 +15,10 @@ const rounding: Readonly<Record<FloatDtype, number>> = {
 test("no tolerance is below a few roundings of its dtype, which no result could meet", () => {
   for (const [use, table] of Object.entries(tolerances)) {
     for (const [dtype, { relative, absolute }] of Object.entries(table)) {
-      const least = 4 * rounding[dtype as FloatDtype];
+      const min = 4 * rounding[dtype as FloatDtype];
       assert.ok(
-        relative >= least && absolute >= least,
-        `${use} in ${dtype}: ${relative} and ${absolute}, below ${least}`,
+        relative >= min && absolute >= min,
+        `${use} in ${dtype}: ${relative} and ${absolute}, below ${min}`,
       );
     }
   }

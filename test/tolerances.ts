@@ -67,13 +67,13 @@ export const centralDifferences = { step: 1e-5, f64: { relative: 2e-6, absolute:
  * 1; `scale` is that order where sums of large terms may cancel.
  */
 export function isNear(
-  found: number,
+  actual: number,
   expected: number,
   { relative, absolute }: Tolerance,
   scale = 1,
 ): boolean {
-  if (Object.is(found, expected) || found === expected) return true;
+  if (Object.is(actual, expected) || actual === expected) return true;
   // A fraction of an infinity is infinite, and everything would be within it.
   if (!Number.isFinite(expected)) return false;
-  return Math.abs(found - expected) <= relative * Math.abs(expected) + absolute * scale;
+  return Math.abs(actual - expected) <= relative * Math.abs(expected) + absolute * scale;
 }

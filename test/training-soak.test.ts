@@ -23,10 +23,10 @@ const takingCalls: ReadonlySet<DriverCall> = new Set([
 ]);
 
 test(`${steps} steps of training keep memory constant after the second, and learn`, () => {
-  const taken: string[] = [];
+  const calls: string[] = [];
   const driver = openTestDriver();
   const counting = around(driver, (call, _, proceed) => {
-    if (takingCalls.has(call)) taken.push(call);
+    if (takingCalls.has(call)) calls.push(call);
     return proceed();
   });
   const device = openDevice({ driver: counting, memory: "64MiB" });
@@ -77,7 +77,7 @@ test(`${steps} steps of training keep memory constant after the second, and lear
     used: device.runtime.budget.used,
     pins: arena.figures.pins,
   };
-  const [takenBefore, liveBefore] = [taken.length, arena.figures.live];
+  const [takenBefore, liveBefore] = [calls.length, arena.figures.live];
   // V8 keeps code and feedback as it optimises the loop, in some runs for thousands of steps; a leak grows in
   // every stretch.
   const stretch = 500;
@@ -92,7 +92,7 @@ test(`${steps} steps of training keep memory constant after the second, and lear
     heap = now;
   }
 
-  assert.deepEqual(taken.slice(takenBefore), []);
+  assert.deepEqual(calls.slice(takenBefore), []);
   const { committed, pins, live } = arena.figures;
   assert.deepEqual({ committed, used: device.runtime.budget.used, pins }, after);
   assert.equal(live, liveBefore);
@@ -101,6 +101,7 @@ test(`${steps} steps of training keep memory constant after the second, and lear
     Math.min(...growths) < flat,
     `the JS heap grew in every ${stretch} steps: by ${growths.join(", ")} bytes`,
   );
-  const meanOf = (part: readonly number[]): number => part.reduce((sum, loss) => sum + loss) / part.length;
+  const meanOf = (values: readonly number[]): number =>
+    values.reduce((sum, loss) => sum + loss) / values.length;
   assert.ok(meanOf(losses.slice(-50)) < meanOf(losses.slice(0, 50)) / 4, "it did not learn");
 });

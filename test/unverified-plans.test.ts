@@ -26,8 +26,8 @@ function isSame(outcome: RunOutcome, what: Kept): boolean {
 }
 
 /** This many entries of a list, spread evenly. */
-function someOf<T>(items: readonly T[], most: number): T[] {
-  return items.filter((_, index) => index % Math.ceil(items.length / most) === 0);
+function someOf<T>(items: readonly T[], max: number): T[] {
+  return items.filter((_, index) => index % Math.ceil(items.length / max) === 0);
 }
 
 for (const name of ["straight", "streamed"] as const) {
@@ -50,13 +50,13 @@ const harmless: ReadonlySet<string> = new Set([
 ]);
 
 describe("faults that run unverified harm the gradients", () => {
-  const found: { injected: number; rejected: number; otherGradients: number; cameToNothing: number }[] = [];
+  const results: { injected: number; rejected: number; otherGradients: number; cameToNothing: number }[] = [];
 
   for (const [name, { rules, injected }] of Object.entries(trainingFaults)) {
     test(`${name}: rejected by the verifier, or else the gradients are right`, () => {
       const steps = someOf(injected(training), 16);
       const counts = { injected: steps.length, rejected: 0, otherGradients: 0, cameToNothing: 0 };
-      found.push(counts);
+      results.push(counts);
       for (const [index, step] of steps.entries()) {
         const rejection = rejectionBy(step);
         const outcomes = training.run(step);
@@ -64,11 +64,11 @@ describe("faults that run unverified harm the gradients", () => {
           counts.rejected++;
           assert.equal(rejection.code, "PLAN_REJECTED");
           assert.ok(rules.includes(rejection.numbers["rule"] as never), rejection.message);
-          if (outcomes.some((one) => "rejection" in one)) counts.cameToNothing++;
-          else if (!outcomes.every((one) => isSame(one, "gradients"))) counts.otherGradients++;
+          if (outcomes.some((outcome) => "rejection" in outcome)) counts.cameToNothing++;
+          else if (!outcomes.every((outcome) => isSame(outcome, "gradients"))) counts.otherGradients++;
         } else {
           assert.ok(
-            outcomes.every((one) => isSame(one, "persistent")),
+            outcomes.every((outcome) => isSame(outcome, "persistent")),
             `number ${index} passed, and changes the state after the step`,
           );
         }
@@ -79,11 +79,11 @@ describe("faults that run unverified harm the gradients", () => {
   }
 
   test("at least fifteen of the verifier's kinds of faults give other gradients", (context) => {
-    const harmful = found.filter(({ otherGradients }) => otherGradients > 0).length;
-    const sum = (key: keyof (typeof found)[number]): number =>
-      found.reduce((total, counts) => total + counts[key], 0);
+    const harmful = results.filter(({ otherGradients }) => otherGradients > 0).length;
+    const sum = (key: keyof (typeof results)[number]): number =>
+      results.reduce((total, counts) => total + counts[key], 0);
     context.diagnostic(
-      `${found.length} kinds, ${sum("injected")} injected, ${sum("rejected")} rejected; of these run unverified ` +
+      `${results.length} kinds, ${sum("injected")} injected, ${sum("rejected")} rejected; of these run unverified ` +
         `${sum("otherGradients")} gave other gradients and ${sum("cameToNothing")} failed`,
     );
     assert.ok(harmful >= 15, `${harmful} do`);

@@ -8,7 +8,7 @@ import { openDevice } from "../../test/support/devices.js";
 import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import { openTestDriver } from "../../test/support/test-device.js";
-import { GivenParameters, placeGiven, setGradient } from "../../test/support/trained-module.js";
+import { ParameterModule, placeParameters, setGradient } from "../../test/support/trained-module.js";
 import { noGrad } from "../autograd/index.js";
 import { strict } from "../driver/index.js";
 import type { PersistentStorage } from "../runtime/index.js";
@@ -31,13 +31,13 @@ const firstValues = shapes.map((shape, index) =>
 );
 
 test("half floats have moments in f32, side by side like the parameters", () => {
-  const parameters = placeGiven(cpu, "bf16", shapes, firstValues);
+  const parameters = placeParameters(cpu, "bf16", shapes, firstValues);
   const state = new optim.AdamW(parameters).stateDict();
   assert.deepEqual([state["3.firstMoment"]!.dtype, state["3.firstMoment"]!.shape], ["f32", [2, 130]]);
 });
 
 test("frozen parameters and those without a gradient stay as they are", () => {
-  const parameters = placeGiven(cpu, "f32", shapes, firstValues);
+  const parameters = placeParameters(cpu, "f32", shapes, firstValues);
   const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
   for (const [index, parameter] of parameters.entries()) {
     if (index !== 2) setGradient(cpu, parameter, numbers(index, parameter.numel));
@@ -75,7 +75,7 @@ test("a step is a write that backward knows of", () => {
 });
 
 test("setting a learning rate writes eight bytes, and only where it has changed", () => {
-  const optimizer = new optim.SGD(placeGiven(cpu, "f32", shapes, firstValues), { lr: 0.5 });
+  const optimizer = new optim.SGD(placeParameters(cpu, "f32", shapes, firstValues), { lr: 0.5 });
   const start = log.calls.length;
   optimizer.lr = 0.5;
   assert.deepEqual(log.namesFrom(start), []);
@@ -86,9 +86,9 @@ test("setting a learning rate writes eight bytes, and only where it has changed"
 });
 
 test("a state that does not fit is rejected, and nothing is written", () => {
-  const parameters = placeGiven(cpu, "f32", shapes, firstValues);
+  const parameters = placeParameters(cpu, "f32", shapes, firstValues);
   const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
-  const { "0.step": step, ...rest } = new optim.AdamW(placeGiven(cpu, "f32", shapes, firstValues), {
+  const { "0.step": step, ...rest } = new optim.AdamW(placeParameters(cpu, "f32", shapes, firstValues), {
     lr: 9,
   }).stateDict();
   rejects("BAD_STATE", () => optimizer.loadStateDict(rest), /missing in the state: 0\.step/);
@@ -124,7 +124,7 @@ test("what can't be trained is rejected by name", () => {
 });
 
 test("a parameter that was moved after the optimizer was made is rejected, and none is changed", () => {
-  const model = new GivenParameters(shapes, firstValues).to(cpu, "f32");
+  const model = new ParameterModule(shapes, firstValues).to(cpu, "f32");
   const optimizer = new optim.SGD(model.list, { lr: 1 });
   model.to(cpu, "f64");
   rejects("BAD_STATE", () => optimizer.step(), /"list.0" has moved since/);
@@ -139,7 +139,7 @@ test("inside noGrad a step is a step", () => {
 
 test("twenty replays of a captured step are twenty steps: they count, and read the learning rate of their time", () => {
   const run = (makeStep: (optimizer: optim.Optimizer) => () => void): Tensor[] => {
-    const parameters = placeGiven(cpu, "f32", shapes, firstValues);
+    const parameters = placeParameters(cpu, "f32", shapes, firstValues);
     for (const [index, parameter] of parameters.entries()) {
       setGradient(cpu, parameter, numbers(index, parameter.numel));
     }
@@ -168,8 +168,8 @@ test("whichever parameters have gradients, neighbours in one run train to the sa
   fc.assert(
     fc.property(fc.array(pattern, { minLength: 1, maxLength: 4 }), (patterns) => {
       const [joined, alone] = [
-        placeGiven(cpu, "f32", shapes, firstValues),
-        shapes.flatMap((shape, index) => placeGiven(cpu, "f32", [shape], [firstValues[index]!])),
+        placeParameters(cpu, "f32", shapes, firstValues),
+        shapes.flatMap((shape, index) => placeParameters(cpu, "f32", [shape], [firstValues[index]!])),
       ];
       const optimizers = [joined, alone].map((parameters) => {
         const optimizer = new optim.Adam(parameters, { lr: 0.1, weightDecay: 0.1 });
@@ -198,7 +198,7 @@ test("whichever parameters have gradients, neighbours in one run train to the sa
 });
 
 test("a released optimizer gives its memory back and makes no more steps", () => {
-  const [w] = placeGiven(cpu, "f32", [[3]], [[1, 2, 3]]);
+  const [w] = placeParameters(cpu, "f32", [[3]], [[1, 2, 3]]);
   const before = cpu.runtime.budget.used;
   const optimizer = new optim.AdamW([w!]);
   setGradient(cpu, w!, [1, 1, 1]);
@@ -209,7 +209,7 @@ test("a released optimizer gives its memory back and makes no more steps", () =>
 });
 
 test("an optimizer that is rejected leaves no memory behind, and release may be repeated", () => {
-  const parameters = placeGiven(cpu, "f32", shapes, firstValues);
+  const parameters = placeParameters(cpu, "f32", shapes, firstValues);
   const before = cpu.runtime.budget.used;
   rejects("BAD_ARGUMENT", () => new optim.Adam(parameters, { lr: -1 }), /lr is -1/);
   rejects("BAD_ARGUMENT", () => new optim.SGD(parameters, {} as optim.SGDOptions), /SGD: lr is NaN/);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice } from "../../test/support/devices.js";
 import { readRepositoryFile } from "../../test/support/repository.js";
-import { placeGiven, setGradient } from "../../test/support/trained-module.js";
+import { placeParameters, setGradient } from "../../test/support/trained-module.js";
 import { type Tensor, tensor } from "../tensor/index.js";
 import { Adam, AdamW, type Optimizer, SGD, type SGDOptions } from "./index.js";
 
@@ -47,7 +47,7 @@ function make({ optimizer, options, groups }: Case, parameters: readonly Tensor[
 /** Placed by a module, side by side; or each on its own, as plain tensors. */
 const places = {
   "a module's parameters": (one: Case, dtype: "f64" | "f32") =>
-    placeGiven(cpu, dtype, one.shapes, one.initial),
+    placeParameters(cpu, dtype, one.shapes, one.initial),
   "plain tensors": (one: Case, dtype: "f64" | "f32") =>
     one.initial.map((values, index) => {
       const flat = tensor([...values], { dtype, device: cpu });

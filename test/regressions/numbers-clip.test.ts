@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { optim, type Tensor } from "holdfast";
 import { withDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
-import { placeGiven, setGradient } from "../support/trained-module.js";
+import { placeParameters, setGradient } from "../support/trained-module.js";
 
 type Clip = (parameters: readonly Tensor[], maxNorm: number) => void;
 
@@ -38,7 +38,7 @@ regressionRow<Clip>({
     withDevice({ memory: "64MiB", poison: true }, (cpu) => {
       for (const scale of [1, 1.4e18, 1e-20]) {
         const scaled = gradients.map((gradient) => gradient.map((value) => Math.fround(value * scale)));
-        const parameters = placeGiven(cpu, "f32", [[3], [4]], scaled);
+        const parameters = placeParameters(cpu, "f32", [[3], [4]], scaled);
         for (const [index, parameter] of parameters.entries()) setGradient(cpu, parameter, scaled[index]!);
         subject(parameters, 1);
         const norm = Math.hypot(...scaled.flat());

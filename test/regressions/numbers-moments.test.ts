@@ -8,7 +8,7 @@ import { type Device, type Dtype, optim, type Tensor } from "holdfast";
 import { narrowToBf16, widenBf16 } from "../../src/ir/index.js";
 import { withDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
-import { placeGiven, setGradient } from "../support/trained-module.js";
+import { placeParameters, setGradient } from "../support/trained-module.js";
 
 const settings = { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 } as const;
 
@@ -74,7 +74,7 @@ const gradientAt = (magnitude: number, t: number): number =>
 
 function train(make: MakeTrainer, dtype: Dtype, first: number): number[] {
   return withDevice({ memory: "64MiB", poison: true }, (cpu) => {
-    const parameters = placeGiven(
+    const parameters = placeParameters(
       cpu,
       dtype,
       magnitudes.map(() => [1]),

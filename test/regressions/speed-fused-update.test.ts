@@ -8,7 +8,7 @@ import { type Device, optim, type Tensor } from "holdfast";
 import { CallLog } from "../support/call-log.js";
 import { withDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
-import { placeGiven, setGradient } from "../support/trained-module.js";
+import { placeParameters, setGradient } from "../support/trained-module.js";
 
 interface Trainer {
   step(): void;
@@ -63,7 +63,7 @@ function workOf(
   const log = new CallLog();
   const work = (cpu: Device): string[] => {
     const sizes = Array.from({ length: count }, (_, index) => 1 + ((index * 37) % 101));
-    const parameters = placeGiven(
+    const parameters = placeParameters(
       cpu,
       "f32",
       sizes.map((size) => [size]),

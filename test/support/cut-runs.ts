@@ -7,7 +7,7 @@ import { stateOfRun } from "../../src/crossasset/index.js";
 import { exitCodes } from "../../src/errors/index.js";
 import { readRun } from "../../src/train/index.js";
 import { DisturbedRuns, requireEnd } from "./disturbed-runs.js";
-import { type Change, type ChangeLog, cutPower, drawBy, recordChanges } from "./power-loss.js";
+import { type Change, type ChangeLog, cutPower, recordChanges, seededDraw } from "./power-loss.js";
 
 export class CutRuns {
   readonly #folder: string;
@@ -44,7 +44,7 @@ export class CutRuns {
   async cut(moment: number, seed: number): Promise<ReturnType<typeof stateOfRun>> {
     const root = join(this.#folder, "cut");
     rmSync(root, { recursive: true, force: true });
-    cutPower(this.#log, moment, root, drawBy(seed));
+    cutPower(this.#log, moment, root, seededDraw(seed));
     const last = this.#log.changes[moment - 1];
     const out = join(root, "run");
     const state = stateOfRun(out);

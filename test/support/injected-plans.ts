@@ -3,14 +3,14 @@
 import { accessesOf, type BufferSlice, type Call } from "../../src/compile/program/program.js";
 import type { PlanRule } from "../../src/compile/verify/verify.js";
 import { span } from "../../src/units/index.js";
-import { type ProposedStep, planApart } from "./proposed-steps.js";
+import { type ProposedStep, planDisjoint } from "./proposed-steps.js";
 import {
   bufferOf,
   changeWaits,
+  indexOf,
   moveBuffers,
   moveCall,
   offsetOf,
-  placeOf,
   rewrite,
   sideBySideCalls,
   straightStep,
@@ -41,7 +41,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     harms: true,
     injected: () => {
       const step = straightStep();
-      const bias = step.schedule.calls[placeOf(step, "bias")]!;
+      const bias = step.schedule.calls[indexOf(step, "bias")]!;
       return { ...step, schedule: { calls: [...step.schedule.calls, bias] } };
     },
   },
@@ -51,7 +51,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     injected: () => {
       const step = straightStep();
       const calls = [...step.schedule.calls];
-      calls[placeOf(step, "update1")] = calls[placeOf(step, "bias")]!;
+      calls[indexOf(step, "update1")] = calls[indexOf(step, "bias")]!;
       return { ...step, schedule: { calls } };
     },
   },
@@ -239,7 +239,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
         const { source } = call.work;
         return { ...call, work: { ...call.work, source: { ...source, buffer: { ...source.buffer } } } };
       });
-      return { ...step, plan: planApart(step.schedule) };
+      return { ...step, plan: planDisjoint(step.schedule) };
     },
   },
 
@@ -299,7 +299,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     injected: () => {
       const step = streamedStep();
       const wrong = changeWaits(step, "sumSquares", () => []);
-      return { ...changeWaits(wrong, "clip", () => []), plan: planApart(step.schedule) };
+      return { ...changeWaits(wrong, "clip", () => []), plan: planDisjoint(step.schedule) };
     },
   },
   "a wait for the call before the right one": {
@@ -308,7 +308,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     harms: true,
     injected: () => {
       const step = streamedStep();
-      return changeWaits(step, "weightGradient2", () => [placeOf(step, "squaredError")]);
+      return changeWaits(step, "weightGradient2", () => [indexOf(step, "squaredError")]);
     },
   },
   "a call on another stream than its waits were made for": {
@@ -360,7 +360,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     injected: () => {
       const step = straightStep();
       const [wrong] = accessesOf(step.program[2]!).flatMap(({ slice, writes }) => (writes ? [slice] : []));
-      return withPdl(step, placeOf(step, "gelu"), [wrong!]);
+      return withPdl(step, indexOf(step, "gelu"), [wrong!]);
     },
   },
 
@@ -432,7 +432,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     harms: true,
     injected: () => {
       const step = planWithWait();
-      const last = placeOf(step, "keepErrors");
+      const last = indexOf(step, "keepErrors");
       return changeWaits(step, "geluBackward", (after) => after.filter((waited) => waited !== last));
     },
   },
@@ -469,8 +469,8 @@ function withNormFilled(offset: number, size: number): ProposedStep {
  */
 export function planWithWait(): ProposedStep {
   const step = streamedStep();
-  const waiting = changeWaits(step, "geluBackward", (after) => [...after, placeOf(step, "keepErrors")]);
-  const disjoint = planApart(waiting.schedule);
+  const waiting = changeWaits(step, "geluBackward", (after) => [...after, indexOf(step, "keepErrors")]);
+  const disjoint = planDisjoint(waiting.schedule);
   return moveBuffers({ ...waiting, plan: disjoint }, { e: disjoint.bytes, dh: disjoint.bytes });
 }
 
@@ -480,7 +480,7 @@ export function splitReductions(
   op: string,
   isFetched: (slice: BufferSlice) => boolean,
 ): ProposedStep {
-  return splitAt(step, placeOf(step, op), isFetched);
+  return splitAt(step, indexOf(step, op), isFetched);
 }
 
 /** The same for the call at an index. */

@@ -46,7 +46,7 @@ export const oldPool: OpenPool = (runtime) => {
   return {
     allocate(size) {
       const extent = Math.ceil(size / unit) * unit;
-      const again = extent > 0 ? freed.findIndex((one) => one.size >= extent) : -1;
+      const again = extent > 0 ? freed.findIndex((block) => block.size >= extent) : -1;
       if (again >= 0) return blockAt(freed.splice(again, 1)[0]!.offset, size);
       // An empty request was treated as a rewind, and a negative one was one.
       const offset = size === 0 ? 0 : top;

@@ -119,9 +119,9 @@ class Recording implements ChangeLog {
   }
 
   #noteOpen(path: string, flags: unknown, file: number): void {
-    const own = this.#below(path);
-    if (own === undefined) return;
-    const inode = this.#inodes.get(own) ?? this.#create(own);
+    const inner = this.#below(path);
+    if (inner === undefined) return;
+    const inode = this.#inodes.get(inner) ?? this.#create(inner);
     const isAppending = typeof flags === "string" ? flags.startsWith("a") : (Number(flags) & 0o2000) !== 0;
     this.#open.set(file, { inode, at: 0, isAppending });
     if (typeof flags === "string" && flags.startsWith("w")) {
@@ -136,14 +136,14 @@ class Recording implements ChangeLog {
   }
 
   #rename(from: unknown, to: unknown): void {
-    const [own, other] = [this.#below(from), this.#below(to)];
-    const inode = own === undefined ? undefined : this.#inodes.get(own);
-    if (own === undefined || other === undefined || inode === undefined) return;
+    const [source, other] = [this.#below(from), this.#below(to)];
+    const inode = source === undefined ? undefined : this.#inodes.get(source);
+    if (source === undefined || other === undefined || inode === undefined) return;
     // In one folder, so that a journal has both or none.
-    this.#inodes.delete(own);
+    this.#inodes.delete(source);
     this.#inodes.set(other, inode);
     const folder = this.#folderOf(other);
-    this.changes.push({ kind: "name", folder, name: `${basename(own)}\0${basename(other)}`, inode });
+    this.changes.push({ kind: "name", folder, name: `${basename(source)}\0${basename(other)}`, inode });
   }
 
   #create(path: string): Inode {
@@ -166,8 +166,8 @@ class Recording implements ChangeLog {
   /** A path below the root; undefined for any other. */
   #below(path: unknown): string | undefined {
     if (typeof path !== "string") return undefined;
-    const own = relative(this.#rootPath, resolve(path));
-    return own.startsWith("..") ? undefined : own;
+    const inner = relative(this.#rootPath, resolve(path));
+    return inner.startsWith("..") ? undefined : inner;
   }
 }
 
@@ -175,7 +175,7 @@ class Recording implements ChangeLog {
 export type Draw = () => number;
 
 /** Random numbers from a seed, always the same ones (mulberry32). */
-export function drawBy(seed: number): Draw {
+export function seededDraw(seed: number): Draw {
   let state = seed | 0;
   return () => {
     state = (state + 0x6d2b79f5) | 0;

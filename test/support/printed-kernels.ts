@@ -9,7 +9,7 @@ import { opCases } from "./op-cases/index.js";
 import { runCase } from "./op-runs.js";
 import { openPrintingDriver } from "./printing-driver.js";
 import { testEnvironment } from "./test-device.js";
-import { placeGiven, setGradient } from "./trained-module.js";
+import { placeParameters, setGradient } from "./trained-module.js";
 
 /** The elements of each case: the dtypes have the same kernels, and differ in how they load and store. */
 const drawsIn: Readonly<Record<FloatDtype, readonly number[]>> = {
@@ -48,7 +48,9 @@ export function printKernels(): readonly KernelSource[] {
         printOps(device, float);
         printTraining(device, float);
       });
-      return float === "f32" ? printed : [...new Map(printed.map((one) => [one.name, one])).values()];
+      return float === "f32"
+        ? printed
+        : [...new Map(printed.map((kernel) => [kernel.name, kernel])).values()];
     });
     return [...ofModel, ...ofDtypes];
   } finally {
@@ -59,10 +61,10 @@ export function printKernels(): readonly KernelSource[] {
 
 function printOps(device: Device, float: FloatDtype): void {
   for (const { op, draw, gradients } of opCases) {
-    const wanted = gradients === "none" ? [] : gradients;
+    const requiresGrad = gradients === "none" ? [] : gradients;
     for (const size of drawsIn[float]) {
       const [call] = fc.sample(fc.noBias(draw(size)), { seed: 20_240_611 + size, numRuns: 1 });
-      if (call) device.step(() => runCase(device, op, call, { float, wanted }));
+      if (call) device.step(() => runCase(device, op, call, { float, wanted: requiresGrad }));
     }
   }
 }
@@ -70,7 +72,7 @@ function printOps(device: Device, float: FloatDtype): void {
 /** Updates and clips of parameters in a dtype, grouped and separate. */
 function printTraining(device: Device, float: FloatDtype): void {
   const shapes = [[3, 5], [7], [2, 130]];
-  const values = shapes.map((shape) => new Float64Array(shape.reduce((size, one) => size * one)));
+  const values = shapes.map((shape) => new Float64Array(shape.reduce((size, extent) => size * extent)));
   const makers = [
     (parameters: nn.Parameter[]) => new optim.SGD(parameters, { lr: 0.1 }),
     (parameters: nn.Parameter[]) =>
@@ -79,7 +81,7 @@ function printTraining(device: Device, float: FloatDtype): void {
     (parameters: nn.Parameter[]) => new optim.AdamW(parameters),
   ];
   for (const make of makers) {
-    const parameters = placeGiven(device, float, shapes, values);
+    const parameters = placeParameters(device, float, shapes, values);
     const optimizer = make(parameters);
     for (const [index, parameter] of parameters.entries()) setGradient(device, parameter, values[index]!);
     for (const normType of [2, 1, 3, Number.POSITIVE_INFINITY])

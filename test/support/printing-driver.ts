@@ -26,16 +26,16 @@ export function openPrintingDriver(facts: Partial<DeviceInfo> = {}): PrintingDri
   let loaded = 0;
 
   function load(source: KernelSource): Kernel {
-    const { name, parameters, cuda, product } = source;
-    if (!cuda && !product) throw new Error(`Kernel "${name}" has no CUDA code.`);
+    const { name, parameters, cuda, product: gemm } = source;
+    if (!cuda && !gemm) throw new Error(`Kernel "${name}" has no CUDA code.`);
     if (cuda && !sources.has(cuda.code)) sources.set(cuda.code, source);
     loaded += 1;
     return { type: "kernel", id: loaded, name, parameters: [...parameters] };
   }
 
-  function launch(stream: Stream, { kernel, arguments: given }: Launch): void {
+  function launch(stream: Stream, { kernel, arguments: args }: Launch): void {
     for (const [index, parameter] of kernel.parameters.entries()) {
-      const value = given[index];
+      const value = args[index];
       if (parameter !== "in" && typeof value === "object") cpu.fill(stream, value, 0);
     }
   }

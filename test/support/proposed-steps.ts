@@ -90,8 +90,8 @@ function wholeOf(operand: BufferSlice | Buffer): BufferSlice {
 
 /** True if two calls access the same bytes and one of them writes there. */
 export function meet(a: Call, b: Call): boolean {
-  return accessesOf(a).some((one) =>
-    accessesOf(b).some((other) => (one.writes || other.writes) && share(one.slice, other.slice)),
+  return accessesOf(a).some((access) =>
+    accessesOf(b).some((other) => (access.writes || other.writes) && share(access.slice, other.slice)),
   );
 }
 
@@ -124,7 +124,7 @@ export function scheduleOn(program: readonly Call[], streams: readonly number[])
 }
 
 /** Every buffer at its own offset. */
-export function planApart(schedule: Schedule): Plan {
+export function planDisjoint(schedule: Schedule): Plan {
   const offsets = new Map<Buffer, number>();
   let bytes = 0;
   for (const buffer of stepBuffers(schedule)) {
@@ -138,12 +138,12 @@ export function planApart(schedule: Schedule): Plan {
 export function planFirstFit(schedule: Schedule): Plan {
   const isBefore = reachability(schedule);
   const uses = new Map<Buffer, number[]>();
-  for (const [place, { call }] of schedule.calls.entries()) {
+  for (const [index, { call }] of schedule.calls.entries()) {
     for (const { slice } of accessesOf(call))
-      uses.set(slice.buffer, [...(uses.get(slice.buffer) ?? []), place]);
+      uses.set(slice.buffer, [...(uses.get(slice.buffer) ?? []), index]);
   }
   const isOver = (a: Buffer, b: Buffer): boolean =>
-    uses.get(a)!.every((one) => uses.get(b)!.every((other) => isBefore(one, other)));
+    uses.get(a)!.every((use) => uses.get(b)!.every((other) => isBefore(use, other)));
 
   const offsets = new Map<Buffer, number>();
   let bytes = 0;

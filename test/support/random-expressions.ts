@@ -8,9 +8,9 @@ import type { Compute, Expression } from "../../src/ir/index.js";
 import { term } from "../../src/ir/index.js";
 
 /** The inputs of the expressions: two f32 and one i32 at the current element, and one f32 at indices. */
-export const drawnInputs = ["f32", "f32", "i32", "f32"] as const;
+export const inputDtypes = ["f32", "f32", "i32", "f32"] as const;
 /** The expressions' only scalar, an f32. */
-export const drawnScalar = 2.5;
+export const scalarValue = 2.5;
 /** How far an index may be from the current element of the indexed input. */
 export const reach = 9;
 
@@ -30,7 +30,7 @@ function binaryOf<Op extends "add" | "sub" | "mul" | "div" | "min" | "max" | "an
   });
 }
 
-const drawn = fc.letrec<{ f32: Expression; i32: Expression }>((tie) => ({
+const expressions = fc.letrec<{ f32: Expression; i32: Expression }>((tie) => ({
   f32: fc.oneof(
     { depthSize: "small", withCrossShrink: true },
     fc.constantFrom(term.load(0, "f32"), term.load(1, "f32"), term.scalar(0, "f32")),
@@ -64,5 +64,5 @@ const drawn = fc.letrec<{ f32: Expression; i32: Expression }>((tie) => ({
   ),
 }));
 
-export const f32Expressions: fc.Arbitrary<Expression> = drawn.f32;
-export const i32Expressions: fc.Arbitrary<Expression> = drawn.i32;
+export const f32Expressions: fc.Arbitrary<Expression> = expressions.f32;
+export const i32Expressions: fc.Arbitrary<Expression> = expressions.i32;

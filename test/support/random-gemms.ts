@@ -7,12 +7,12 @@ import fc from "fast-check";
 import { type FloatName, floatBytes } from "./encoded-values.js";
 
 /** The layout of a batch's matrices: one after the other, interleaved by rows, or one for all. */
-const batchConfigs = ["apart", "in turn", "shared"] as const;
-type BatchConfig = (typeof batchConfigs)[number];
+const batchLayouts = ["separate", "interleaved", "shared"] as const;
+type BatchLayout = (typeof batchLayouts)[number];
 
 export interface RandomMatrix {
   readonly isTransposed: boolean;
-  readonly form: BatchConfig;
+  readonly batchLayout: BatchLayout;
   /** Elements between the rows, and before the first. */
   readonly gap: number;
   readonly offset: number;
@@ -34,15 +34,15 @@ export interface RandomGemm {
   readonly activation: "none" | "relu" | "gelu";
 }
 
-const matrix = (forms: readonly BatchConfig[], mayTurn: boolean): fc.Arbitrary<RandomMatrix> =>
+const matrix = (layouts: readonly BatchLayout[], mayTranspose: boolean): fc.Arbitrary<RandomMatrix> =>
   fc.record({
-    isTransposed: mayTurn ? fc.boolean() : fc.constant(false),
-    form: fc.constantFrom(...forms),
+    isTransposed: mayTranspose ? fc.boolean() : fc.constant(false),
+    batchLayout: fc.constantFrom(...layouts),
     gap: fc.nat(3),
     offset: fc.nat(5),
   });
 
-export function drawGemms(dtypes: readonly FloatName[]): fc.Arbitrary<RandomGemm> {
+export function randomGemms(dtypes: readonly FloatName[]): fc.Arbitrary<RandomGemm> {
   const size = fc.oneof(fc.integer({ min: 1, max: 5 }), fc.constantFrom(8, 9));
   const types = fc.constantFrom(...dtypes).chain((dtype) =>
     fc.record({
@@ -53,15 +53,15 @@ export function drawGemms(dtypes: readonly FloatName[]): fc.Arbitrary<RandomGemm
   const rest = fc.record({
     ...{ m: size, n: size, k: size, batch: fc.constantFrom(1, 1, 2, 3) },
     ...{
-      a: matrix(batchConfigs, true),
-      b: matrix(batchConfigs, true),
-      c: matrix(["apart", "in turn"], false),
+      a: matrix(batchLayouts, true),
+      b: matrix(batchLayouts, true),
+      c: matrix(["separate", "interleaved"], false),
     },
     ...{ alpha: fc.constantFrom(1, -0.5, 2), beta: fc.constantFrom(0, 1, -2) },
     bias: fc.constantFrom("none", "one", "batched"),
     activation: fc.constantFrom("none", "relu", "gelu"),
   });
-  return fc.tuple(types, rest).map(([one, other]) => ({ ...one, ...other }) as RandomGemm);
+  return fc.tuple(types, rest).map(([typed, other]) => ({ ...typed, ...other }) as RandomGemm);
 }
 
 export interface LaidOut {
@@ -77,14 +77,15 @@ export interface LaidOut {
 
 /** The index of the elements of a matrix that is stored as rows × columns. */
 export function layOut(
-  { form, gap, offset }: RandomMatrix,
+  { batchLayout, gap, offset }: RandomMatrix,
   batch: number,
   rows: number,
   columns: number,
 ): LaidOut {
   const width = columns + gap;
-  const rowStride = form === "in turn" ? batch * width : width;
-  const batchStride = batch === 1 || form === "shared" ? 0 : form === "in turn" ? width : rows * width;
+  const rowStride = batchLayout === "interleaved" ? batch * width : width;
+  const batchStride =
+    batch === 1 || batchLayout === "shared" ? 0 : batchLayout === "interleaved" ? width : rows * width;
   const extent = (batch - 1) * batchStride + (rows - 1) * rowStride + columns;
   const at = (item: number, row: number, column: number): number =>
     offset + item * batchStride + row * rowStride + column;
@@ -122,39 +123,39 @@ export function biasStepOf({ n, batch, bias, resultDtype }: RandomGemm): number 
   return bias === "batched" && batch > 1 ? Math.ceil(n / step) * step : 0;
 }
 
-export function drawValues(drawn: RandomGemm): GemmValues {
-  const { a, b, c } = layOutGemm(drawn);
+export function valuesFor(gemm: RandomGemm): GemmValues {
+  const { a, b, c } = layOutGemm(gemm);
   const values = {
     a: smallValues(a.length, 1),
     b: smallValues(b.length, 2),
     c: smallValues(c.length, 3),
-    bias: smallValues(drawn.n + (drawn.batch - 1) * biasStepOf(drawn), 4),
+    bias: smallValues(gemm.n + (gemm.batch - 1) * biasStepOf(gemm), 4),
   };
   // If beta is 0, the contents of C must not matter.
-  if (drawn.beta === 0) values.c.fill(Number.NaN);
+  if (gemm.beta === 0) values.c.fill(Number.NaN);
   return values;
 }
 
 /** The memory of C afterwards: the result in its elements, and everything else unchanged. */
-export function expectedOf(drawn: RandomGemm, { a, b, c, bias }: GemmValues): Float64Array {
-  const { m, n, k, batch, alpha, beta, activation } = drawn;
-  const layouts = layOutGemm(drawn);
+export function expectedOf(gemm: RandomGemm, { a, b, c, bias }: GemmValues): Float64Array {
+  const { m, n, k, batch, alpha, beta, activation } = gemm;
+  const layouts = layOutGemm(gemm);
   const expected = Float64Array.from(c);
   for (let item = 0; item < batch; item++) {
     for (let row = 0; row < m; row++) {
       for (let column = 0; column < n; column++) {
         let sum = 0;
-        for (let term = 0; term < k; term++) {
-          const left = drawn.a.isTransposed ? layouts.a.at(item, term, row) : layouts.a.at(item, row, term);
-          const right = drawn.b.isTransposed
-            ? layouts.b.at(item, column, term)
-            : layouts.b.at(item, term, column);
+        for (let index = 0; index < k; index++) {
+          const left = gemm.a.isTransposed ? layouts.a.at(item, index, row) : layouts.a.at(item, row, index);
+          const right = gemm.b.isTransposed
+            ? layouts.b.at(item, column, index)
+            : layouts.b.at(item, index, column);
           sum += a[left]! * b[right]!;
         }
-        const place = layouts.c.at(item, row, column);
-        const before = beta === 0 ? 0 : beta * c[place]!;
-        const shift = drawn.bias === "none" ? 0 : bias[item * biasStepOf(drawn) + column]!;
-        expected[place] = activate(alpha * sum + before + shift, activation);
+        const at = layouts.c.at(item, row, column);
+        const before = beta === 0 ? 0 : beta * c[at]!;
+        const shift = gemm.bias === "none" ? 0 : bias[item * biasStepOf(gemm) + column]!;
+        expected[at] = activate(alpha * sum + before + shift, activation);
       }
     }
   }
@@ -179,14 +180,14 @@ const geluError: Readonly<Record<FloatName, number>> = {
 const libraryGeluError = 1e-4;
 
 /** Fails with the first wrong element. */
-export function proveValues(drawn: RandomGemm, found: Float64Array, expected: Float64Array): void {
-  const { dtype, resultDtype, activation } = drawn;
+export function proveValues(gemm: RandomGemm, actual: Float64Array, expected: Float64Array): void {
+  const { dtype, resultDtype, activation } = gemm;
   const isByLibrary = dtype === "f16" || dtype === "bf16";
   const gelu = Math.max(geluError[resultDtype], isByLibrary ? libraryGeluError : 0);
   const allowed = activation === "gelu" ? gelu : 0;
-  for (const [place, value] of expected.entries()) {
+  for (const [at, value] of expected.entries()) {
     const isRight =
-      Object.is(found[place], value) || Math.abs(found[place]! - value) <= allowed * (1 + Math.abs(value));
-    if (!isRight) throw new Error(`element ${place} of C's memory is ${found[place]} and should be ${value}`);
+      Object.is(actual[at], value) || Math.abs(actual[at]! - value) <= allowed * (1 + Math.abs(value));
+    if (!isRight) throw new Error(`element ${at} of C's memory is ${actual[at]} and should be ${value}`);
   }
 }

@@ -37,9 +37,9 @@ export class StepScript {
   }
 
   makeAll(op: string, reads: readonly Buffer[], ...bytes: readonly number[]): readonly Buffer[] {
-    const made = bytes.map((size) => this.buffer(op, size));
-    this.touch(op, [...reads, ...made]);
-    return made;
+    const outputs = bytes.map((size) => this.buffer(op, size));
+    this.touch(op, [...reads, ...outputs]);
+    return outputs;
   }
 }
 
@@ -49,7 +49,7 @@ const float = 4;
  * Pre-norm transformer blocks; `writesScores` keeps [B, H, S, S] probabilities, which small attention kernels
  * do not store.
  */
-export function drawTransformer(layers: number, writesScores: boolean): Schedule {
+export function transformerSchedule(layers: number, writesScores: boolean): Schedule {
   const [B, S, D, H] = [8, 193, 256, 8];
   const [hidden, scores, rows] = [B * S * D * float, B * H * S * S * float, B * S * 2 * float];
   const step = new StepScript();
@@ -95,7 +95,7 @@ export function drawTransformer(layers: number, writesScores: boolean): Schedule
 }
 
 /** Residual blocks whose planes shrink and whose channels grow, with unfolded inputs as scratch memory. */
-export function drawConvnet(blocks: number): Schedule {
+export function convnetSchedule(blocks: number): Schedule {
   const B = 32;
   const step = new StepScript();
   let [channels, side] = [64, 56];
@@ -115,8 +115,8 @@ export function drawConvnet(blocks: number): Schedule {
     const active = step.make("relu", [norm1], plane);
     const second = convolve(active);
     const [norm2, rows2] = step.makeAll("batchNorm", [second], plane, statistics) as [Buffer, Buffer];
-    const beside = input.bytes === plane ? input : convolve(input);
-    const out = step.make("relu", [step.make("add", [norm2, beside], plane)], plane);
+    const shortcut = input.bytes === plane ? input : convolve(input);
+    const out = step.make("relu", [step.make("add", [norm2, shortcut], plane)], plane);
     x = out;
     backward.push((gradient) => {
       const outGradient = step.make("relu'", [gradient, out], plane);
@@ -127,7 +127,7 @@ export function drawConvnet(blocks: number): Schedule {
       const firstGradient = step.make("batchNorm'", [norm1Gradient, first, rows1], plane);
       step.make("filters'", [step.make("unfold", [input], unfolded), firstGradient], filters);
       const through = step.make("fold", [step.make("conv'", [firstGradient], unfolded)], input.bytes);
-      const around = beside === input ? outGradient : step.make("conv'", [outGradient], input.bytes);
+      const around = shortcut === input ? outGradient : step.make("conv'", [outGradient], input.bytes);
       return step.make("add", [through, around], input.bytes);
     });
   }
@@ -136,25 +136,29 @@ export function drawConvnet(blocks: number): Schedule {
 }
 
 /** Ops of random sizes, each of which saves some of its inputs and outputs, or nothing. */
-export function drawRandomStep(ops: number, seed: number): Schedule {
+export function randomSchedule(ops: number, seed: number): Schedule {
   const random = randomFrom(seed);
-  const drawBytes = (): number => 256 * 4 ** (7 * random());
+  const randomBytes = (): number => 256 * 4 ** (7 * random());
   const step = new StepScript();
-  const made = [step.make("input", [], drawBytes())];
+  const values = [step.make("input", [], randomBytes())];
   const backward: ((gradient: Buffer) => Buffer)[] = [];
   for (let op = 0; op < ops; op++) {
-    const earlier = made[Math.max(0, made.length - 1 - Math.floor(8 * random()))] as Buffer;
-    const reads = [made.at(-1) as Buffer, earlier];
-    const outputs = step.makeAll("op", reads, ...[drawBytes(), drawBytes(), drawBytes()].slice(2 * random()));
-    made.push(outputs[0] as Buffer);
+    const earlier = values[Math.max(0, values.length - 1 - Math.floor(8 * random()))] as Buffer;
+    const reads = [values.at(-1) as Buffer, earlier];
+    const outputs = step.makeAll(
+      "op",
+      reads,
+      ...[randomBytes(), randomBytes(), randomBytes()].slice(2 * random()),
+    );
+    values.push(outputs[0] as Buffer);
     const saved = [...reads, ...outputs].filter(() => random() < 0.4);
-    const sizes = [drawBytes(), drawBytes()].slice(2 * random());
+    const sizes = [randomBytes(), randomBytes()].slice(2 * random());
     backward.push((gradient) => {
-      step.make("scratch", [gradient, ...saved], drawBytes());
+      step.make("scratch", [gradient, ...saved], randomBytes());
       return step.make("op'", [gradient, ...saved], ...sizes);
     });
   }
-  runBackwards(step, made.at(-1) as Buffer, backward);
+  runBackwards(step, values.at(-1) as Buffer, backward);
   return step.schedule;
 }
 

@@ -28,7 +28,7 @@ export interface View {
 }
 
 export function contiguous(shape: readonly number[]): number[] {
-  return shape.map((_, axis) => shape.slice(axis + 1).reduce((product, size) => product * size, 1));
+  return shape.map((_, axis) => shape.slice(axis + 1).reduce((count, size) => count * size, 1));
 }
 
 let next = 0;
@@ -42,7 +42,7 @@ export interface BufferOptions {
 
 export function bufferOf(shape: readonly number[], options: BufferOptions = {}): View {
   const { dtype = "f32", label = "buffer", address } = options;
-  const bytes = shape.reduce((product, size) => product * size, dtypes[dtype].bytes);
+  const bytes = shape.reduce((total, size) => total * size, dtypes[dtype].bytes);
   const storage: Storage | undefined =
     address === undefined
       ? undefined
@@ -78,9 +78,9 @@ const kernels = new Map<string, RowKernel>();
 function kernelOf(kernel: RowKernel): RowKernel {
   const { name, inputs, outputs } = kernel;
   const key = `${name} ${inputs} ${outputs.map(({ dtype, per }) => `${dtype} ${per}`)}`;
-  const known = kernels.get(key) ?? kernel;
-  kernels.set(key, known);
-  return known;
+  const shared = kernels.get(key) ?? kernel;
+  kernels.set(key, shared);
+  return shared;
 }
 
 /** One value for each element of the output. */

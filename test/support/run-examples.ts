@@ -14,7 +14,7 @@ import type { Report } from "./example-process.js";
 export interface ExampleRun {
   readonly lines: readonly string[];
   /** "" if it succeeded; otherwise how it ended. */
-  readonly trouble: string;
+  readonly failure: string;
 }
 
 export interface RunOptions {
@@ -74,7 +74,7 @@ function runInOneProcess(
     const report = JSON.parse(line) as Report;
     clearTimeout(limit);
     if (report.kind === "ended") {
-      settle(report.index, { lines: linesOf(report.printed), trouble: report.failure });
+      settle(report.index, { lines: linesOf(report.printed), failure: report.failure });
       current = report.index + 1;
       return;
     }
@@ -91,7 +91,7 @@ function runInOneProcess(
         const end = isTooLong
           ? `It ran longer than ${timeLimitMs / 1000} s.`
           : `It ended its process, with ${signal ?? `code ${code}`}.`;
-        settle(current, { lines: [], trouble: `${end}\n${readFileSync(log, "utf8").slice(-2000)}` });
+        settle(current, { lines: [], failure: `${end}\n${readFileSync(log, "utf8").slice(-2000)}` });
         current += 1;
       }
       resolve(current);

@@ -19,7 +19,7 @@ export function runProgram(
     return offset === 0 && size === storage.span.size ? storage : runtime.view(storage, offset, size);
   };
   const begunOn = ({ columns, scratch }: PartialReduceCall) => ({
-    members: columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+    members: columns.map((column) => ({ ...column, operands: column.operands.map(resolve) })),
     scratch: resolve(scratch),
   });
   for (const { work } of program) {
@@ -31,7 +31,7 @@ export function runProgram(
         submit(
           runtime,
           backendOf(runtime).lowerRowCombo(
-            work.rows.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+            work.rows.map((row) => ({ ...row, operands: row.operands.map(resolve) })),
             "rows",
           ),
         );
@@ -46,7 +46,7 @@ export function runProgram(
         submit(
           runtime,
           backendOf(runtime).lowerColumnGroup(
-            work.columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+            work.columns.map((column) => ({ ...column, operands: column.operands.map(resolve) })),
             {
               scratch: work.scratch && resolve(work.scratch),
               begun: work.partials && begunOn(work.partials),

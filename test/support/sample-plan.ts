@@ -77,7 +77,7 @@ function callsOf(layers: number, batch: number): CallReport[] {
 /** Outputs are saved until their gradient is computed; gradients live until the update. */
 function tensorsOf(layers: number, batch: number): PlannedTensor[] {
   const type = `f32 [${batch}, ${width}]`;
-  const wanted = Array.from({ length: layers }, (_, index) => [
+  const tensors = Array.from({ length: layers }, (_, index) => [
     {
       ...{ label: `linear ${index}`, type, bytes: 4 * batch * width, isSaved: true },
       ...{ birth: index, death: 2 * layers - 1 - index },
@@ -91,17 +91,17 @@ function tensorsOf(layers: number, batch: number): PlannedTensor[] {
       ...{ birth: index, death: index },
     },
   ]).flat();
-  const placed: PlannedTensor[] = [];
-  for (const tensor of wanted) placed.push({ ...tensor, offset: offsetFor(tensor, placed) });
-  return placed;
+  const planned: PlannedTensor[] = [];
+  for (const tensor of tensors) planned.push({ ...tensor, offset: offsetFor(tensor, planned) });
+  return planned;
 }
 
 /** The lowest offset without an overlapping live tensor. */
-function offsetFor(tensor: Omit<PlannedTensor, "offset">, placed: readonly PlannedTensor[]): number {
+function offsetFor(tensor: Omit<PlannedTensor, "offset">, planned: readonly PlannedTensor[]): number {
   let offset = 0;
-  const neighbours = placed
+  const neighbours = planned
     .filter(({ birth, death }) => birth <= tensor.death && tensor.birth <= death)
-    .sort((one, other) => one.offset - other.offset);
+    .sort((a, other) => a.offset - other.offset);
   for (const other of neighbours) {
     if (other.offset >= offset + tensor.bytes) break;
     offset = Math.max(offset, other.offset + other.bytes);

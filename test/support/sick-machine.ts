@@ -16,8 +16,8 @@ export function failsIn(
 ): void {
   const machine = openCpuDriver({ threads: 2 });
   let text = "";
-  const write = (part: string): void => {
-    text += part;
+  const write = (chunk: string): void => {
+    text += chunk;
   };
   try {
     const code = runDoctor(

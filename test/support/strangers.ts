@@ -5,10 +5,10 @@ import { rejectionOf } from "./rejections.js";
 
 /** Allocates all free memory of the arena and fills it with one byte. */
 export function fillTheRest(runtime: Runtime, byte: number): readonly Storage[] {
-  const strangers: Storage[] = [];
+  const storages: Storage[] = [];
   for (let size = 1024 * 1024; size >= 256; size /= 2) {
-    while (rejectionOf(() => strangers.push(runtime.arena.allocate(size, "stranger"))) === undefined);
+    while (rejectionOf(() => storages.push(runtime.arena.allocate(size, "stranger"))) === undefined);
   }
-  for (const stranger of strangers) runtime.fill(stranger, byte);
-  return strangers;
+  for (const storage of storages) runtime.fill(storage, byte);
+  return storages;
 }

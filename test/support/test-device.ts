@@ -37,7 +37,7 @@ export interface TestDriver extends Driver {
   /** The current bytes, even while work is pending; a copy of a GPU's memory. */
   deviceBytes(range: Span): Uint8Array;
   /** Lets a function change the bytes. */
-  alterBytes(range: Span, change: (found: Uint8Array) => void): void;
+  alterBytes(range: Span, change: (bytes: Uint8Array) => void): void;
 }
 
 export interface TestDriverOptions {
@@ -54,7 +54,7 @@ export function openTestDriver({ threads = 1 }: TestDriverOptions = {}): TestDri
 export function openTestCpu(threads = 1): TestDriver {
   const driver = openCpuDriver({ threads });
   return Object.assign(driver, {
-    alterBytes: (range: Span, change: (found: Uint8Array) => void) => change(driver.deviceBytes(range)),
+    alterBytes: (range: Span, change: (bytes: Uint8Array) => void) => change(driver.deviceBytes(range)),
   });
 }
 
@@ -80,33 +80,33 @@ const windowBytes = 64 * 1024;
 
 /** Reads use pinned memory and a separate stream, which end when the driver is closed. */
 function withLooks(driver: CudaDriver): TestDriver {
-  let way: { readonly stream: Stream; readonly memory: HostMemory } | undefined;
+  let transfer: { readonly stream: Stream; readonly memory: HostMemory } | undefined;
 
-  function pass({ address, size }: Span, move: (part: Span, window: Uint8Array, at: number) => void): void {
-    way ??= { stream: driver.createStream(), memory: driver.allocateHost(bytes(windowBytes)) };
-    const { stream, memory } = way;
+  function pass({ address, size }: Span, move: (slice: Span, window: Uint8Array, at: number) => void): void {
+    transfer ??= { stream: driver.createStream(), memory: driver.allocateHost(bytes(windowBytes)) };
+    const { stream, memory } = transfer;
     for (let at = 0; at < size; at += windowBytes) {
-      const part = { address: address + at, size: Math.min(windowBytes, size - at) } as Span;
-      const range = { memory, offset: bytes(0), size: part.size };
-      driver.copyToHost(stream, range, part);
+      const slice = { address: address + at, size: Math.min(windowBytes, size - at) } as Span;
+      const range = { memory, offset: bytes(0), size: slice.size };
+      driver.copyToHost(stream, range, slice);
       driver.synchronize(stream);
-      move(part, driver.hostBytes(range), at);
+      move(slice, driver.hostBytes(range), at);
     }
   }
 
   return Object.assign(driver, {
     deviceBytes(range: Span): Uint8Array {
-      const found = new Uint8Array(range.size);
-      pass(range, (_, window, at) => found.set(window, at));
-      return found;
+      const bytes = new Uint8Array(range.size);
+      pass(range, (_, window, at) => bytes.set(window, at));
+      return bytes;
     },
-    alterBytes(range: Span, change: (found: Uint8Array) => void): void {
+    alterBytes(range: Span, change: (bytes: Uint8Array) => void): void {
       const found = this.deviceBytes(range);
       change(found);
-      pass(range, (part, window, at) => {
-        window.set(found.subarray(at, at + part.size));
-        const { stream, memory } = way!;
-        driver.copyToDevice(stream, part, { memory, offset: bytes(0), size: part.size });
+      pass(range, (slice, window, at) => {
+        window.set(found.subarray(at, at + slice.size));
+        const { stream, memory } = transfer!;
+        driver.copyToDevice(stream, slice, { memory, offset: bytes(0), size: slice.size });
         driver.synchronize(stream);
       });
     },
@@ -114,7 +114,7 @@ function withLooks(driver: CudaDriver): TestDriver {
 }
 
 function readName(text: string): TestDevice {
-  const found = names.find((name) => name === text);
-  if (found === undefined) throw new Error(`TEST_DEVICE is "${text}"; it takes ${names.join(", ")}.`);
-  return found;
+  const device = names.find((name) => name === text);
+  if (device === undefined) throw new Error(`TEST_DEVICE is "${text}"; it takes ${names.join(", ")}.`);
+  return device;
 }

@@ -55,8 +55,8 @@ export function checkTrace(text: string): CheckedTrace {
   const counters = new Map<string, { ts: number; value: number }[]>();
   const instants: { track: string; name: string; args: JsonObject }[] = [];
 
-  for (const [index, found] of (file["traceEvents"] as unknown[]).entries()) {
-    const event = found as JsonObject;
+  for (const [index, entry] of (file["traceEvents"] as unknown[]).entries()) {
+    const event = entry as JsonObject;
     const where = `event ${index}: ${JSON.stringify(event).slice(0, 200)}`;
     const fields = fieldsOf[String(event["ph"])];
     assert.ok(fields, `${where}: an unknown phase`);
@@ -73,10 +73,10 @@ export function checkTrace(text: string): CheckedTrace {
       assert.ok(typeof value === "string" || Number.isFinite(value), `${where}: an unknown arg`);
 
     if (event["ph"] === "M") {
-      const known = metadata[name];
-      assert.ok(known, `${where}: unknown metadata`);
-      assert.deepEqual(Object.keys(args), [known[0]], where);
-      assert.equal(typeof args[known[0]], known[1], where);
+      const kind = metadata[name];
+      assert.ok(kind, `${where}: unknown metadata`);
+      assert.deepEqual(Object.keys(args), [kind[0]], where);
+      assert.equal(typeof args[kind[0]], kind[1], where);
       const key = name.startsWith("thread") ? `thread ${tid}` : `process ${pid}`;
       if (name.endsWith("_name")) {
         assert.ok(!names.has(key), `${where}: named twice`);

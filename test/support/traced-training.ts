@@ -72,10 +72,10 @@ export function traceTraining(device: Device): TracedTraining {
   // One step before, so that gradients and moments have another step's numbers and not just zeros.
   device.step(body);
   const start = new Map(runtime.persistent.regions.map(({ whole }) => [whole, runtime.read(whole)]));
-  const putBack = (): void => void runtime.upload([...start].map(([target, source]) => ({ target, source })));
+  const restore = (): void => void runtime.upload([...start].map(([target, source]) => ({ target, source })));
   device.step(body);
   const eager = gradientsNow();
-  putBack();
+  restore();
 
   const guards = new Guards();
   const trace = traceStep(runtime, () => device.inTracedStep(() => guards.watch(device, body)));
@@ -90,12 +90,12 @@ export function traceTraining(device: Device): TracedTraining {
     eager,
     run: (step) =>
       ordersOf(step.schedule).map((calls) => {
-        putBack();
+        restore();
         try {
-          const placed = new UnverifiedStep(runtime, { schedule: { calls }, plan: step.plan });
-          placed.run();
+          const unverified = new UnverifiedStep(runtime, { schedule: { calls }, plan: step.plan });
+          unverified.run();
           const outcome = { gradients: gradientsNow(), persistent: persistentNow() };
-          placed.close();
+          unverified.close();
           return outcome;
         } catch (error) {
           if (error instanceof HoldfastError) return { rejection: error };
@@ -113,14 +113,14 @@ function ordersOf({ calls }: Schedule): readonly (readonly ScheduledCall[])[] {
   const streams = [...new Set(calls.map(({ stream }) => stream))];
   return permutationsOf(streams).map((preferred) => {
     const waiting = new Map(
-      streams.map((stream) => [stream, [...calls.keys()].filter((place) => calls[place]!.stream === stream)]),
+      streams.map((stream) => [stream, [...calls.keys()].filter((index) => calls[index]!.stream === stream)]),
     );
     const ended = new Set<number>();
     const order: ScheduledCall[] = [];
     while (waiting.get(0)!.length > 0) {
       const next = preferred
         .flatMap((stream) => waiting.get(stream)!.slice(0, 1))
-        .find((place) => calls[place]!.after.every((waited) => ended.has(waited)));
+        .find((index) => calls[index]!.after.every((waited) => ended.has(waited)));
       if (next === undefined) throw new Error("Every stream waits for another.");
       waiting.get(calls[next]!.stream)!.shift();
       ended.add(next);

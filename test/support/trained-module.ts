@@ -2,7 +2,7 @@
 
 import { type Device, type Dtype, nn, type Tensor, tensor } from "holdfast";
 
-export class GivenParameters extends nn.Module {
+export class ParameterModule extends nn.Module {
   readonly list: nn.Parameter[];
 
   constructor(shapes: readonly (readonly number[])[], values: readonly ArrayLike<number>[]) {
@@ -11,13 +11,13 @@ export class GivenParameters extends nn.Module {
   }
 }
 
-export function placeGiven(
+export function placeParameters(
   cpu: Device,
   dtype: Dtype,
   shapes: readonly (readonly number[])[],
   values: readonly ArrayLike<number>[],
 ): nn.Parameter[] {
-  return new GivenParameters(shapes, values).to(cpu, dtype).list;
+  return new ParameterModule(shapes, values).to(cpu, dtype).list;
 }
 
 /** Gives a leaf its gradient through backward: the gradient of Σ p·g is g. */

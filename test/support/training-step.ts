@@ -83,7 +83,7 @@ export function straightStep(): ProposedStep {
   return { program, schedule, plan: planFirstFit(schedule), block: span(0x80000, 0x10000) };
 }
 
-export function placeOf({ schedule: { calls } }: ProposedStep, op: string): number {
+export function indexOf({ schedule: { calls } }: ProposedStep, op: string): number {
   return calls.findIndex(({ call }) => call.op === op);
 }
 
@@ -107,7 +107,7 @@ export function moveBuffers(step: ProposedStep, moved: Readonly<Record<string, n
 /** Moves a call of a schedule without side streams before another. */
 export function moveCall(step: ProposedStep, op: string, before: string): ProposedStep {
   const calls = [...step.schedule.calls];
-  const [moved] = calls.splice(placeOf(step, op), 1);
+  const [moved] = calls.splice(indexOf(step, op), 1);
   calls.splice(
     calls.findIndex(({ call }) => call.op === before),
     0,
@@ -120,10 +120,10 @@ export function moveCall(step: ProposedStep, op: string, before: string): Propos
 export function changeWaits(
   step: ProposedStep,
   op: string,
-  change: (after: readonly number[], place: number) => readonly number[],
+  change: (after: readonly number[], index: number) => readonly number[],
 ): ProposedStep {
-  const calls = step.schedule.calls.map((one, place) =>
-    one.call.op === op ? { ...one, after: change(one.after, place) } : one,
+  const calls = step.schedule.calls.map((scheduled, index) =>
+    scheduled.call.op === op ? { ...scheduled, after: change(scheduled.after, index) } : scheduled,
   );
   return { ...step, schedule: { calls } };
 }
@@ -154,8 +154,8 @@ export function sideBySideCalls(step: ProposedStep, first: string, second: strin
 function rowsOf(call: Call): RowCall {
   const accesses = accessesOf(call);
   const [read, written] = [
-    accesses.filter(({ reads }) => reads).map(({ slice: part }) => part),
-    accesses.filter(({ writes }) => writes).map(({ slice: part }) => part),
+    accesses.filter(({ reads }) => reads).map(({ slice }) => slice),
+    accesses.filter(({ writes }) => writes).map(({ slice }) => slice),
   ];
   const kernel: RowKernel = {
     ...{ name: call.op, inputs: read.map(() => "f32" as const), scalars: [] },

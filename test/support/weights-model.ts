@@ -37,7 +37,7 @@ export function doubleWeights({ runtime, weights }: Model): void {
   const kernel = runtime.kernel(basicKernels.add);
   for (const weight of weights) {
     const elements = weight.span.size / 4;
-    const given = [weight, weight, weight, elements];
-    runtime.launch({ op: "double", kernel, blocks: blockCount(elements), arguments: given });
+    const args = [weight, weight, weight, elements];
+    runtime.launch({ op: "double", kernel, blocks: blockCount(elements), arguments: args });
   }
 }

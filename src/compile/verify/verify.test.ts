@@ -10,7 +10,7 @@ import { agree, granuleBytes, runPlanned, runProgram } from "../../../test/suppo
 import {
   meet,
   type ProposedStep,
-  planApart,
+  planDisjoint,
   planFirstFit,
   reachability,
   rejectionBy,
@@ -77,7 +77,7 @@ test("a schedule with a wait for every meeting passes, with every buffer apart o
     fc.property(randomCalls, randomStreams, (calls, streams) => {
       const program = programOf(calls, true);
       const schedule = scheduleOn(program, streams);
-      verifyPlan(program, schedule, planApart(schedule));
+      verifyPlan(program, schedule, planDisjoint(schedule));
       verifyPlan(program, schedule, planFirstFit(schedule));
     }),
     { numRuns: 300 },

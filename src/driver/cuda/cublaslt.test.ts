@@ -8,12 +8,12 @@ import { heldOnEmulator, openBench, withEmulatorDriver } from "../../../test/sup
 import { decodeFloats, encodeFloats, floatBytes } from "../../../test/support/encoded-values.js";
 import {
   biasStepOf,
-  drawGemms,
-  drawValues,
   expectedOf,
   layOutGemm,
   proveValues,
   type RandomGemm,
+  randomGemms,
+  valuesFor,
 } from "../../../test/support/random-gemms.js";
 import { type Address, type Span, span } from "../../units/index.js";
 import type { KernelSource, Parameter, Product } from "../driver.js";
@@ -29,9 +29,9 @@ afterEach(() => {
 const plain: RandomGemm = {
   ...{ dtype: "f32", resultDtype: "f32", m: 2, n: 3, k: 4, batch: 1, alpha: 1, beta: 0 },
   ...{ bias: "none", activation: "none" },
-  a: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
-  b: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
-  c: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
+  a: { isTransposed: false, batchLayout: "separate", gap: 0, offset: 0 },
+  b: { isTransposed: false, batchLayout: "separate", gap: 0, offset: 0 },
+  c: { isTransposed: false, batchLayout: "separate", gap: 0, offset: 0 },
 };
 
 const alignmentOf = (address: number): number => {
@@ -65,7 +65,7 @@ type Bench = ReturnType<typeof openBench>;
 /** Puts the values of a product into memory, each matrix on a boundary of its own. */
 function place(drawn: RandomGemm, { memory, write }: Bench) {
   const layouts = layOutGemm(drawn);
-  const values = drawValues(drawn);
+  const values = valuesFor(drawn);
   const { dtype, resultDtype } = drawn;
   let next = memory.address as number;
   const put = (name: "a" | "b" | "c" | "bias", type: RandomGemm["dtype"]): Span => {
@@ -105,18 +105,26 @@ describe("a product", { skip }, () => {
       withEmulatorDriver({}, (driver) => {
         const bench = openBench(driver);
         fc.assert(
-          fc.property(drawGemms([dtype]), (drawn) => prove(driver, bench, drawn)),
+          fc.property(randomGemms([dtype]), (drawn) => prove(driver, bench, drawn)),
           {
             numRuns: 150,
             examples: [
-              [{ ...plain, dtype, resultDtype: dtype, batch: 3, c: { ...plain.c, form: "in turn", gap: 2 } }],
               [
                 {
                   ...plain,
                   dtype,
                   resultDtype: dtype,
                   batch: 3,
-                  b: { ...plain.b, form: "shared" },
+                  c: { ...plain.c, batchLayout: "interleaved", gap: 2 },
+                },
+              ],
+              [
+                {
+                  ...plain,
+                  dtype,
+                  resultDtype: dtype,
+                  batch: 3,
+                  b: { ...plain.b, batchLayout: "shared" },
                   bias: "batched",
                 },
               ],

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { Device } from "holdfast";
 import { tolerances } from "../../tolerances.js";
-import { firstApart, firstFar, nudges, sameBits } from "../random-programs/compare.js";
+import { firstDifference, firstFar, nudges, sameBits } from "../random-programs/compare.js";
 import type { ModelProgram, ModelStep } from "./program.js";
 import { runModel } from "./run.js";
 
@@ -52,15 +52,15 @@ export function checkModel(
   const reference = runModel(cpu, program, { isCompiled: false });
   // TF32 has the ten bits of f16.
   const tolerance = tolerances["against f64"][precision === "tf32" ? "f16" : "bf16"];
-  const apart = firstApart(usual, eager, reference, tolerance);
-  if (apart === undefined) return;
+  const difference = firstDifference(usual, eager, reference, tolerance);
+  if (difference === undefined) return;
   // If inputs rounded to the precision take even f32 beyond the tolerance, as at the bend of a ReLU, the
   // program is ill-conditioned.
   const isSteep = nudges(tolerance.relative / 2).some((nudge) => {
     const nudged = runModel(cpu, program, { isCompiled: false, nudge });
     return firstFar(nudged, reference, tolerance) !== undefined;
   });
-  assert.ok(isSteep, `compiled with all passes is far from eager: ${apart}`);
+  assert.ok(isSteep, `compiled with all passes is far from eager: ${difference}`);
   counts.steep += 1;
 }
 

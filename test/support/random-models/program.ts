@@ -25,7 +25,7 @@ export interface ModelInput {
 export interface LayerStep {
   readonly kind: "layer";
   readonly layer: string;
-  readonly given: readonly unknown[];
+  readonly args: readonly unknown[];
   /** Options of `forward` in attention layers. */
   readonly isCausal?: boolean;
   /** An input that is the mask of an attention layer. */

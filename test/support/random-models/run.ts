@@ -27,7 +27,7 @@ export interface ModelRunOptions {
   /** Passes to omit besides the program's. */
   readonly without?: readonly string[];
   /** The factor of inputs: near 1, from a random number from 0 to 1. */
-  readonly nudge?: (drawn: number) => number;
+  readonly nudge?: (random: number) => number;
 }
 
 /** Errors that a program may cause, in eager code and compiled alike. */
@@ -83,12 +83,12 @@ export class ModelRun {
   makeCalls(): ModelRunRecord {
     const steps: StepRecord[] = [];
     const rejections: string[] = [];
-    for (const [place, call] of this.#program.calls.entries()) {
+    for (const [index, call] of this.#program.calls.entries()) {
       try {
-        steps.push(this.#call(place, call));
+        steps.push(this.#call(index, call));
       } catch (error) {
         if (!(error instanceof HoldfastError && expectedCodes.has(error.code))) throw error;
-        rejections.push(`call ${place + 1}: ${error.code}`);
+        rejections.push(`call ${index + 1}: ${error.code}`);
         break;
       }
     }
@@ -111,32 +111,32 @@ export class ModelRun {
     }
   }
 
-  #call(place: number, call: ModelCall): StepRecord {
+  #call(index: number, call: ModelCall): StepRecord {
     for (const event of call.events) this.#apply(event);
     this.#rates.push((this.#optimizer?.groups ?? []).map(({ lr, weightDecay }) => [lr, weightDecay]));
-    const given = this.#program.inputs.map((input) => this.#argument(input, place, call));
+    const args = this.#program.inputs.map((input) => this.#argument(input, index, call));
     const record = new Map<string, Elements>();
     const body = (...inputs: readonly Tensor[]) => this.#body(call.step, inputs);
     if (this.#options.isCompiled) {
-      this.#keep(place, call, this.#compile(call.step, body)(...given), record);
+      this.#keep(index, call, this.#compile(call.step, body)(...args), record);
       this.#requireDeadOrSame();
-    } else this.#device.step(() => this.#keep(place, call, body(...given), record));
-    this.#release(given, new Set([...this.#kept.values()].map(({ array }) => array.storage)));
-    if (call.step === "train") this.#advance(place);
+    } else this.#device.step(() => this.#keep(index, call, body(...args), record));
+    this.#release(args, new Set([...this.#kept.values()].map(({ array }) => array.storage)));
+    if (call.step === "train") this.#advance(index);
     this.#recordState(record);
     return record;
   }
 
-  #keep(place: number, { keeps }: ModelCall, results: Results, record: Map<string, Elements>): void {
+  #keep(index: number, { keeps }: ModelCall, results: Results, record: Map<string, Elements>): void {
     for (const [name, tensor] of Object.entries(results)) {
       const elements = tensor.dataSync();
       record.set(`result ${name}`, elements);
-      this.#given.set(`result ${name} of call ${place + 1}`, { tensor, elements });
+      this.#given.set(`result ${name} of call ${index + 1}`, { tensor, elements });
     }
     for (const { result, how } of keeps) {
       const tensor = results[result];
-      if (!tensor || this.#kept.has(`${place} ${result}`)) continue;
-      this.#kept.set(`${place} ${result}`, how === "keep" ? tensor.keep() : tensor.clone().keep());
+      if (!tensor || this.#kept.has(`${index} ${result}`)) continue;
+      this.#kept.set(`${index} ${result}`, how === "keep" ? tensor.keep() : tensor.clone().keep());
     }
   }
 
@@ -163,15 +163,15 @@ export class ModelRun {
   }
 
   /** The step itself. */
-  #body(kind: ModelCall["step"], given: readonly Tensor[]): Record<string, Tensor> {
-    const { inputs: specs, results: wanted, clip } = this.#program;
-    const inputs = new Map(specs.map(({ name }, index) => [name, given[index]!]));
+  #body(kind: ModelCall["step"], args: readonly Tensor[]): Record<string, Tensor> {
+    const { inputs: specs, results: resultNames, clip } = this.#program;
+    const inputs = new Map(specs.map(({ name }, index) => [name, args[index]!]));
     const results: Record<string, Tensor> = {};
     const forward = (): Tensor => {
-      const output = this.model.forward(given[0]!, inputs, (input, value) => {
-        if (wanted.includes("joined") && !(`at ${input}` in results)) results[`at ${input}`] = value;
+      const output = this.model.forward(args[0]!, inputs, (input, value) => {
+        if (resultNames.includes("joined") && !(`at ${input}` in results)) results[`at ${input}`] = value;
       });
-      if (wanted.includes("output")) results["output"] = output;
+      if (resultNames.includes("output")) results["output"] = output;
       return this.#loss(output, inputs);
     };
     const loss = kind === "evaluate" ? noGrad(forward) : forward();
@@ -183,7 +183,7 @@ export class ModelRun {
     if (clip?.kind === "norm") {
       const { maxNorm, normType } = clip;
       const norm = optim.clipGradNorm(this.#parameters, maxNorm, { normType, errorIfNonfinite: false });
-      if (wanted.includes("norm")) results["norm"] = norm;
+      if (resultNames.includes("norm")) results["norm"] = norm;
     }
     this.#optimizer.step();
     this.#optimizer.zeroGrad();
@@ -198,8 +198,8 @@ export class ModelRun {
     return value.ndim > 0 ? value.mean() : value;
   }
 
-  #advance(place: number): void {
-    if (this.#schedule instanceof optim.ReduceOnPlateau) this.#schedule.step(place % 3);
+  #advance(index: number): void {
+    if (this.#schedule instanceof optim.ReduceOnPlateau) this.#schedule.step(index % 3);
     else this.#schedule?.step();
   }
 
@@ -216,8 +216,8 @@ export class ModelRun {
         return;
       case "freeze":
         for (const at of event.parameters) {
-          const found = parameter(at);
-          if (found) found.requiresGrad = event.requiresGrad;
+          const target = parameter(at);
+          if (target) target.requiresGrad = event.requiresGrad;
         }
         return;
       case "freeze module":
@@ -240,15 +240,15 @@ export class ModelRun {
     }
   }
 
-  #argument(input: ModelInput, place: number, call: ModelCall): Tensor {
-    const feed = call.feeds.find((one) => one.input === input.name);
+  #argument(input: ModelInput, index: number, call: ModelCall): Tensor {
+    const feed = call.feeds.find((candidate) => candidate.input === input.name);
     const kept = feed && this.#kept.get(`${feed.call} ${feed.result}`);
     if (kept) return kept;
     const shape = shapeOf(input, call.batch);
     const dtype = input.dtype === "float" ? this.#dtype : input.dtype;
-    const values = valuesOf(this.#program, input, place, call.batch);
+    const values = valuesOf(this.#program, input, index, call.batch);
     const { nudge } = this.#options;
-    const moving = randomFrom(this.#program.seed + 31 * place);
+    const moving = randomFrom(this.#program.seed + 31 * index);
     const moved = nudge && input.dtype === "float" ? values.map((value) => value * nudge(moving())) : values;
     return this.#device.fromHost(moved, shape, dtype, input.name);
   }
@@ -275,11 +275,11 @@ export function valuesOf(program: ModelProgram, input: ModelInput, place: number
   const random = randomFrom(program.seed + 7919 * program.inputs.indexOf(input) + 104_729 * place);
   const columns = sizes.at(-1) ?? 1;
   return Array.from({ length: elementsOf(shapeOf(input, batch)) }, (_, index) => {
-    const drawn = random();
-    if (dtype === "i32") return from + Math.floor((to - from + 1) * drawn);
+    const fraction = random();
+    if (dtype === "i32") return from + Math.floor((to - from + 1) * fraction);
     // A fully masked row would have no probabilities: every row sees the first column.
-    if (dtype === "bool") return index % columns === 0 || drawn < 0.7 ? 1 : 0;
-    return Math.fround(from + (to - from) * drawn);
+    if (dtype === "bool") return index % columns === 0 || fraction < 0.7 ? 1 : 0;
+    return Math.fround(from + (to - from) * fraction);
   });
 }
 

@@ -22,11 +22,13 @@ function withoutDropoutIn(step: ModelStep): ModelStep {
   if (step.kind === "repeat" || step.kind === "join")
     return { ...step, steps: step.steps.map(withoutDropoutIn) };
   if (step.kind !== "layer") return step;
-  if (step.layer === "Dropout") return { ...step, given: [0] };
-  const given = step.given.map((one) =>
-    typeof one === "object" && one !== null && "dropout" in one ? { ...one, dropout: 0 } : one,
+  if (step.layer === "Dropout") return { ...step, args: [0] };
+  const args = step.args.map((argument) =>
+    typeof argument === "object" && argument !== null && "dropout" in argument
+      ? { ...argument, dropout: 0 }
+      : argument,
   );
-  return { ...step, given };
+  return { ...step, args };
 }
 
 /** `rates` has the learning rate and the weight decay of each group, for each call. */
@@ -37,18 +39,18 @@ export function torchLine(program: ModelProgram, rates: ModelRunRecord["rates"])
     ...{ name, shape: parameter.shape, dtype: "float" },
     data: encode(parameter.initialValues()),
   }));
-  const calls = program.calls.map(({ events, batch }, place) => ({
+  const calls = program.calls.map(({ events, batch }, index) => ({
     events: events.flatMap((event) => resolve(event, model)),
-    rates: rates[place] ?? [],
+    rates: rates[index] ?? [],
     inputs: Object.fromEntries(
-      program.inputs.map((input) => [input.name, listed(program, input, place, batch)]),
+      program.inputs.map((input) => [input.name, listed(program, input, index, batch)]),
     ),
   }));
   return { program, parameters, calls };
 }
 
-function listed(program: ModelProgram, input: ModelInput, place: number, batch: number): ListedTensor {
-  const data = encode(valuesOf(program, input, place, batch));
+function listed(program: ModelProgram, input: ModelInput, index: number, batch: number): ListedTensor {
+  const data = encode(valuesOf(program, input, index, batch));
   return { shape: shapeOf(input, batch), dtype: input.dtype, data };
 }
 
@@ -62,9 +64,9 @@ function resolve(event: ModelEvent, model: nn.Module): ModelEvent[] {
   if (event.kind === "zeroGrad") return [event];
   if (event.kind !== "freeze module") return [];
   const modules = [...model.namedModules()];
-  const own = modules[event.module % modules.length]![1].parameters();
-  const places = own.map((parameter) => parameters.indexOf(parameter));
-  return [{ kind: "freeze", parameters: places, requiresGrad: event.requiresGrad }];
+  const affected = modules[event.module % modules.length]![1].parameters();
+  const indices = affected.map((parameter) => parameters.indexOf(parameter));
+  return [{ kind: "freeze", parameters: indices, requiresGrad: event.requiresGrad }];
 }
 
 export type TorchAnswer =

@@ -45,10 +45,11 @@ export function noCounts(): ProgramCounts {
 
 export function checkProgram(
   { direct, replaying, precision = "f32" }: ProgramDevices,
-  given: Program,
+  original: Program,
   counts: ProgramCounts,
 ): void {
-  const program = precision === "f32" ? given : { ...given, without: [...given.without, "autotune"] };
+  const program =
+    precision === "f32" ? original : { ...original, without: [...original.without, "autotune"] };
   const eager = runProgram(direct, program, { isCompiled: false });
   const reference =
     program.dtype === "f64" ? eager : runProgram(direct, program, { isCompiled: false, float: "f64" });
@@ -58,7 +59,7 @@ export function checkProgram(
   counts.programs += 1;
   counts.instructions += program.instructions.length;
   counts.rejections += new Set(eager.rejections).size;
-  for (const one of program.instructions) if ("op" in one) counts.ops.add(one.op);
+  for (const instruction of program.instructions) if ("op" in instruction) counts.ops.add(instruction.op);
 
   sameRejections(planned, eager);
   sameBits(replayed, planned, "replayed and planned");

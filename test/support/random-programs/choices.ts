@@ -13,9 +13,9 @@ export class Choices {
 
   /** An integer below a limit; 0 if no numbers are left. */
   below(limit: number): number {
-    const drawn = this.#numbers[this.#next] ?? 0;
+    const number = this.#numbers[this.#next] ?? 0;
     this.#next += 1;
-    return drawn % limit;
+    return number % limit;
   }
 
   /** The first is the simplest. */

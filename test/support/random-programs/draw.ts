@@ -6,10 +6,10 @@ import type { FloatDtype } from "../../tolerances.js";
 import { Builder, isSame } from "./builder.js";
 import { Choices } from "./choices.js";
 import { makers } from "./makers.js";
-import type { OptimizerChoice, Program } from "./program.js";
+import type { OptimizerSpec, Program } from "./program.js";
 import { stateMakers } from "./states.js";
 
-const optimizers: readonly OptimizerChoice[] = [
+const optimizers: readonly OptimizerSpec[] = [
   { name: "SGD", lr: 0.01 },
   { name: "SGD", lr: 0.01, momentum: 0.9, weightDecay: 0.01 },
   { name: "AdamW", lr: 0.01 },
@@ -52,8 +52,8 @@ export const anyProgram: fc.Arbitrary<Program> = fc
       stateMakers["optimize"]!(builder, choices);
     }
     const names = builder.values.map(({ name }) => name);
-    const drawn = [names.at(-1), ...Array.from({ length: choices.below(4) }, () => choices.of(names))];
-    const results = [...new Set(drawn.flatMap((name) => name ?? []))];
+    const candidates = [names.at(-1), ...Array.from({ length: choices.below(4) }, () => choices.of(names))];
+    const results = [...new Set(candidates.flatMap((name) => name ?? []))];
     const feeds = choices.isOneIn(2) ? feedsOf(builder, results) : [];
     const { inputs, instructions } = builder;
     const leftOut = choices.isOneIn(5) && instructions.length > 0 ? [choices.below(instructions.length)] : [];
@@ -62,15 +62,15 @@ export const anyProgram: fc.Arbitrary<Program> = fc
 
 /** Arguments that can take a result of the previous step. */
 function feedsOf(builder: Builder, results: readonly string[]): Program["feeds"] {
-  const taken = new Set<string>();
+  const used = new Set<string>();
   return builder.inputs.flatMap(({ name, role, dtype, shape }) => {
     if (role !== "argument" || dtype !== "float") return [];
-    const from = results.find((one) => {
-      const known = builder.known(one);
-      return !taken.has(one) && known.dtype === "float" && isSame(known.shape, shape);
+    const from = results.find((name) => {
+      const value = builder.find(name);
+      return !used.has(name) && value.dtype === "float" && isSame(value.shape, shape);
     });
     if (from === undefined) return [];
-    taken.add(from);
+    used.add(from);
     return [{ from, to: name }];
   });
 }

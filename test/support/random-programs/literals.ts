@@ -10,32 +10,34 @@ export const specialLiterals: readonly number[] = [
 ];
 
 /** One of the usual numbers, or sometimes a special one. */
-export function drawLiteral(choices: Choices, usual: readonly number[]): number {
+export function randomLiteral(choices: Choices, usual: readonly number[]): number {
   return choices.isOneIn(5) ? choices.of(specialLiterals) : choices.of(usual);
 }
 
 export function isSpecialLiteral(value: unknown): boolean {
-  return typeof value === "number" && specialLiterals.some((one) => Object.is(one, value));
+  return typeof value === "number" && specialLiterals.some((literal) => Object.is(literal, value));
 }
 
 /** Marks a number that JSON can't represent; no name of a value begins with it. */
-const mark = "#";
+const prefix = "#";
 
 /** JSON that keeps NaN, the infinities and −0. */
 export function toJson(value: unknown, space?: number): string {
   return JSON.stringify(
     value,
-    (_, one: unknown) => {
-      if (typeof one !== "number") return one;
-      return Number.isFinite(one) && !Object.is(one, -0) ? one : `${mark}${Object.is(one, -0) ? "-0" : one}`;
+    (_, entry: unknown) => {
+      if (typeof entry !== "number") return entry;
+      return Number.isFinite(entry) && !Object.is(entry, -0)
+        ? entry
+        : `${prefix}${Object.is(entry, -0) ? "-0" : entry}`;
     },
     space,
   );
 }
 
 export function fromJson<T>(text: string): T {
-  return JSON.parse(text, (_, one: unknown) =>
-    typeof one === "string" && one.startsWith(mark) ? Number(one.slice(mark.length)) : one,
+  return JSON.parse(text, (_, entry: unknown) =>
+    typeof entry === "string" && entry.startsWith(prefix) ? Number(entry.slice(prefix.length)) : entry,
   ) as T;
 }
 

@@ -53,7 +53,7 @@ export type Instruction =
   | { readonly kind: "update" }
   | { readonly kind: "zeroGrad" };
 
-export interface OptimizerChoice {
+export interface OptimizerSpec {
   readonly name: "SGD" | "AdamW";
   readonly lr: number;
   readonly momentum?: number;
@@ -64,7 +64,7 @@ export interface Program {
   readonly dtype: FloatDtype;
   /** The seed of the values and of the device's random numbers. */
   readonly seed: number;
-  readonly optimizer: OptimizerChoice;
+  readonly optimizer: OptimizerSpec;
   /**
    * True if the parameters are contiguous in persistent memory, like a module's. Otherwise each is a separate
    * tensor.

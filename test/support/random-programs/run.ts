@@ -22,7 +22,7 @@ export type Elements = ReturnType<Tensor["dataSync"]>;
 export type StepRecord = ReadonlyMap<string, Elements>;
 
 type Values = Readonly<Record<string, Tensor>>;
-type Body = (...given: readonly Tensor[]) => Values;
+type Body = (...args: readonly Tensor[]) => Values;
 
 export interface ProgramRun {
   readonly steps: readonly StepRecord[];
@@ -35,7 +35,7 @@ export interface RunOptions {
   /** The dtype of floats; default: the program's. */
   readonly float?: FloatDtype;
   /** The factor of inputs: near 1, from a random number from 0 to 1. */
-  readonly nudge?: (drawn: number) => number;
+  readonly nudge?: (fraction: number) => number;
 }
 
 const stepCount = 3;
@@ -72,7 +72,7 @@ class Run {
   readonly #program: Program;
   readonly #isCompiled: boolean;
   readonly #float: FloatDtype;
-  readonly #nudge: (drawn: number) => number;
+  readonly #nudge: (fraction: number) => number;
   readonly #arguments: readonly Input[];
   readonly #states = new Map<string, Tensor>();
   readonly #parameters: readonly Tensor[];
@@ -100,8 +100,8 @@ class Run {
   takeSteps(): ProgramRun {
     const { instructions, leftOut, without } = this.#program;
     const others = leftOut.map((at) => instructions[at]);
-    const bodies: Body[] = [(...given) => this.#compute(given, [])];
-    if (others.length > 0) bodies.push((...given) => this.#compute(given, others));
+    const bodies: Body[] = [(...args) => this.#compute(args, [])];
+    if (others.length > 0) bodies.push((...args) => this.#compute(args, others));
     const passes = Object.fromEntries(without.map((name) => [name, false]));
     const compiled = this.#isCompiled ? bodies.map((body) => this.#device.compile(body, { passes })) : [];
     const steps: StepRecord[] = [];
@@ -109,26 +109,26 @@ class Run {
     let left: Values = {};
     for (let step = 0; step < stepCount; step++) {
       const before = steps.at(-1);
-      const given = this.#arguments.map((input) => this.#argument(input, step, left, before));
+      const args = this.#arguments.map((input) => this.#argument(input, step, left, before));
       if (this.#optimizer) this.#optimizer.lr = this.#program.optimizer.lr / (1 + step);
       const body = bodies[step % bodies.length]!;
       const results = left;
       let read: Map<string, Elements>;
       if (this.#isCompiled) {
-        left = compiled[step % bodies.length]!(...given);
+        left = compiled[step % bodies.length]!(...args);
         read = readAll(left);
-      } else read = this.#device.step(() => readAll(body(...given)));
-      for (const tensor of given) if (!Object.values(results).includes(tensor)) tensor.release();
+      } else read = this.#device.step(() => readAll(body(...args)));
+      for (const tensor of args) if (!Object.values(results).includes(tensor)) tensor.release();
       steps.push(this.#record(read));
     }
-    for (const one of compiled) one.close();
+    for (const step of compiled) step.close();
     return { steps, rejections: this.#rejections };
   }
 
   /** The step itself. */
-  #compute(given: readonly Tensor[], leftOut: readonly unknown[]): Values {
+  #compute(args: readonly Tensor[], leftOut: readonly unknown[]): Values {
     const values = new Map(this.#states);
-    for (const [index, tensor] of given.entries()) values.set(this.#arguments[index]!.name, tensor);
+    for (const [index, tensor] of args.entries()) values.set(this.#arguments[index]!.name, tensor);
     for (const instruction of this.#program.instructions)
       if (!leftOut.includes(instruction)) this.#follow(instruction, values);
     const results = this.#program.results.flatMap((name) => {
@@ -153,14 +153,14 @@ class Run {
 
   #placeParameters(): readonly Tensor[] {
     const inputs = this.#program.inputs.filter(({ role }) => role === "parameter");
-    const placed = this.#program.inModule
+    const parameters = this.#program.inModule
       ? new Parameters(inputs, (input) => this.#valuesOf(input, 0)).to(this.#device, this.#float).list
       : inputs.map((input) => this.#place(input, 0));
     for (const [index, { name }] of inputs.entries()) {
-      placed[index]!.requiresGrad = true;
-      this.#states.set(name, placed[index]!);
+      parameters[index]!.requiresGrad = true;
+      this.#states.set(name, parameters[index]!);
     }
-    return placed;
+    return parameters;
   }
 
   #makeOptimizer(): optim.SGD | optim.AdamW | undefined {
@@ -180,8 +180,8 @@ class Run {
       // A broadcast tensor can't be written to.
       const isStretched = instruction.kind === "in place" && error.code === "BAD_SHAPE";
       if (!isStretched && !rejectionCodes.has(error.code)) throw error;
-      const place = this.#program.instructions.indexOf(instruction);
-      this.#rejections.push(`instruction ${place} (${instruction.kind}): ${error.code}`);
+      const index = this.#program.instructions.indexOf(instruction);
+      this.#rejections.push(`instruction ${index} (${instruction.kind}): ${error.code}`);
     }
   }
 
@@ -191,14 +191,14 @@ class Run {
     switch (instruction.kind) {
       case "op":
       case "in place": {
-        const operands = instruction.operands.map((one) => this.#operand(one, values));
+        const operands = instruction.operands.map((operand) => this.#operand(operand, values));
         if (!isComplete(operands)) return;
         const op = opTable[instruction.op]!;
         const attributes = resolveAttributes(instruction.attributes, this.#float);
         const call = (): readonly Tensor[] => {
           if (instruction.kind === "in place")
             return [
-              device.applyInPlace(op, operands[0] as Tensor, ownOperands(op.name, operands), attributes),
+              device.applyInPlace(op, operands[0] as Tensor, operandsOf(op.name, operands), attributes),
             ];
           return op.kind === "composite"
             ? device.applyAll(op, operands, attributes)
@@ -266,9 +266,9 @@ class Run {
     const moving = randomFrom(this.#program.seed + 31 * number + step);
     const isFloat = dtype === "float";
     return Array.from({ length: sizeOf(shape) }, () => {
-      const drawn = random();
-      if (!isFloat) return from + Math.floor((to - from + 1) * drawn);
-      return Math.fround(from + (to - from) * drawn) * this.#nudge(moving());
+      const fraction = random();
+      if (!isFloat) return from + Math.floor((to - from + 1) * fraction);
+      return Math.fround(from + (to - from) * fraction) * this.#nudge(moving());
     });
   }
 }
@@ -278,10 +278,10 @@ function readAll(tensors: Values): Map<string, Elements> {
 }
 
 function isComplete(operands: readonly (Tensor | number | undefined)[]): operands is (Tensor | number)[] {
-  return operands.every((one) => one !== undefined);
+  return operands.every((operand) => operand !== undefined);
 }
 
 /** An in-place copy reads only its source; every other op also reads its target. */
-function ownOperands(op: string, operands: readonly (Tensor | number)[]): readonly (Tensor | number)[] {
+function operandsOf(op: string, operands: readonly (Tensor | number)[]): readonly (Tensor | number)[] {
   return op === "contiguous" && operands.length > 1 ? operands.slice(1) : operands;
 }

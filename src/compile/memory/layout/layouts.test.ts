@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { drawLifetimes, findClash, someLifetimes } from "../../../../test/support/random-lifetimes.js";
+import { findClash, randomLifetimes, someLifetimes } from "../../../../test/support/random-lifetimes.js";
 import type { Lifetime } from "../../schedule/liveness.js";
 import { type Boxes, boxesOf, type Layout, largestFirst } from "./boxes.js";
 import { fitInOrder } from "./fit.js";
@@ -26,7 +26,7 @@ function growthOf(
   count: number,
   typicalLength: (count: number) => number,
 ): number {
-  const stepsFor = (n: number): number => steps(drawLifetimes(n, typicalLength(n), 7)) / (n * Math.log2(n));
+  const stepsFor = (n: number): number => steps(randomLifetimes(n, typicalLength(n), 7)) / (n * Math.log2(n));
   return stepsFor(8 * count) / stepsFor(count);
 }
 
@@ -53,7 +53,7 @@ test("a fit keeps apart what is live together, in whatever order", () => {
 });
 
 test("a fit is given up once it takes as much as the layout that there is", () => {
-  const given = boxesOf(drawLifetimes(50, 10, 3));
+  const given = boxesOf(randomLifetimes(50, 10, 3));
   const order = given.boxes.map((_, rank) => rank);
   const { bytes, steps } = fit(given, order);
   assert.equal(fit(given, order, bytes + 1).bytes, bytes);

@@ -12,12 +12,12 @@ import {
 import { kernelDevices, put } from "../../../../test/support/kernel-runtime.js";
 import {
   biasStepOf,
-  drawGemms,
-  drawValues,
   expectedOf,
   layOutGemm,
   proveValues,
   type RandomGemm,
+  randomGemms,
+  valuesFor,
 } from "../../../../test/support/random-gemms.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
 import { backendOf, lowerCalls } from "../../backend.js";
@@ -31,7 +31,7 @@ function run(
   drawn: RandomGemm,
 ): { readonly found: Float64Array; readonly expected: Float64Array } {
   const layouts = layOutGemm(drawn);
-  const values = drawValues(drawn);
+  const values = valuesFor(drawn);
   return runtime.step(() => {
     const place = (name: "a" | "b" | "c", dtype: FloatName) => {
       const { rowStride, batchStride, offset, extent } = layouts[name];
@@ -68,7 +68,7 @@ for (const { device, skip, open } of kernelDevices) {
 
     test("a product with bias and activation is right for any shape, layout and batch, and writes nothing beside C", () => {
       fc.assert(
-        fc.property(drawGemms(dtypes), (drawn) => {
+        fc.property(randomGemms(dtypes), (drawn) => {
           // Our own kernels give the operands' dtype only, and so do ops that ask for no other.
           const one = device === "CUDA" ? drawn : { ...drawn, resultDtype: drawn.dtype };
           const { found, expected } = run(runtime, one);

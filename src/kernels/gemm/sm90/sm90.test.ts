@@ -9,13 +9,13 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/suppor
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import {
   biasStepOf,
-  drawValues,
   expectedOf,
   layOutGemm,
   proveValues,
   type RandomGemm,
   type RandomMatrix,
   smallValues,
+  valuesFor,
 } from "../../../../test/support/random-gemms.js";
 import type { RowKernel } from "../../../ir/index.js";
 import { term, widenBf16 } from "../../../ir/index.js";
@@ -67,7 +67,7 @@ const drawing = (quick: number, thorough: number) =>
 
 /** Rows begin on 16 bytes of either dtype: see `aligned`. */
 const matrix: fc.Arbitrary<RandomMatrix> = fc.record({
-  ...{ isTransposed: fc.constant(false), form: fc.constant("apart" as const) },
+  ...{ isTransposed: fc.constant(false), batchLayout: fc.constant("separate" as const) },
   ...{ gap: fc.constantFrom(0, 0, 8), offset: fc.constantFrom(0, 8) },
 });
 
@@ -89,13 +89,13 @@ const drawGradient: fc.Arbitrary<RandomGemm> = fc
   .record({
     ...{ one: drawGemm, m: fc.constantFrom(8, 61, 193, 264), k: fc.constantFrom(20, 64, 72, 193, 577) },
     ...{
-      left: fc.constantFrom("apart", "in turn", "shared"),
-      right: fc.constantFrom("apart", "in turn", "shared"),
+      left: fc.constantFrom("separate", "interleaved", "shared"),
+      right: fc.constantFrom("separate", "interleaved", "shared"),
     },
   } as const)
   .map(({ one, m, k, left, right }) => ({
     ...{ ...one, m, k, bias: "none" },
-    ...{ a: { ...one.a, isTransposed: true, form: left }, b: { ...one.b, form: right } },
+    ...{ a: { ...one.a, isTransposed: true, batchLayout: left }, b: { ...one.b, batchLayout: right } },
   }));
 
 /** What becomes of a result x beside another y: 3x − y as it is, and their sum as a half float. */
@@ -149,7 +149,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   /** A product in step memory, its config in a tile, and the proof of what its C should hold. */
   function place(drawn: RandomGemm, element: MmaElement, tile = sm90Tiles[0]!) {
     const layouts = layOutGemm(drawn);
-    const values = drawValues(drawn);
+    const values = valuesFor(drawn);
     const { m, n, k } = drawn;
     const whole = put(runtime, Float32Array.from(values.c), "c");
     const lying = (name: "a" | "b" | "c") => {
@@ -348,9 +348,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   const plain: RandomGemm = {
     ...{ dtype: "f32", resultDtype: "f32", m: 72, n: 136, k: 72, batch: 1, alpha: 1, beta: 0 },
     ...{ bias: "one", activation: "none" },
-    a: { isTransposed: false, form: "apart", gap: 8, offset: 0 },
-    b: { isTransposed: false, form: "apart", gap: 8, offset: 0 },
-    c: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
+    a: { isTransposed: false, batchLayout: "separate", gap: 8, offset: 0 },
+    b: { isTransposed: false, batchLayout: "separate", gap: 8, offset: 0 },
+    c: { isTransposed: false, batchLayout: "separate", gap: 0, offset: 0 },
   };
 
   test("red proof: the check sees a layout, a stride, a term and a bias that are not the product's", () => {
@@ -485,7 +485,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       submit(runtime, [
         lowerSm90Gemms([on], { ...config, resultDtype: "bf16" }, "product", { ...finish, operands }),
       ]);
-      const sums = expectedOf(unbiased, drawValues(unbiased)).map((sum) => sum + 2 ** -10);
+      const sums = expectedOf(unbiased, valuesFor(unbiased)).map((sum) => sum + 2 ** -10);
       const rounded = new Uint16Array(encodeFloats(sums, "bf16").buffer);
       const kept = new Uint16Array(runtime.read(c!).slice().buffer);
       const found = floatsIn(outputs[0]!);
