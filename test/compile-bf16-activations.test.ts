@@ -13,7 +13,7 @@ import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { sameBits } from "./support/random-programs/compare.js";
-import { anyProgram } from "./support/random-programs/draw.js";
+import { anyProgram } from "./support/random-programs/generate.js";
 import { runProgram } from "./support/random-programs/run.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { isNear, tolerances } from "./tolerances.js";

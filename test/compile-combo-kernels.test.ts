@@ -42,18 +42,23 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
 
   const compile = (passes: PassSettings) => {
-    const made: { step?: object; text?: string } = {};
+    const recorded: { step?: object; text?: string } = {};
     const weights = train(device, (step) => {
       const compiled = device.compile(step, { passes });
-      made.step = compiled;
+      recorded.step = compiled;
       return (x, y) => {
         const result = compiled(x, y);
-        made.text = compiled.explain();
+        recorded.text = compiled.explain();
         return result;
       };
     });
-    const { planned } = latestPlanOf(made.step!)!;
-    return { weights, planned, calls: planned.schedule.calls.map(({ call }) => call), text: made.text ?? "" };
+    const { planned } = latestPlanOf(recorded.step!)!;
+    return {
+      weights,
+      planned,
+      calls: planned.schedule.calls.map(({ call }) => call),
+      text: recorded.text ?? "",
+    };
   };
 
   test("records its loss in a combo kernel, says so, and has the eager weights to the bit", () => {

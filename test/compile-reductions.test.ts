@@ -45,19 +45,19 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
 
   const compile = (passes: PassSettings = {}, width?: number) => {
-    const made: { step?: object; text?: string } = {};
+    const recorded: { step?: object; text?: string } = {};
     const prepare = (step: (x: Tensor) => Tensor) => {
       const compiled = device.compile(step, { passes });
-      made.step = compiled;
+      recorded.step = compiled;
       return (x: Tensor) => {
         const loss = compiled(x);
-        made.text = compiled.explain();
+        recorded.text = compiled.explain();
         return loss;
       };
     };
     const weights = train(device, prepare, width);
-    const { schedule } = latestPlanOf(made.step!)!.planned;
-    return { weights, calls: schedule.calls.map(({ call }) => call), text: made.text ?? "" };
+    const { schedule } = latestPlanOf(recorded.step!)!.planned;
+    return { weights, calls: schedule.calls.map(({ call }) => call), text: recorded.text ?? "" };
   };
 
   test("groups the gradients of biases and norms, says so, and has the eager weights to the bit", () => {

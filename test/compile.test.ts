@@ -182,8 +182,8 @@ test("scalars of all calls arrive at the host, in order", () => {
     noGrad(() => count.add_(x));
     return { count, twice: count.mul(2) };
   });
-  const one = tensor(1, { device });
-  for (let call = 0; call < 700; call++) step(one);
+  const input = tensor(1, { device });
+  for (let call = 0; call < 700; call++) step(input);
   assert.ok(step.history["count"]!.length > 500);
   step.flush();
   // The latest ones.

@@ -5,9 +5,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { printKernels } from "./support/generated-kernels.js";
 import { noCompiler } from "./support/nvcc.js";
 import { compileBatch } from "./support/nvcc-batch.js";
-import { printKernels } from "./support/printed-kernels.js";
 
 /** Ampere, Hopper, Blackwell in data centres and Blackwell on desktops. */
 const architectures = ["sm_80", "sm_90", "sm_100", "sm_121"] as const;

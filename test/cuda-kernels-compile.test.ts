@@ -7,9 +7,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { cudaKernel } from "../src/kernels/codegen/cuda/cuda-function.js";
+import { printKernels } from "./support/generated-kernels.js";
 import { noCompiler } from "./support/nvcc.js";
 import { compileBatch } from "./support/nvcc-batch.js";
-import { printKernels } from "./support/printed-kernels.js";
 
 /** One kernel out of this many is compiled. */
 const sampleStep = 14;

@@ -17,7 +17,7 @@ test("no input of the corpus does harm", async (t) => {
 });
 
 test("the fuzzers detect raw errors, lost rejections, crashes, hangs and too much memory", async () => {
-  const targetsUrl = new URL("./support/fuzz/planted-harm.js", import.meta.url);
+  const targetsUrl = new URL("./support/fuzz/harmful-targets.js", import.meta.url);
   const tried = async (target: string, inputMs?: number): Promise<string | undefined> => {
     const limits = inputMs === undefined ? {} : { inputMs };
     return (await fuzz([target], { seed: 0, durationMs: 0, targetsUrl, ...limits })).failure;

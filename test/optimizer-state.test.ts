@@ -16,9 +16,9 @@ import {
   writeSafetensors,
 } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
+import { placeParameters, setGradient } from "./support/parameter-module.js";
 import { rejects } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
-import { placeParameters, setGradient } from "./support/trained-module.js";
 
 const cpu = openStrictDevice();
 

@@ -6,7 +6,7 @@ import { makeFolder } from "./support/folders.js";
 
 // Small buffers fill after a few steps. The sizes are read when the library is loaded.
 process.env["TEST_HOLDFAST_SIZES"] = "8";
-const { CutRuns } = await import("./support/cut-runs.js");
+const { CutRuns } = await import("./support/power-cut-runs.js");
 
 const drawsAtEach = 4;
 const folder = makeFolder();

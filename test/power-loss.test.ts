@@ -5,9 +5,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CutRuns } from "./support/cut-runs.js";
 import { effort } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
+import { CutRuns } from "./support/power-cut-runs.js";
 
 /** TEST_SEED=number repeats a sample. */
 const seed = Number(process.env["TEST_SEED"] ?? Date.now() % 100_000);

@@ -16,7 +16,7 @@ import { openDevice, withDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
 import { fakeHost } from "./support/fake-host.js";
 import { checkModel, type ModelDevice, namesOf, noModelCounts } from "./support/random-models/check.js";
-import { anyModelProgram } from "./support/random-models/draw.js";
+import { anyModelProgram } from "./support/random-models/generate.js";
 import type { ModelProgram } from "./support/random-models/program.js";
 import { pruneModel } from "./support/random-models/prune.js";
 import { losingLaunches, losingReplays } from "./support/random-programs/faults.js";

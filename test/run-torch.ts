@@ -15,7 +15,7 @@ import fc from "fast-check";
 import { Device, type HoldfastError } from "holdfast";
 import { GiB } from "../src/units/index.js";
 import { fakeHost } from "./support/fake-host.js";
-import { anyModelProgram } from "./support/random-models/draw.js";
+import { anyModelProgram } from "./support/random-models/generate.js";
 import type { ModelProgram } from "./support/random-models/program.js";
 import { pruneModel } from "./support/random-models/prune.js";
 import { type ModelRunRecord, runModel } from "./support/random-models/run.js";

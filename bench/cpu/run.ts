@@ -26,10 +26,12 @@ const { values: options } = parseArgs({
 });
 
 function chosenEntries(): readonly Entry[] {
-  return options.only.split(",").map((wanted) => {
-    const entry = entries.find(({ name }) => name === wanted);
+  return options.only.split(",").map((wantedName) => {
+    const entry = entries.find(({ name }) => name === wantedName);
     if (entry) return entry;
-    throw new Error(`Unknown contender ${wanted}; known are ${entries.map(({ name }) => name).join(", ")}.`);
+    throw new Error(
+      `Unknown contender ${wantedName}; known are ${entries.map(({ name }) => name).join(", ")}.`,
+    );
   });
 }
 

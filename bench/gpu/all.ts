@@ -51,7 +51,7 @@ interface Program {
  */
 const atOnce = String(Math.max(2, Math.floor(0.75 * availableParallelism())));
 
-const own = (name: string, ...args: string[]): readonly string[] => [
+const programArgs = (name: string, ...args: string[]): readonly string[] => [
   join(repositoryRoot, `dist/bench/gpu/${name}.js`),
   ...commonArguments(options),
   ...args,
@@ -63,47 +63,47 @@ const fewSteps = ["--batch", "2", "--rows", "64"];
 const fewSamples = ["--samples", "60", "--batch", "4"];
 
 const programs: Readonly<Record<string, Program>> = {
-  gradients: { seconds: 90, command: own("gradients"), small: ["--batch", "2"] },
+  gradients: { seconds: 90, command: programArgs("gradients"), small: ["--batch", "2"] },
   errors: {
     seconds: 270,
-    command: own("errors", "--seconds", "170"),
+    command: programArgs("errors", "--seconds", "170"),
     small: ["--only", "matmul,layerNorm", "--draws", "1", "--processes", "1"],
   },
   eager: {
     seconds: 200,
-    command: own("eager", ...passOn("peer")),
+    command: programArgs("eager", ...passOn("peer")),
     small: [...fewSteps, "--groups", "1", "--steps", "2", "--precisions", "tf32"],
   },
   compiled: {
     seconds: 420,
-    command: own("compiled", "--kernels", ...named("torch"), ...named("jax")),
+    command: programArgs("compiled", "--kernels", ...named("torch"), ...named("jax")),
     small: [...fewSteps, "--groups", "1", "--steps", "2", "--precisions", "tf32", "--curves", "2"],
   },
   soak: {
     seconds: 120,
-    command: own("soak"),
+    command: programArgs("soak"),
     small: ["--batch", "4", "--rows", "16", "--steps", "40", "--every", "10"],
   },
-  parity: { seconds: 240, command: own("parity"), small: [...fewSamples, "--batches", "1"] },
+  parity: { seconds: 240, command: programArgs("parity"), small: [...fewSamples, "--batches", "1"] },
   job: {
     seconds: 420,
-    command: own("job"),
+    command: programArgs("job"),
     small: ["--samples", "30", "--batch", "10", "--epochs", "1", "--precisions", "f32", "--cut", "none"],
   },
   "job-soak": {
     seconds: 240,
-    command: own("job-soak"),
+    command: programArgs("job-soak"),
     small: [...fewSamples, "--steps", "4", "--every", "2"],
   },
   recorder: {
     seconds: 120,
-    command: own("recorder"),
+    command: programArgs("recorder"),
     small: ["--batch", "4", "--rows", "8", "--epochs", "2", "--rounds", "1", "--steps", "1000"],
   },
-  start: { seconds: 150, command: own("start"), small: [...fewSteps, "--cold", "1", "--warm", "1"] },
+  start: { seconds: 150, command: programArgs("start"), small: [...fewSteps, "--cold", "1", "--warm", "1"] },
   sanitizer: {
     seconds: 560,
-    command: own("sanitizer", ...passOn("checker")),
+    command: programArgs("sanitizer", ...passOn("checker")),
     small: ["--tools", "memcheck", "--draws", "1", "--seconds", "20"],
   },
   suites: {

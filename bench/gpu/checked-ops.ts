@@ -8,8 +8,8 @@ import fc from "fast-check";
 import { opCases } from "../../test/support/op-cases/index.js";
 import { runCase } from "../../test/support/op-runs.js";
 import type { FloatDtype } from "../../test/tolerances.js";
+import { strayRuns } from "./faulty-kernels.js";
 import { commonOptions, count, openGpu } from "./options.js";
-import { strayRuns } from "./stray-kernels.js";
 import { makeRows, Training } from "./training.js";
 
 const { values: options } = parseArgs({
@@ -52,10 +52,10 @@ if (options.stray !== "") {
   for (let draw = 0; draw < draws; draw++) {
     for (const [index, opCase] of opCases.entries()) {
       if (performance.now() > deadline) break;
-      const drawn = fc.sample(opCase.draw(count("elements", options.elements)), { seed, numRuns: draws });
+      const samples = fc.sample(opCase.draw(count("elements", options.elements)), { seed, numRuns: draws });
       const operands = opCase.gradients === "none" ? [] : opCase.gradients;
       const float = floats[draw % floats.length]!;
-      device.step(() => runCase(device, opCase.op, drawn[draw]!, { float, wanted: operands }));
+      device.step(() => runCase(device, opCase.op, samples[draw]!, { float, wanted: operands }));
       covered.add(index);
       calls++;
     }

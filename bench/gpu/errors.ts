@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Device } from "holdfast";
 import { dropout } from "../../src/ops/index.js";
-import { type Deviation, errorColumns, noDeviation, type OpErrorLine, worseOf } from "./error-of.js";
+import { type Deviation, errorColumns, noDeviation, type OpErrorLine, worseOf } from "./deviation.js";
 import { commonArguments, commonOptions, openGpu } from "./options.js";
 import { convolutionOracleError, opOracleError, readTrajectories, trajectoryError } from "./oracle-errors.js";
 import { Results } from "./results.js";

@@ -88,8 +88,8 @@ function distance(a: Float32Array, other: Float32Array): number {
   return size === 0 ? difference : difference / size;
 }
 
-function countOtherBits(one: Float32Array, other: Float32Array): number {
-  const [a, b] = [new Uint32Array(one.slice().buffer), new Uint32Array(other.slice().buffer)];
+function countOtherBits(first: Float32Array, other: Float32Array): number {
+  const [a, b] = [new Uint32Array(first.slice().buffer), new Uint32Array(other.slice().buffer)];
   return a.reduce((sum, word, at) => sum + (word === b[at] ? 0 : 1), Math.abs(a.length - b.length));
 }
 

@@ -21,7 +21,7 @@ import {
   type OpErrorLine,
   scaleOf,
   worseOf,
-} from "./error-of.js";
+} from "./deviation.js";
 import { commonOptions, count, type Gpu, openGpu } from "./options.js";
 
 /** TF32 has as many digits as f16. */
@@ -110,11 +110,11 @@ function tryCheck(bench: Bench, opCase: OpCase, call: CaseCall, column: ErrorCol
   }
 }
 
-const [own, shares] = options.share.split("/").map(Number) as [number, number];
+const [shareIndex, shares] = options.share.split("/").map(Number) as [number, number];
 const [draws, elements] = [count("draws", options.draws), count("elements", options.elements)];
 const deadline = performance.now() + 1000 * count("seconds", options.seconds);
 const cases = chosenCases(options.only)
-  .filter((_, index) => index % shares === own)
+  .filter((_, index) => index % shares === shareIndex)
   .map((opCase) => ({ one: opCase, calls: fc.sample(opCase.draw(elements), { seed, numRuns: draws }) }));
 const [plain, rounded] = [openBench("f32"), openBench("tf32")];
 

@@ -25,7 +25,7 @@ import { type OracleCase, oracleCalls } from "../../test/support/oracle-calls.js
 import type { ConvolutionCase, Listed, Trajectory } from "../../test/support/oracle-records.js";
 import { readRepositoryFile, repositoryRoot } from "../../test/support/repository.js";
 import { type ToleranceUse, tolerances } from "../../test/tolerances.js";
-import { type Deviation, deviationOf, noDeviation, scaleOf, worseOf } from "./error-of.js";
+import { type Deviation, deviationOf, noDeviation, scaleOf, worseOf } from "./deviation.js";
 
 type Float = "f32" | "f64";
 
@@ -136,9 +136,9 @@ export function convolutionOracleError(device: Device, float: Float): Deviation 
     result.backward(upload(upstream));
     for (const [index, gradient] of grads.entries()) {
       if (!gradient) continue;
-      const own = operands[index]?.grad?.dataSync() ?? [];
+      const actual = operands[index]?.grad?.dataSync() ?? [];
       const what = `${op}: the gradient of operand ${index}`;
-      worst = worseOf(worst, deviationFrom(own, gradient.values, "oracle gradient", float, what));
+      worst = worseOf(worst, deviationFrom(actual, gradient.values, "oracle gradient", float, what));
     }
     return worst;
   };

@@ -8,9 +8,9 @@ import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { strayRuns } from "./faulty-kernels.js";
 import { commonArguments, commonOptions, count } from "./options.js";
 import { Results } from "./results.js";
-import { strayRuns } from "./stray-kernels.js";
 
 const { values: options } = parseArgs({
   options: {

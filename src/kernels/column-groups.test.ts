@@ -9,8 +9,8 @@ import {
   openCpuKernelRuntime,
   openCudaKernelRuntime,
 } from "../../test/support/kernel-runtime.js";
-import { uploadAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { ColumnKernel, ReduceOp } from "../ir/index.js";
 import { type Dtype, dtypes, narrowToBf16, narrowToF16, term } from "../ir/index.js";
 import type { Runtime } from "../runtime/index.js";

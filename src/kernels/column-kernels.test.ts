@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
-import { uploadAt } from "../../test/support/put-at.js";
 import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { ColumnKernel } from "../ir/index.js";
 import { dtypes, narrowToBf16, term } from "../ir/index.js";
 import { columnCalls } from "./kernel-call.js";

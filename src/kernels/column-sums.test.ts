@@ -8,8 +8,8 @@ import {
   openCudaKernelRuntime,
 } from "../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../test/support/nvcc.js";
-import { uploadAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { DeviceInfo } from "../driver/index.js";
 import type { ColumnKernel, Output, RowKernel, Stage } from "../ir/index.js";
 import { type Iteration, iterateRows, term } from "../ir/index.js";

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
-import { uploadAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { RowKernel } from "../ir/index.js";
 import { type Dtype, dtypeNames, dtypes, iterateElements, term } from "../ir/index.js";
 import { rowCalls } from "./kernel-call.js";

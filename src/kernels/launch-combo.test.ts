@@ -8,8 +8,8 @@ import {
   openCpuKernelRuntime,
   openCudaKernelRuntime,
 } from "../../test/support/kernel-runtime.js";
-import { uploadAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { Dtype, Output, RowKernel, Stage } from "../ir/index.js";
 import { iterateElements, iterateRows, narrowToBf16, narrowToF16, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";

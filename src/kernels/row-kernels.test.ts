@@ -6,7 +6,6 @@ import fc from "fast-check";
 import { effort } from "../../test/support/effort.js";
 import { evaluate } from "../../test/support/ir-reference.js";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
-import { uploadAt } from "../../test/support/put-at.js";
 import {
   f32Expressions,
   i32Expressions,
@@ -15,6 +14,7 @@ import {
   scalarValue,
 } from "../../test/support/random-expressions.js";
 import { rejects } from "../../test/support/rejects.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { Output, RowKernel } from "../ir/index.js";
 import { iterateElements, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";

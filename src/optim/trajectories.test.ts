@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice } from "../../test/support/devices.js";
+import { placeParameters, setGradient } from "../../test/support/parameter-module.js";
 import { readRepositoryFile } from "../../test/support/repository.js";
-import { placeParameters, setGradient } from "../../test/support/trained-module.js";
 import { type Tensor, tensor } from "../tensor/index.js";
 import { Adam, AdamW, type Optimizer, SGD, type SGDOptions } from "./index.js";
 

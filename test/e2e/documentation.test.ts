@@ -100,9 +100,8 @@ function start(run: readonly Example[], timeLimitMs?: number): ReadonlyMap<Examp
 
 /** Fails unless the example runs to its end and prints what it claims. */
 async function proveRun(example: Example, runs: ReadonlyMap<Example, Promise<ExampleRun>>): Promise<void> {
-  const { lines, failure: trouble } =
-    (await runs.get(example)) ?? assert.fail(`${example.name} was not started.`);
-  assert.equal(trouble, "");
+  const { lines, failure } = (await runs.get(example)) ?? assert.fail(`${example.name} was not started.`);
+  assert.equal(failure, "");
   const promised = promisedLines(example.code);
   if (promised.length > 0) assert.deepEqual(lines, promised);
 }

@@ -177,9 +177,9 @@ test("GEMMs of any layout equal the reference", { skip }, () => {
           for (let row = 0; row < m; row++) {
             for (let column = 0; column < n; column++) {
               let value = 0;
-              for (let term = 0; term < k; term++) {
-                const factor = left[transA ? at(a, term, row, index) : at(a, row, term, index)]!;
-                const other = right[transB ? at(b, column, term, index) : at(b, term, column, index)]!;
+              for (let inner = 0; inner < k; inner++) {
+                const factor = left[transA ? at(a, inner, row, index) : at(a, row, inner, index)]!;
+                const other = right[transB ? at(b, column, inner, index) : at(b, inner, column, index)]!;
                 value += factor * other;
               }
               value = rest.alpha * value + rest.beta * before[at(d, row, column, index)]!;

@@ -204,7 +204,7 @@ function replay(executable: number, stream: number): void {
 test("every replay of a graph has its own old memory, by its streams", { skip }, () => {
   const [stream, side] = [bare.stream(), bare.stream()];
   const [fork, join] = [bare.event(), bare.event()];
-  const [first, main, branch] = [makeMemory(), makeMemory(), makeMemory()];
+  const [first, main, sideMemory] = [makeMemory(), makeMemory(), makeMemory()];
   const executable = record(stream, () => {
     // It has no preceding node, whatever runs on the stream before the graph.
     launchLook(first, { stream });
@@ -212,9 +212,9 @@ test("every replay of a graph has its own old memory, by its streams", { skip },
     driver.cuStreamWaitEvent(side, fork, 0);
     // Recorded alternately, so that the preceding node is not the one that was recorded before.
     launchAdd(main, 2, stream);
-    launchAdd(branch, 30, side);
+    launchAdd(sideMemory, 30, side);
     launchLook(main, { stream });
-    launchLook(branch, { stream: side });
+    launchLook(sideMemory, { stream: side });
     driver.cuEventRecord(join, side);
     driver.cuStreamWaitEvent(stream, join, 0);
   });
@@ -224,7 +224,7 @@ test("every replay of a graph has its own old memory, by its streams", { skip },
   ]) {
     launchAdd(first, 100, stream);
     replay(executable, stream);
-    assert.deepEqual({ first: seenIn(first), main: seenIn(main), branch: seenIn(branch) }, seen);
+    assert.deepEqual({ first: seenIn(first), main: seenIn(main), branch: seenIn(sideMemory) }, seen);
   }
   driver.cuGraphExecDestroy(executable);
 });

@@ -51,8 +51,8 @@ const withoutSaving: Candidate = (device, step, first) => {
   const lifetimes = lifetimesOf(schedule).map((lifetime) =>
     lifetime.first < backward && lifetime.last > backward ? { ...lifetime, last: backward } : lifetime,
   );
-  const placed = new UnverifiedStep(runtime, { schedule, plan: planMemory(lifetimes) });
-  const replayable = runtime.capture("step", placed.run);
+  const unverified = new UnverifiedStep(runtime, { schedule, plan: planMemory(lifetimes) });
+  const replayable = runtime.capture("step", unverified.run);
   return (batch) => {
     resetAndReuse(device);
     for (const [index, { array }] of batch.entries()) {

@@ -13,13 +13,13 @@ import {
 import { latestPlanOf } from "../../src/tensor/index.js";
 import { keepBatch, nativeGemms, prepareTraining } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
+import { fillFreeMemory } from "../support/fill-free-memory.js";
 import { collectGarbage } from "../support/gc.js";
 import { keepingReferences } from "../support/injected-captures.js";
 import { regressionRow } from "../support/regressions.js";
 import { rejectionOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { sameNamedBytes } from "../support/same-bytes.js";
-import { fillTheRest } from "../support/strangers.js";
 import type { TestDriver } from "../support/test-device.js";
 
 const memory = { memory: "64MiB", arena: "2MiB", capture: "on", poison: true } as const;
@@ -31,8 +31,8 @@ const trained = new Map<number, State>();
 
 /** The state after `count` eager steps. */
 function trainEagerly(steps: number): State {
-  const known = trained.get(steps);
-  if (known) return known;
+  const cached = trained.get(steps);
+  if (cached) return cached;
   const state = withDevice(memory, (device) => {
     const { step, read } = prepareTraining(device);
     const batches = Array.from({ length: batchCount }, (_, seed) => keepBatch(device, seed));
@@ -147,7 +147,7 @@ function replayAmongStrangers(): void {
       const compiled = device.compile(step, nativeGemms);
       for (let i = 0; i < 2; i++) compiled(...inputs[i % batchCount]!);
       runtime.arena.reset();
-      const fillers = fillTheRest(runtime, poisonByte);
+      const fillers = fillFreeMemory(runtime, poisonByte);
       for (let i = 2; i < among; i++) compiled(...inputs[i % batchCount]!);
       sameNamedBytes(read(), trainEagerly(among), "the replays read other allocations' bytes");
       for (const filler of fillers) {

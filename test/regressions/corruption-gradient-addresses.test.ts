@@ -61,7 +61,7 @@ function train(prepare: Prepare, microBatches: number): readonly Float32Array[] 
     const model = new Linear().to(cpu);
     prepare(cpu, model);
     const optimizer = new optim.AdamW(model.parameters(), { lr: 0.05 });
-    let placed: number[] | undefined;
+    let lastAddresses: number[] | undefined;
     for (let step = 0; step < 25; step++) {
       cpu.step(() => {
         optimizer.zeroGrad();
@@ -75,16 +75,16 @@ function train(prepare: Prepare, microBatches: number): readonly Float32Array[] 
             },
           );
           x.matmul(model.weight).add(model.bias).sum().backward();
-          placed ??= addresses(model, optimizer);
+          lastAddresses ??= addresses(model, optimizer);
           assert.deepEqual(
             addresses(model, optimizer),
-            placed,
+            lastAddresses,
             `step ${step + 1}, micro-batch ${microBatch + 1}`,
           );
         }
         optim.clipGradNorm(model.parameters(), 1e6);
         optimizer.step();
-        assert.deepEqual(addresses(model, optimizer), placed, `after step ${step + 1}`);
+        assert.deepEqual(addresses(model, optimizer), lastAddresses, `after step ${step + 1}`);
       });
     }
     return model.parameters().map((parameter) => Float32Array.from(parameter.dataSync()));

@@ -13,6 +13,7 @@ import {
 } from "holdfast/internals";
 import { Arena, PersistentMemory, poisonByte } from "../../src/runtime/index.js";
 import { add, elementsOf, placeValues, scale } from "../support/basic-ops.js";
+import { fillFreeMemory } from "../support/fill-free-memory.js";
 import { collectGarbage } from "../support/gc.js";
 import { keepingReferences } from "../support/injected-captures.js";
 import { regressionRow } from "../support/regressions.js";
@@ -20,7 +21,6 @@ import { rejectionOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
 import { sameBytes, sameNamedBytes } from "../support/same-bytes.js";
-import { fillTheRest } from "../support/strangers.js";
 import type { TestDriver } from "../support/test-device.js";
 import {
   accumulate,
@@ -138,7 +138,7 @@ function replayAmongStrangers(wrap: (device: TestDriver) => Driver): void {
         return runtime.capture("step", () => trainOnce(runtime, model, memory));
       });
       runtime.arena.reset();
-      const fillers = fillTheRest(runtime, poisonByte);
+      const fillers = fillFreeMemory(runtime, poisonByte);
       for (let i = 0; i < 3; i++) graph.replay();
       sameNamedBytes(stateBytes(runtime, model), direct, "the replays read other allocations' bytes");
       for (const filler of fillers) {
@@ -209,7 +209,7 @@ test("C9: a graph that touches only a view owns the whole storage", () => {
       });
     });
     runtime.arena.reset();
-    fillTheRest(runtime, poisonByte);
+    fillFreeMemory(runtime, poisonByte);
     graph.replay();
     graph.replay();
     assert.deepEqual([...readF32(runtime, p)], [61, 122, 183]);

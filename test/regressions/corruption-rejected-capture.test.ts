@@ -14,7 +14,7 @@ const memory = { memory: "64MiB", arena: "1MiB", poison: true } as const;
 interface State {
   readonly p: Storage; // [3], persistent
   readonly kept: Storage; // [3], in the arena, pinned
-  readonly part: Storage; // [2], a view into the arena
+  readonly viewed: Storage; // [2], a view into the arena
   readonly one: Storage; // [3]
   readonly twoOnes: Storage; // [2], a view of `one`
 }
@@ -26,14 +26,20 @@ function makeState(runtime: Runtime): State {
   runtime.arena.pin(kept, "test");
   const whole = runtime.arena.allocate(1024, "whole");
   runtime.fill(whole, 0);
-  return { p, one, kept, part: runtime.view(whole, 256, 8, "partial-out"), twoOnes: runtime.view(one, 0, 8) };
+  return {
+    p,
+    one,
+    kept,
+    viewed: runtime.view(whole, 256, 8, "partial-out"),
+    twoOnes: runtime.view(one, 0, 8),
+  };
 }
 
 /** Three launches; each adds one. */
-function updateState(runtime: Runtime, { p, kept, part, one, twoOnes }: State): void {
+function updateState(runtime: Runtime, { p, kept, viewed, one, twoOnes }: State): void {
   add(runtime, p, one, p);
   add(runtime, kept, one, kept);
-  add(runtime, part, twoOnes, part);
+  add(runtime, viewed, twoOnes, viewed);
 }
 
 /** All state that a rejected capture must leave unchanged. */

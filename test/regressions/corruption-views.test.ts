@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import { type Runtime, SavedSet, type Span, type Storage } from "holdfast/internals";
+import { fillFreeMemory } from "../support/fill-free-memory.js";
 import { arenaPool, type OpenPool, oldPool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
 import { rejectionOf } from "../support/rejections.js";
 import { withRuntime } from "../support/runtimes.js";
-import { fillTheRest } from "../support/strangers.js";
 
 const memory = { memory: "64MiB", arena: "1MiB", poison: true } as const;
 
@@ -33,7 +33,7 @@ regressionRow<Save>({
         return { source, view: nested, release: save(runtime, nested) };
       });
       runtime.arena.reset();
-      fillTheRest(runtime, 0x5a);
+      fillFreeMemory(runtime, 0x5a);
       runtime.synchronize();
       const isIntact = (span: Span): boolean => device.deviceBytes(span).every((byte) => byte === 7);
       assert.ok(isIntact(view.span), "the view's bytes belong to another storage now");

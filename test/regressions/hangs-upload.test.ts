@@ -34,13 +34,13 @@ test("the 50 weights of CrossAsset have 2,174,211 parameters", () => {
 /** A way to upload the data set. */
 interface UploadMethod {
   readonly rows: number;
-  readonly place: (runtime: Runtime, sizes: readonly number[]) => readonly Storage[];
+  readonly allocate: (runtime: Runtime, sizes: readonly number[]) => readonly Storage[];
   readonly upload: (runtime: Runtime, items: readonly UploadItem[]) => void;
 }
 
 const engineMethod: UploadMethod = {
   rows: rowsThatFailed,
-  place: (runtime, sizes) =>
+  allocate: (runtime, sizes) =>
     runtime.persistent.place(
       "data set",
       "rows",
@@ -67,7 +67,7 @@ function requireSameBytes({ source, target }: UploadItem, actual: Uint8Array): v
 
 /** Uploads the data set and the weights, and lets `look` check them. */
 function uploadAll(
-  { rows, place, upload }: UploadMethod,
+  { rows, allocate, upload }: UploadMethod,
   look: (runtime: Runtime, items: readonly UploadItem[]) => void,
 ): void {
   const values = distinctValues(rows * features, weightCount); // [rows, 193]
@@ -77,7 +77,7 @@ function uploadAll(
   withRuntime(
     { memory: "512MiB", arena: "64MiB" },
     ({ runtime }) => {
-      const targets = place(
+      const targets = allocate(
         runtime,
         sources.map((source) => source.byteLength),
       );
@@ -107,7 +107,7 @@ regressionRow<UploadMethod>({
     },
     "an allocation for each tensor": {
       ...engineMethod,
-      place: (runtime, sizes) => sizes.flatMap((size) => engineMethod.place(runtime, [size])),
+      allocate: (runtime, sizes) => sizes.flatMap((size) => engineMethod.allocate(runtime, [size])),
     },
   },
   check: (method) =>

@@ -68,10 +68,10 @@ const swapping =
     around(device, (call, args, proceed) => {
       if (call !== "launch") return proceed();
       const [stream, launch] = args as [Stream, Launch];
-      const given = launch.arguments;
+      const values = launch.arguments;
       return device.launch(stream, {
         ...launch,
-        arguments: given.with(first, given[other]!).with(other, given[first]!),
+        arguments: values.with(first, values[other]!).with(other, values[first]!),
       });
     });
 

@@ -6,8 +6,8 @@
 import assert from "node:assert/strict";
 import { optim, type Tensor } from "holdfast";
 import { withDevice } from "../support/devices.js";
+import { placeParameters, setGradient } from "../support/parameter-module.js";
 import { regressionRow } from "../support/regressions.js";
-import { placeParameters, setGradient } from "../support/trained-module.js";
 
 type Clip = (parameters: readonly Tensor[], maxNorm: number) => void;
 

@@ -7,8 +7,8 @@ import assert from "node:assert/strict";
 import { type Device, type Dtype, optim, type Tensor } from "holdfast";
 import { narrowToBf16, widenBf16 } from "../../src/ir/index.js";
 import { withDevice } from "../support/devices.js";
+import { placeParameters, setGradient } from "../support/parameter-module.js";
 import { regressionRow } from "../support/regressions.js";
-import { placeParameters, setGradient } from "../support/trained-module.js";
 
 const settings = { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 } as const;
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { Tensor } from "holdfast";
 import { openStrictDevice } from "../support/devices.js";
-import { randomFrom } from "../support/op-cases/draw.js";
+import { randomFrom } from "../support/op-cases/arbitraries.js";
 import { regressionRow } from "../support/regressions.js";
 
 const [rows, width] = [2000, 257] as const;

@@ -7,8 +7,8 @@ import assert from "node:assert/strict";
 import { type Device, optim, type Tensor } from "holdfast";
 import { CallLog } from "../support/call-log.js";
 import { withDevice } from "../support/devices.js";
+import { placeParameters, setGradient } from "../support/parameter-module.js";
 import { regressionRow } from "../support/regressions.js";
-import { placeParameters, setGradient } from "../support/trained-module.js";
 
 interface Trainer {
   step(): void;

@@ -23,48 +23,48 @@ export function checkGradients(
 ): void {
   device.step(() => {
     const run = runCase(device, op, call, { float: "f64", wanted: requiresGrad });
-    const told = describeCall(op, call);
+    const text = describeCall(op, call);
     for (const index of requiresGrad) {
-      const placed = run.uploaded[index]!;
-      const { shape } = placed.tensor;
+      const operand = run.uploaded[index]!;
+      const { shape } = operand.tensor;
       const gradient =
-        placed.tensor.grad ?? assert.fail(`${told}: no gradient has arrived at operand ${index}`);
-      assert.deepEqual(gradient.shape, shape, `${told}: the shape of the gradient of operand ${index}`);
-      assert.equal(gradient.dtype, "f64", `${told}: the dtype of the gradient of operand ${index}`);
+        operand.tensor.grad ?? assert.fail(`${text}: no gradient has arrived at operand ${index}`);
+      assert.deepEqual(gradient.shape, shape, `${text}: the shape of the gradient of operand ${index}`);
+      assert.equal(gradient.dtype, "f64", `${text}: the dtype of the gradient of operand ${index}`);
     }
     const arrived = requiresGrad.map((index) => run.gradients[index]!);
     noGrad(() => {
       for (const [order, index] of requiresGrad.entries()) {
-        const placed = run.uploaded[index]!;
-        for (const place of new Set(placed.indices)) {
-          const expected = difference(place, placed);
-          const own = placed.indices.reduce(
-            (sum, one, element) => (one === place ? sum + arrived[order]![element]! : sum),
+        const operand = run.uploaded[index]!;
+        for (const at of new Set(operand.indices)) {
+          const expected = difference(at, operand);
+          const actual = operand.indices.reduce(
+            (sum, other, element) => (other === at ? sum + arrived[order]![element]! : sum),
             0,
           );
-          if (isNear(own, expected, centralDifferences.f64)) continue;
-          const element = placed.indices.indexOf(place);
+          if (isNear(actual, expected, centralDifferences.f64)) continue;
+          const element = operand.indices.indexOf(at);
           assert.fail(
-            `${told}: the gradient of operand ${index} at element ${element} is ${own}; differences give ${expected}`,
+            `${text}: the gradient of operand ${index} at element ${element} is ${actual}; differences give ${expected}`,
           );
         }
       }
     });
 
     /** d(Σ upstream·output)/dx at one element of an operand's memory. */
-    function difference(place: number, placed: UploadedOperand): number {
-      const before = placed.memory[place]!;
+    function difference(place: number, operand: UploadedOperand): number {
+      const before = operand.memory[place]!;
       const step = centralDifferences.step * Math.max(1, Math.abs(before));
       const sides = [before + step, before - step];
       const [above = [], below = []] = sides.map((value) => {
-        placed.memory[place] = value;
-        placed.rewrite();
+        operand.memory[place] = value;
+        operand.rewrite();
         const outputs = callOp(device, op, call.operands, run.uploaded, call.attributes);
         const read = outputs.map((output) => output.dataSync());
         return read;
       });
-      placed.memory[place] = before;
-      placed.rewrite();
+      operand.memory[place] = before;
+      operand.rewrite();
       let sum = 0;
       for (const [output, upstream] of run.upstreams.entries()) {
         if (!upstream) continue;

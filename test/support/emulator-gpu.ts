@@ -5,7 +5,7 @@ import { Device } from "holdfast";
 import { strict } from "holdfast/internals";
 import { openEmulator } from "./emulator.js";
 import { openEmulatorDriver } from "./emulator-driver.js";
-import { fixDraws } from "./fixed-draws.js";
+import { fixDraws } from "./fixed-seed.js";
 import { testEnvironment } from "./test-device.js";
 
 export interface EmulatorGpuOptions {

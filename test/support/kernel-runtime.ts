@@ -6,7 +6,7 @@
 import { after } from "node:test";
 import { type Driver, openRuntime, type Runtime, type Storage, strict } from "holdfast/internals";
 import { emulatorMissing } from "./emulator.js";
-import { fixDraws } from "./fixed-draws.js";
+import { fixDraws } from "./fixed-seed.js";
 import { openTestCpu, openTestDriver, openTestGpu, testDevice } from "./test-device.js";
 
 /** Of the device under test. */

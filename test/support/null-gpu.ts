@@ -12,7 +12,7 @@ import {
   streamOptions,
   traceStep,
 } from "../../src/compile/index.js";
-import { openPrintingDriver } from "./printing-driver.js";
+import { openPrintingDriver } from "./source-recording-driver.js";
 import { testEnvironment } from "./test-device.js";
 
 export type Precision = "f32" | "tf32" | "bf16";

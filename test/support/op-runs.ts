@@ -8,7 +8,7 @@ import type { Dtype } from "../../src/ir/index.js";
 import { type Op, type Shape, viewArray } from "../../src/ops/index.js";
 import type { Device, Tensor } from "../../src/tensor/index.js";
 import type { FloatDtype } from "../tolerances.js";
-import { randomFrom, stretchedAxis } from "./op-cases/draw.js";
+import { randomFrom, stretchedAxis } from "./op-cases/arbitraries.js";
 import type { CaseCall, CaseOperand, LayoutName, TensorOperand } from "./op-cases/op-case.js";
 
 type Elements = ReturnType<Tensor["dataSync"]>;
@@ -99,18 +99,18 @@ export function runCase(
   options: RunOptions,
 ): CaseRun {
   const { float, wanted: requiresGrad } = options;
-  const placed = operands.map((one) =>
-    typeof one === "object" ? uploadOperand(device, one, float) : undefined,
+  const uploaded = operands.map((operand) =>
+    typeof operand === "object" ? uploadOperand(device, operand, float) : undefined,
   );
   for (const index of requiresGrad) {
-    const { tensor } = placed[index]!;
+    const { tensor } = uploaded[index]!;
     tensor.requiresGrad = true;
   }
-  const outputs = callOp(device, op, operands, placed, attributes);
+  const outputs = callOp(device, op, operands, uploaded, attributes);
   const isSentBack = requiresGrad.length > 0;
   const upstreams = outputs.map((output, index) => {
     if (!isSentBack || !output.requiresGrad) return undefined;
-    const upstream = drawUpstream(output.shape, index);
+    const upstream = randomUpstream(output.shape, index);
     const gradient = uploadOperand(device, upstream, output.dtype as FloatDtype).tensor;
     output.backward(gradient, { retainGraph: index < outputs.length - 1 });
     return upstream.values;
@@ -119,10 +119,10 @@ export function runCase(
     outputs: outputs.map((output) => output.dataSync()),
     outputTypes: outputs.map(({ shape, dtype }) => ({ shape, dtype })),
     upstreams,
-    gradients: placed.map((one, index) =>
-      requiresGrad.includes(index) ? one?.tensor.grad?.dataSync() : undefined,
+    gradients: uploaded.map((operand, index) =>
+      requiresGrad.includes(index) ? operand?.tensor.grad?.dataSync() : undefined,
     ),
-    uploaded: placed,
+    uploaded,
   };
 }
 
@@ -131,31 +131,30 @@ export function callOp(
   device: Device,
   op: Op,
   operands: readonly CaseOperand[],
-  placed: readonly (UploadedOperand | undefined)[],
+  uploaded: readonly (UploadedOperand | undefined)[],
   attributes: CaseCall["attributes"],
 ): readonly Tensor[] {
   // Random ops must give the same result each time.
   if (operands.includes("randomState")) device.reseed(7n);
-  const given = operands.map((one, index) => {
-    if (one === "randomState") return device.randomState;
-    return typeof one === "number" ? one : placed[index]!.tensor;
+  const args = operands.map((operand, index) => {
+    if (operand === "randomState") return device.randomState;
+    return typeof operand === "number" ? operand : uploaded[index]!.tensor;
   });
-  const outputs = device.applyAll(op, given, attributes);
+  const outputs = device.applyAll(op, args, attributes);
   // A kernel's further outputs are for its own gradient.
   return op.kind === "composite" ? outputs : outputs.slice(0, 1);
 }
 
 /** A gradient of random numbers, in some layout: gradient rules get theirs from any op. */
-function drawUpstream(shape: Shape, index: number): TensorOperand {
-  const count = shape.reduce((product, size) => product * size, 1);
+function randomUpstream(shape: Shape, index: number): TensorOperand {
+  const count = shape.reduce((total, size) => total * size, 1);
   const random = randomFrom(1 + count + 31 * index);
   const layouts = ["contiguous", "transposed", "stretched", "offset"] as const;
   const layout = layouts[Math.floor(layouts.length * random())]!;
-  const drawn = Array.from({ length: count }, () => Math.fround(2 * random() - 1));
+  const numbers = Array.from({ length: count }, () => Math.fround(2 * random() - 1));
   const axis = layout === "stretched" ? stretchedAxis(shape) : undefined;
-  const inner =
-    axis === undefined ? count : shape.slice(axis + 1).reduce((product, size) => product * size, 1);
-  return { shape, values: drawn.map((_, at) => drawn[at % inner]!), dtype: "float", layout };
+  const inner = axis === undefined ? count : shape.slice(axis + 1).reduce((total, size) => total * size, 1);
+  return { shape, values: numbers.map((_, at) => numbers[at % inner]!), dtype: "float", layout };
 }
 
 /** The mapping of a shape to memory in a layout. */
@@ -180,16 +179,18 @@ function layOut(shape: Shape, layout: LayoutName): MemoryLayout {
 
 function placesOf(shape: Shape, strides: readonly number[], offset: number): readonly number[] {
   return shape.reduce<number[]>(
-    (places, size, axis) =>
-      places.flatMap((place) => Array.from({ length: size }, (_, index) => place + index * strides[axis]!)),
+    (all, size, axis) =>
+      all.flatMap((start) => Array.from({ length: size }, (_, index) => start + index * strides[axis]!)),
     [offset],
   );
 }
 
 /** Describes a call in a line, for messages. */
 export function describeCall(op: Op, { operands, attributes }: CaseCall): string {
-  const told = operands.map((one) =>
-    typeof one === "object" ? `${one.layout} ${one.dtype} [${one.shape.join(", ")}]` : String(one),
+  const texts = operands.map((operand) =>
+    typeof operand === "object"
+      ? `${operand.layout} ${operand.dtype} [${operand.shape.join(", ")}]`
+      : String(operand),
   );
-  return `${op.name}(${told.join("; ")}) ${JSON.stringify(attributes)}`;
+  return `${op.name}(${texts.join("; ")}) ${JSON.stringify(attributes)}`;
 }

@@ -171,11 +171,11 @@ function stepBuffers({ calls }: Schedule): Set<Buffer> {
 /** Which index has ended before which other begins, by a search along the waits of each. */
 export function reachability({ calls }: Schedule): (earlier: number, later: number) => boolean {
   const before = calls.map(() => new Set<number>());
-  for (const [place, { stream, after }] of calls.entries()) {
-    const previous = calls.findLastIndex((other, index) => index < place && other.stream === stream);
+  for (const [position, { stream, after }] of calls.entries()) {
+    const previous = calls.findLastIndex((other, index) => index < position && other.stream === stream);
     for (const ended of previous < 0 ? after : [previous, ...after]) {
-      before[place]!.add(ended);
-      for (const further of before[ended]!) before[place]!.add(further);
+      before[position]!.add(ended);
+      for (const further of before[ended]!) before[position]!.add(further);
     }
   }
   return (earlier, later) => before[later]!.has(earlier);

@@ -3,7 +3,7 @@
 import fc from "fast-check";
 import type { Plan } from "../../src/compile/program/program.js";
 import type { Lifetime } from "../../src/compile/schedule/liveness.js";
-import { randomFrom } from "./op-cases/draw.js";
+import { randomFrom } from "./op-cases/arbitraries.js";
 
 /** Lifetimes at few positions and of few sizes, so that they overlap, nest, equal each other and are empty. */
 export const someLifetimes: fc.Arbitrary<readonly Lifetime[]> = fc

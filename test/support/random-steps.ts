@@ -6,7 +6,7 @@
 import type { Buffer, BufferSlice, Schedule, ScheduledCall } from "../../src/compile/program/program.js";
 import type { Kernel } from "../../src/driver/index.js";
 import type { Storage } from "../../src/runtime/index.js";
-import { randomFrom } from "./op-cases/draw.js";
+import { randomFrom } from "./op-cases/arbitraries.js";
 
 const kernel: Kernel = { type: "kernel", id: 0, name: "drawn", parameters: [] };
 

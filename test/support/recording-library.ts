@@ -134,7 +134,7 @@ function sourceOf(functions: readonly (readonly [string, Signature])[]): string 
 function functionOf(name: string, signature: Signature): string {
   const types = listParameters(signature).map((parameter) => splitParameter(parameter).type);
   const declared = types.map((type, index) => `${foreignTypes[type]} p${index}`).join(", ") || "void";
-  const puts = types.map(putOf);
+  const puts = types.map(putCode);
   const { result, value } = {
     status: { result: "int", value: "status" },
     text: { result: "const char *", value: `"text of ${name}"` },
@@ -145,6 +145,6 @@ function functionOf(name: string, signature: Signature): string {
   return `${result} ${name}(${declared}) { size = 0; ${puts.join(" ")} ${answers[name] ?? ""} return ${value}; }`;
 }
 
-function putOf(type: ForeignType, index: number): string {
+function putCode(type: ForeignType, index: number): string {
   return type === "text" ? `put(p${index}, strlen(p${index}) + 1);` : `put(&p${index}, sizeof p${index});`;
 }

@@ -11,11 +11,11 @@ export function runProgram(
   storages: ReadonlyMap<Buffer, Storage>,
 ): void {
   // Only the program reads buffers that passes have created, so a test need not list them.
-  const own = new Map<Buffer, Storage>();
+  const memory = new Map<Buffer, Storage>();
   const resolve = ({ buffer, offset, size }: BufferSlice): Storage => {
     const storage =
-      storages.get(buffer) ?? own.get(buffer) ?? runtime.arena.allocate(buffer.bytes, buffer.label);
-    if (!storages.has(buffer)) own.set(buffer, storage);
+      storages.get(buffer) ?? memory.get(buffer) ?? runtime.arena.allocate(buffer.bytes, buffer.label);
+    if (!storages.has(buffer)) memory.set(buffer, storage);
     return offset === 0 && size === storage.span.size ? storage : runtime.view(storage, offset, size);
   };
   const begunOn = ({ columns, scratch }: PartialReduceCall) => ({

@@ -61,7 +61,7 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
   });
   const epochs: EpochRecord[] = [];
   const looks: MemoryLook[] = [];
-  const place = { fold: 0, folds: 1, epochs: count };
+  const foldPosition = { fold: 0, folds: 1, epochs: count };
   run.note({ kind: "device", name: "the device under test", budgetBytes: runtime.budget.limit });
   const trainer = new Trainer({
     ...{ device, model, optimizer, data, batchSize, epochs: count, shuffle: false, clipNorm: 10 },
@@ -69,13 +69,13 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
     loss: (x, y) => model.forward(x).sub(y).square().mean(),
     onStep: ({ progress: { epoch, batch, step }, batches, latestLoss: loss, samplesPerSecond }) =>
       run.note({
-        ...{ kind: "step", ...place, epoch, batch, batches, step, steps, loss, samplesPerSecond },
+        ...{ kind: "step", ...foldPosition, epoch, batch, batches, step, steps, loss, samplesPerSecond },
         ...{ samples: batchSize * step, usedBytes: runtime.budget.used, secondsLeft: 0 },
       }),
     onEpoch: (record) => {
       const { step } = trainer.progress;
       epochs.push(record);
-      run.note({ kind: "epoch", ...place, epoch: record.epoch, step, record, secondsLeft: 0 });
+      run.note({ kind: "epoch", ...foldPosition, epoch: record.epoch, step, record, secondsLeft: 0 });
       run.save(step, 0, asJob, training, []);
       if ((record.epoch + 1) % Math.ceil(count / looksInAll) === 0) looks.push(look());
     },

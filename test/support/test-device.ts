@@ -101,10 +101,10 @@ function withLooks(driver: CudaDriver): TestDriver {
       return bytes;
     },
     alterBytes(range: Span, change: (bytes: Uint8Array) => void): void {
-      const found = this.deviceBytes(range);
-      change(found);
+      const copy = this.deviceBytes(range);
+      change(copy);
       pass(range, (slice, window, at) => {
-        window.set(found.subarray(at, at + slice.size));
+        window.set(copy.subarray(at, at + slice.size));
         const { stream, memory } = transfer!;
         driver.copyToDevice(stream, slice, { memory, offset: bytes(0), size: slice.size });
         driver.synchronize(stream);

@@ -1,8 +1,8 @@
 /** The doctor on machines whose captures and replays go wrong: it has to name the phase and what is wrong. */
 
 import { test } from "node:test";
+import { failsIn, firstByteOf } from "../../../test/support/faulty-machine.js";
 import { withMethods } from "../../../test/support/replaced-methods.js";
-import { failsIn, firstByteOf } from "../../../test/support/sick-machine.js";
 import { around, type Driver, type Stream } from "../../driver/index.js";
 import { clipGradNorm } from "../../optim/index.js";
 import { Arena, Runtime, type Storage } from "../../runtime/index.js";

@@ -10,7 +10,7 @@ import {
   randomValues,
   type Values,
 } from "../../../test/support/attention-cases.js";
-import { near, proveCase, runCase } from "../../../test/support/attention-proof.js";
+import { near, proveCase, runCase } from "../../../test/support/attention-check.js";
 import {
   type Lookup,
   referenceAttention,

@@ -41,7 +41,7 @@ const bars = generateBars({ bars: 40, seed: 7 });
 const parquet: FuzzTarget = {
   seeds() {
     const compressors = { GZIP: (input: Uint8Array) => new Uint8Array(gzipSync(input)) };
-    const form = (time: Partial<ColumnSource>, numbers: Partial<ColumnSource>): Uint8Array => {
+    const makeFile = (time: Partial<ColumnSource>, numbers: Partial<ColumnSource>): Uint8Array => {
       const columnData = barColumns.map((name): ColumnSource => {
         if (name !== "time")
           return { name, data: [...bars[name]], type: "DOUBLE", nullable: false, ...numbers };
@@ -52,11 +52,11 @@ const parquet: FuzzTarget = {
     const dates = [...bars.time].map((time) => new Date(time));
     const texts = dates.map((date) => date.toISOString());
     return [
-      form({}, { encoding: "PLAIN", codec: "UNCOMPRESSED" }),
-      form({ data: dates, type: "TIMESTAMP" }, { nullable: true }),
-      form({ encoding: "DELTA_BINARY_PACKED" }, { encoding: "RLE_DICTIONARY" }),
-      form({ data: texts, type: "STRING" }, { encoding: "BYTE_STREAM_SPLIT" }),
-      form({ data: texts, type: "STRING", encoding: "DELTA_LENGTH_BYTE_ARRAY" }, { codec: "GZIP" }),
+      makeFile({}, { encoding: "PLAIN", codec: "UNCOMPRESSED" }),
+      makeFile({ data: dates, type: "TIMESTAMP" }, { nullable: true }),
+      makeFile({ encoding: "DELTA_BINARY_PACKED" }, { encoding: "RLE_DICTIONARY" }),
+      makeFile({ data: texts, type: "STRING" }, { encoding: "BYTE_STREAM_SPLIT" }),
+      makeFile({ data: texts, type: "STRING", encoding: "DELTA_LENGTH_BYTE_ARRAY" }, { codec: "GZIP" }),
       bombFile(),
       ...Object.values(parquetBombs),
     ];

@@ -10,7 +10,7 @@ import {
   type Shape,
   scaledDotProductAttention,
 } from "../../../src/ops/index.js";
-import { anyShape, broadcastShapesOf, call, operand, whole } from "./draw.js";
+import { anyShape, broadcastShapesOf, call, operand, whole } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 interface Sizes {

@@ -14,7 +14,7 @@ import {
   type Shape,
   windows,
 } from "../../../src/ops/index.js";
-import { anyShape, anySize, call, operand } from "./draw.js";
+import { anyShape, anySize, call, operand } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 /** One number for all axes, or one for each. */

@@ -17,7 +17,16 @@ import {
   pow,
   sub,
 } from "../../../src/ops/index.js";
-import { anyShape, awayFrom, between, broadcastShapesOf, call, operand, type Values, whole } from "./draw.js";
+import {
+  anyShape,
+  awayFrom,
+  between,
+  broadcastShapesOf,
+  call,
+  operand,
+  type Values,
+  whole,
+} from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 const anything = between(-2, 2);

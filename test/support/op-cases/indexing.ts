@@ -10,7 +10,7 @@ import {
   type Shape,
   scatterAdd,
 } from "../../../src/ops/index.js";
-import { anyAxis, anyShape, anySize, broadcastShapesOf, call, operand, whole } from "./draw.js";
+import { anyAxis, anyShape, anySize, broadcastShapesOf, call, operand, whole } from "./arbitraries.js";
 import { type OpCase, opCase, type TensorOperand } from "./op-case.js";
 
 /** Indices into an axis; none if it is empty. */

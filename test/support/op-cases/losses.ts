@@ -12,7 +12,7 @@ import {
   nllLoss,
   type Shape,
 } from "../../../src/ops/index.js";
-import { anyShape, awayFrom, between, call, operand, whole } from "./draw.js";
+import { anyShape, awayFrom, between, call, operand, whole } from "./arbitraries.js";
 import { type CaseOperand, type OpCase, opCase, type TensorOperand } from "./op-case.js";
 
 const anyReduction = fc.constantFrom<LossReduction>("mean", "sum", "none");

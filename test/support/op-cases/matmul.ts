@@ -2,7 +2,7 @@
 
 import fc from "fast-check";
 import { batchedLinear, fusedProjections, linear, matmul, type Shape } from "../../../src/ops/index.js";
-import { anyShape, broadcastShapesOf, call, operand } from "./draw.js";
+import { anyShape, broadcastShapesOf, call, operand } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 const side = (max: number): fc.Arbitrary<number> =>

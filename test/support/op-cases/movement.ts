@@ -16,7 +16,7 @@ import {
   stack,
   tile,
 } from "../../../src/ops/index.js";
-import { anyAxis, anyShape, anySize, call, operand, someAxes } from "./draw.js";
+import { anyAxis, anyShape, anySize, call, operand, someAxes } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 /** Another shape with as many elements: axes merged, split and added; one size may be inferred. */

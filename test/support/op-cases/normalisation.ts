@@ -2,7 +2,7 @@
 
 import fc from "fast-check";
 import { layerNorm, logSoftmax, normalize, rmsNorm, type Shape, softmax } from "../../../src/ops/index.js";
-import { anyAxis, anyShape, awayFrom, between, call, operand } from "./draw.js";
+import { anyAxis, anyShape, awayFrom, between, call, operand } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 /** A shape, and how many of its last axes form a row. */

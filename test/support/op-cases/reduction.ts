@@ -19,7 +19,7 @@ import {
   sum,
   variance,
 } from "../../../src/ops/index.js";
-import { anyAxis, anyShape, awayFrom, between, call, operand, someAxes, whole } from "./draw.js";
+import { anyAxis, anyShape, awayFrom, between, call, operand, someAxes, whole } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 /** All axes without naming them, or some, counted from either end. */

@@ -3,11 +3,11 @@
 import type fc from "fast-check";
 import type { Device } from "holdfast";
 import { checkProgram, noCounts, type ProgramDevices } from "../random-programs/check.js";
-import { anyProgram } from "../random-programs/draw.js";
+import { anyProgram } from "../random-programs/generate.js";
 import type { Program } from "../random-programs/program.js";
 import { pruneProgram } from "../random-programs/prune.js";
 import { checkModel, noModelCounts } from "./check.js";
-import { anyModelProgram } from "./draw.js";
+import { anyModelProgram } from "./generate.js";
 import type { ModelProgram } from "./program.js";
 import { pruneModel } from "./prune.js";
 

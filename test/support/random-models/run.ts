@@ -11,7 +11,7 @@ import {
   optim,
   type Tensor,
 } from "holdfast";
-import { randomFrom } from "../op-cases/draw.js";
+import { randomFrom } from "../op-cases/arbitraries.js";
 import type { Elements, ProgramRun, StepRecord } from "../random-programs/run.js";
 import { RandomModel } from "./build.js";
 import type { ModelCall, ModelDtype, ModelEvent, ModelInput, ModelProgram } from "./program.js";
@@ -153,8 +153,8 @@ export class ModelRun {
   }
 
   #compile(name: ModelCall["step"], body: (...inputs: readonly Tensor[]) => Record<string, Tensor>): Step {
-    const known = this.#compiled.get(name);
-    if (known) return known;
+    const compiled = this.#compiled.get(name);
+    if (compiled) return compiled;
     const without = [...this.#program.without, ...(this.#options.without ?? [])];
     const passes = Object.fromEntries(without.map((pass) => [pass, false]));
     const step = this.#device.compile(body, { name, passes, maxPlans: 32 });
@@ -192,9 +192,12 @@ export class ModelRun {
 
   #loss(output: Tensor, inputs: ReadonlyMap<string, Tensor>): Tensor {
     const { loss, options, target, tensors } = this.#program.loss;
-    const given = Object.entries(tensors).map(([name, input]) => [name, inputs.get(input)!]);
+    const entries = Object.entries(tensors).map(([name, input]) => [name, inputs.get(input)!]);
     const Loss = (nn as unknown as Readonly<Record<string, new (options: object) => nn.MSELoss>>)[loss]!;
-    const value = new Loss({ ...options, ...Object.fromEntries(given) }).forward(output, inputs.get(target)!);
+    const value = new Loss({ ...options, ...Object.fromEntries(entries) }).forward(
+      output,
+      inputs.get(target)!,
+    );
     return value.ndim > 0 ? value.mean() : value;
   }
 
@@ -270,9 +273,14 @@ export function shapeOf({ sizes, hasBatch = true }: ModelInput, batch: number): 
 }
 
 /** Exact in f32, so that all dtypes of f32 and above start with the same numbers. */
-export function valuesOf(program: ModelProgram, input: ModelInput, place: number, batch: number): number[] {
+export function valuesOf(
+  program: ModelProgram,
+  input: ModelInput,
+  callIndex: number,
+  batch: number,
+): number[] {
   const { dtype, from, to, sizes } = input;
-  const random = randomFrom(program.seed + 7919 * program.inputs.indexOf(input) + 104_729 * place);
+  const random = randomFrom(program.seed + 7919 * program.inputs.indexOf(input) + 104_729 * callIndex);
   const columns = sizes.at(-1) ?? 1;
   return Array.from({ length: elementsOf(shapeOf(input, batch)) }, (_, index) => {
     const fraction = random();

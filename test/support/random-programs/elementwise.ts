@@ -3,8 +3,8 @@
 import { sizeOf } from "../../../src/ops/index.js";
 import type { Builder } from "./builder.js";
 import type { Choices } from "./choices.js";
+import type { Maker } from "./instructions.js";
 import { randomLiteral } from "./literals.js";
-import type { Maker } from "./makers.js";
 
 const anywhere = [
   ...["neg", "square", "sin", "cos", "erf", "abs", "contiguous"],

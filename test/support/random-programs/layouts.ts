@@ -4,8 +4,8 @@ import { type Shape, sizeOf } from "../../../src/ops/index.js";
 import { type Builder, maxElements } from "./builder.js";
 import type { Choices } from "./choices.js";
 import { truthFor } from "./elementwise.js";
+import type { Maker } from "./instructions.js";
 import { randomLiteral } from "./literals.js";
-import type { Maker } from "./makers.js";
 
 function randomAxis(choices: Choices, { length }: Shape): number {
   return choices.below(2 * length) - length;

@@ -3,7 +3,7 @@
 import { type Shape, sizeOf } from "../../../src/ops/index.js";
 import { type Builder, maxElements } from "./builder.js";
 import type { Choices } from "./choices.js";
-import type { Maker } from "./makers.js";
+import type { Maker } from "./instructions.js";
 import { randomState } from "./program.js";
 
 function randomAxes(choices: Choices, { length }: Shape) {

@@ -3,7 +3,7 @@
 import { type Device, HoldfastError, nn, noGrad, optim, type Tensor } from "holdfast";
 import { opTable, sizeOf } from "../../../src/ops/index.js";
 import type { FloatDtype } from "../../tolerances.js";
-import { randomFrom } from "../op-cases/draw.js";
+import { randomFrom } from "../op-cases/arbitraries.js";
 import {
   type Input,
   type Instruction,

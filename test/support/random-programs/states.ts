@@ -3,8 +3,8 @@
 import { sizeOf } from "../../../src/ops/index.js";
 import { type Builder, isSame } from "./builder.js";
 import type { Choices } from "./choices.js";
+import type { Maker } from "./instructions.js";
 import { randomLiteral } from "./literals.js";
-import type { Maker } from "./makers.js";
 
 /** An in-place op on a target: with another value, with a number, or alone. */
 function write(builder: Builder, choices: Choices, target: string, isRecorded: boolean): void {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { type Case, cases, plainCase } from "../../../../test/support/attention-cases.js";
-import { proveCase, runCase } from "../../../../test/support/attention-proof.js";
+import { proveCase, runCase } from "../../../../test/support/attention-check.js";
 import { effort } from "../../../../test/support/effort.js";
 import { openEmulator } from "../../../../test/support/emulator.js";
 import { cudaMissing, openCudaKernelRuntime } from "../../../../test/support/kernel-runtime.js";

@@ -68,13 +68,13 @@ export function anySize(max = 7, fewest = 1): fc.Arbitrary<number> {
 /** Shapes of several operands that broadcast with each other: axes of size 1, and leading axes omitted. */
 export function broadcastShapesOf(count: number, options: ShapeOptions = {}): fc.Arbitrary<readonly Shape[]> {
   return anyShape(options).chain((shape) => {
-    const one = fc
+    const anyOne = fc
       .tuple(
         fc.integer({ min: 0, max: shape.length }),
         fc.array(fc.boolean(), { maxLength: shape.length, minLength: shape.length }),
       )
       .map(([left, stretched]) => shape.map((size, axis) => (stretched[axis] ? 1 : size)).slice(left));
-    const each = fc.oneof(fc.constant(shape), one);
+    const each = fc.oneof(fc.constant(shape), anyOne);
     return fc.tuple(...Array.from({ length: count }, () => each));
   });
 }
@@ -86,9 +86,9 @@ export function anyAxis({ length }: Shape): fc.Arbitrary<number> {
 
 /** Some of a shape's axes, counted from either end; perhaps none. */
 export function someAxes({ length }: Shape): fc.Arbitrary<readonly number[]> {
-  const places = Array.from({ length }, (_, axis) => axis);
+  const allAxes = Array.from({ length }, (_, axis) => axis);
   return fc
-    .tuple(fc.shuffledSubarray(places), fc.boolean())
+    .tuple(fc.shuffledSubarray(allAxes), fc.boolean())
     .map(([axes, fromEnd]) => axes.map((axis) => (fromEnd ? axis - length : axis)));
 }
 

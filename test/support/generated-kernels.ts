@@ -7,9 +7,9 @@ import { randomKernels } from "../../src/kernels/random/index.js";
 import type { FloatDtype } from "../tolerances.js";
 import { opCases } from "./op-cases/index.js";
 import { runCase } from "./op-runs.js";
-import { openPrintingDriver } from "./printing-driver.js";
+import { placeParameters, setGradient } from "./parameter-module.js";
+import { openPrintingDriver } from "./source-recording-driver.js";
 import { testEnvironment } from "./test-device.js";
-import { placeParameters, setGradient } from "./trained-module.js";
 
 /** The elements of each case: the dtypes have the same kernels, and differ in how they load and store. */
 const drawsIn: Readonly<Record<FloatDtype, readonly number[]>> = {

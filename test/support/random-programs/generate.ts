@@ -5,7 +5,7 @@ import { phaseNames } from "../../../src/compile/index.js";
 import type { FloatDtype } from "../../tolerances.js";
 import { Builder, isSame } from "./builder.js";
 import { Choices } from "./choices.js";
-import { makers } from "./makers.js";
+import { makers } from "./instructions.js";
 import type { OptimizerSpec, Program } from "./program.js";
 import { stateMakers } from "./states.js";
 
