@@ -73,7 +73,7 @@ function prepareGemm(): () => void {
   const { m, n, k } = gemmSize;
   const entries = Object.entries({ a: m * k, b: k * n, c: m * n });
   const placements = entries.map(([name, elements]) => ({ name, size: elements * 4 }));
-  const [a, b, c] = runtime.persistent.place("data set", "product", placements).storages;
+  const [a, b, c] = runtime.persistent.place("data set", "gemm", placements).storages;
   runtime.upload([
     { source: values(1, [m, k]), target: a! },
     { source: values(2, [k, n]), target: b! },

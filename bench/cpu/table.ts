@@ -12,7 +12,7 @@ const columns = [
   "best",
   "× ours",
   "peak MiB",
-  "product ms",
+  "GEMM ms",
   "GFLOP/s",
   "first losses",
 ];
@@ -91,8 +91,8 @@ export function barsOf(outcomes: readonly Outcome[]): string {
   return bars
     .filter(([, value]) => value !== undefined)
     .map(([what, value = 0, target]) => {
-      const verdict = value >= target ? "met" : "NOT met";
-      return `  ${what.padEnd(66)} ${value.toFixed(2).padStart(6)}, target at least ${Number(target.toFixed(2))}: ${verdict}`;
+      const result = value >= target ? "met" : "NOT met";
+      return `  ${what.padEnd(66)} ${value.toFixed(2).padStart(6)}, target at least ${Number(target.toFixed(2))}: ${result}`;
     })
     .join("\n");
 }

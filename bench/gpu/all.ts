@@ -18,7 +18,7 @@ import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { repositoryRoot } from "../../test/support/repository.js";
 import { type CommonOptions, commonArguments, commonOptions, count } from "./options.js";
-import { Results, verdicts } from "./results.js";
+import { Results, summaryLabels } from "./results.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -142,7 +142,7 @@ async function runProgram(name: string, limit: number, onLine: (line: string) =>
   const read = async (input: NodeJS.ReadableStream): Promise<void> => {
     for await (const line of createInterface({ input })) {
       onLine(line);
-      const isSummary = Object.values(verdicts).some((start) => line.startsWith(start));
+      const isSummary = Object.values(summaryLabels).some((start) => line.startsWith(start));
       if (isSummary || /^\d+ passed, \d+ failed/.test(line)) summary.push(line);
     }
   };

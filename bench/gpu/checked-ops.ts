@@ -41,7 +41,7 @@ if (options.stray !== "") {
   device.runtime.synchronize();
   console.log("the faulty kernels ran");
 } else {
-  const training = new Training(device, makeRows(24, "drawn"), {
+  const training = new Training(device, makeRows(24, "random"), {
     batch: 6,
     model: { dropout: 0.1, qkNorm: true },
   });

@@ -284,7 +284,7 @@ async function main(common: CommonOptions): Promise<void> {
   const precisions = options.precisions.split(",") as GemmPrecision[];
   if (options.figures !== "") {
     const [precision = "f32"] = precisions;
-    writeFileSync(options.figures, JSON.stringify(measure(common, makeRows(rowCount, "drawn"), precision)));
+    writeFileSync(options.figures, JSON.stringify(measure(common, makeRows(rowCount, "random"), precision)));
     return;
   }
   const results = new Results("compiled", common);
@@ -294,7 +294,7 @@ async function main(common: CommonOptions): Promise<void> {
       measured.set(precision, measureAlone(precision));
     });
   }
-  const rows = makeRows(rowCount, "drawn");
+  const rows = makeRows(rowCount, "random");
   await results.attempt("the curves", () => compareCurves(results, common, rows));
   const peers = [
     ...(options.torch === "" ? [] : [runPeer(options.torch, options["torch-modes"].split(","), 170_000)]),

@@ -18,7 +18,7 @@ export interface Counts {
   waits: number;
   /** Kernels that were loaded: compiled from code, and selected by the library. */
   loads: number;
-  choices: number;
+  algorithms: number;
   waitMs: number;
   launchMs: number;
   loadMs: number;
@@ -40,7 +40,7 @@ export function noCounts(): Counts {
     fills: 0,
     waits: 0,
     loads: 0,
-    choices: 0,
+    algorithms: 0,
     waitMs: 0,
     launchMs: 0,
     loadMs: 0,
@@ -81,7 +81,7 @@ export function countCalls(inner: Driver): CountedDriver {
     } else if (call === "loadKernel") {
       if ((args[0] as KernelSource).product) {
         gemmKernels.add(result as Kernel);
-        counts.choices++;
+        counts.algorithms++;
         counts.algorithmMs += ms;
       } else {
         counts.loads++;

@@ -101,7 +101,7 @@ function countOneStep(precision: GemmPrecision): Split {
   });
   try {
     // A whole number of epochs; otherwise the upload of an order would count in some steps and not in others.
-    const training = new Training(gpu.device, makeRows(10 * batch, "drawn"), { batch });
+    const training = new Training(gpu.device, makeRows(10 * batch, "random"), { batch });
     training.steps(10);
     counted.calls?.reset();
     const startedAt = performance.now();
@@ -156,7 +156,7 @@ function printCounts(results: Results, splits: ReadonlyMap<string, Split>): void
     rowOf("copies up", (split) => `${number(split.copiesUp, 1)} (${number(split.bytesUp)} B)`),
     rowOf("copies down", (split) => `${number(split.copiesDown, 1)} (${number(split.bytesDown)} B)`),
     rowOf("waits of the host", (split) => number(split.waits, 1)),
-    rowOf("kernels loaded", (split) => number(split.loads + split.choices, 1)),
+    rowOf("kernels loaded", (split) => number(split.loads + split.algorithms, 1)),
     rowOf("step ms", (split) => number(split.stepMs, 3)),
     rowOf("  waiting for the device", (split) => number(split.waitMs, 3)),
     rowOf("  launching", (split) => number(split.launchMs, 3)),
@@ -175,7 +175,7 @@ async function main(common: CommonOptions): Promise<void> {
   const results = new Results("eager", common);
   const timings = new Map<string, Timing>();
   const splits = new Map<string, Split>();
-  const rows = makeRows(rowCount, "drawn");
+  const rows = makeRows(rowCount, "random");
   for (const precision of options.precisions.split(",") as GemmPrecision[]) {
     await results.attempt(`timing in ${precision}`, async () => {
       const gpu = openGpu(common, { device: { precision } });

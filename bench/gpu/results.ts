@@ -13,7 +13,12 @@ import { repositoryRoot } from "../../test/support/repository.js";
 import { type CommonOptions, cudaEnvironment } from "./options.js";
 
 /** The prefix of a summary line; `all` collects the lines of every program by it. */
-export const verdicts = { held: "held   ", failed: "FAILED ", met: "met    ", missed: "MISSED " } as const;
+export const summaryLabels = {
+  held: "ok     ",
+  failed: "FAILED ",
+  met: "met    ",
+  missed: "MISSED ",
+} as const;
 
 export class Results {
   readonly #path: string;
@@ -55,12 +60,12 @@ export class Results {
   /** Reports whether a required condition holds; if not, the program ends with exit code 1. */
   require(holds: boolean, claim: string): void {
     if (!holds) this.#hasFailed = true;
-    this.#summary.push((holds ? verdicts.held : verdicts.failed) + claim);
+    this.#summary.push((holds ? summaryLabels.held : summaryLabels.failed) + claim);
   }
 
   /** Reports whether a figure reaches its target. */
   aim(isReached: boolean, claim: string): void {
-    this.#summary.push((isReached ? verdicts.met : verdicts.missed) + claim);
+    this.#summary.push((isReached ? summaryLabels.met : summaryLabels.missed) + claim);
   }
 
   /** Runs a section of the program; an exception is reported, and the program continues. */

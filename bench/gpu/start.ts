@@ -55,7 +55,7 @@ interface Phases {
 function startOnce(): Phases {
   // Data exists before a program starts, so generating it does not count.
   const madeFrom = now();
-  const rows = makeRows(count("rows", options.rows), "drawn");
+  const rows = makeRows(count("rows", options.rows), "random");
   const making = now() - madeFrom;
   const counted: { calls?: CountedDriver } = {};
   const openedFrom = now();
@@ -72,7 +72,13 @@ function startOnce(): Phases {
   const placedAt = now();
   training.steps(1);
   const endedAt = now();
-  const { loadMs = 0, choices = 0, algorithmMs = 0, copyMs = 0, bytesUp = 0 } = counted.calls?.counts ?? {};
+  const {
+    loadMs = 0,
+    algorithms = 0,
+    algorithmMs = 0,
+    copyMs = 0,
+    bytesUp = 0,
+  } = counted.calls?.counts ?? {};
   const phases: Phases = {
     endedAt: endedAt - making,
     node: performance.timeOrigin,
@@ -82,7 +88,7 @@ function startOnce(): Phases {
     step: endedAt - placedAt,
     ...gpu.driver.compiled,
     loadMs,
-    gemms: choices,
+    gemms: algorithms,
     gemmMs: algorithmMs,
     copyMs,
     bytesUp,
@@ -126,7 +132,7 @@ const columns: readonly (readonly [string, (start: Start) => string])[] = [
   ["│ kernels: compiled", ({ compiled }) => `│ ${compiled}`],
   ["cached", ({ cached }) => String(cached)],
   ["ms", ({ loadMs }) => loadMs.toFixed(0)],
-  ["products", ({ gemms }) => String(gemms)],
+  ["GEMMs", ({ gemms }) => String(gemms)],
   ["ms", ({ gemmMs }) => gemmMs.toFixed(0)],
   ["MB up", ({ bytesUp }) => (bytesUp / 1e6).toFixed(1)],
 ];

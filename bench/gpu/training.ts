@@ -27,12 +27,12 @@ export interface Rows {
  * Normal numbers with mean 0 and deviation 1. Labels are random, or those of a fixed linear teacher, which
  * can be learned.
  */
-export function makeRows(count: number, labels: "drawn" | "taught"): Rows {
+export function makeRows(count: number, labels: "random" | "taught"): Rows {
   const random = randomNumbers(1);
   const x = new Float32Array(count * S * F);
   for (let at = 0; at < x.length; at++) x[at] = (random() - 0.5) * Math.sqrt(12);
   const taught = new Int32Array(count * S);
-  if (labels === "drawn") {
+  if (labels === "random") {
     for (let at = 0; at < taught.length; at++) taught[at] = Math.floor(random() * C);
     return { count, x, labels: taught };
   }

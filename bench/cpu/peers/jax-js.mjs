@@ -81,10 +81,10 @@ const step = jit((p, m, v, correction1, correction2, x, oneHot) => {
   return [nextP, nextM, nextV, loss];
 });
 
-const drawn = weights();
-const zeros = () => Object.fromEntries(drawn.map(({ name, shape }) => [name, np.zeros(shape)]));
+const initialWeights = weights();
+const zeros = () => Object.fromEntries(initialWeights.map(({ name, shape }) => [name, np.zeros(shape)]));
 let state = [
-  Object.fromEntries(drawn.map(({ name, shape, data }) => [name, array(data, shape)])),
+  Object.fromEntries(initialWeights.map(({ name, shape, data }) => [name, array(data, shape)])),
   zeros(),
   zeros(),
 ];

@@ -9,7 +9,7 @@ import numpy as np
 
 BATCH, SOURCES, FEATURES, WIDTH, HEADS, LAYERS, HIDDEN, CLASSES = 256, 12, 193, 256, 4, 2, 1024, 3
 BATCHES = 4
-PRODUCT = (3072, 256, 1024)  # m, n, k
+GEMM = (3072, 256, 1024)  # m, n, k
 
 
 def _hash(seed, count):
@@ -35,13 +35,13 @@ def batch(index):
 
 def weights():
     """Name → array. The twelve input matrices are stacked in one [S, F, D]."""
-    drawn = {}
+    named = {}
 
     def matrix(name, *shape):
-        drawn[name] = values(len(drawn) + 1, shape, math.sqrt(2 / shape[-2]))
+        named[name] = values(len(named) + 1, shape, math.sqrt(2 / shape[-2]))
 
     def constant(name, value, *shape):
-        drawn[name] = np.full(shape, value, dtype=np.float32)
+        named[name] = np.full(shape, value, dtype=np.float32)
 
     matrix("win", SOURCES, FEATURES, WIDTH)
     constant("bin", 0, SOURCES, 1, WIDTH)
@@ -58,10 +58,10 @@ def weights():
         constant(f"{layer}.s2", 0, WIDTH)
     matrix("wout", WIDTH, CLASSES)
     constant("bout", 0, CLASSES)
-    return drawn
+    return named
 
 
-def report(peer, version, step, prepare_product, steps=20, warm_up=3):
+def report(peer, version, step, prepare_gemm, steps=20, warm_up=3):
     """Times `step(index) → loss` and the function that `prepare_gemm` returns, and prints the line that the runner reads."""
     losses, times = [], []
     for index in range(warm_up + steps):
@@ -71,13 +71,13 @@ def report(peer, version, step, prepare_product, steps=20, warm_up=3):
     # Linux counts in KiB. Taken before the GEMM, whose operands are not part of a step.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     step_times, times = times[warm_up:], []
-    product = prepare_product()
+    gemm = prepare_gemm()
     for _ in range(warm_up + 20):
         started = time.perf_counter()
-        product()
+        gemm()
         times.append((time.perf_counter() - started) * 1e3)
-    product_ms = statistics.median(times[warm_up:])
-    m, n, k = PRODUCT
+    gemm_ms = statistics.median(times[warm_up:])
+    m, n, k = GEMM
     print(json.dumps({
         "peer": peer,
         "version": version,
@@ -85,7 +85,7 @@ def report(peer, version, step, prepare_product, steps=20, warm_up=3):
             "stepMs": statistics.median(step_times), "bestStepMs": min(step_times), "count": steps,
             "peakRssBytes": peak, "losses": losses[:5],
         },
-        "productMs": product_ms,
-        "bestProductMs": min(times[warm_up:]),
-        "gflops": 2 * m * n * k / product_ms / 1e6,
+        "gemmMs": gemm_ms,
+        "bestGemmMs": min(times[warm_up:]),
+        "gflops": 2 * m * n * k / gemm_ms / 1e6,
     }))
