@@ -1,4 +1,4 @@
-/** Times several functions in turns, so that other load on the machine affects all of them equally. */
+/** Times several functions alternately, so that other load on the machine affects all of them equally. */
 
 const warmUpMs = 300;
 

@@ -1,4 +1,4 @@
-/** Bad indices in compiled steps: the read gives NaN, the call changes nothing, and the host is told. */
+/** Bad indices in compiled steps: the read gives NaN, the call changes nothing, and the host gets a report. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -35,7 +35,7 @@ for (const [name, op] of Object.entries(ops)) {
       ),
     );
     assert.deepEqual(step(indices([2, -1])).tolist(), [3, Number.NaN]);
-    assert.equal(printed.length, 1, "told once");
+    assert.equal(printed.length, 1, "reported once");
     const { calls, first } = step.badIndices;
     assert.deepEqual([calls, first?.index, first?.call, first?.op], [2, 50_257, 2, name]);
     step.close();

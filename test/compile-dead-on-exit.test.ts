@@ -14,7 +14,7 @@ import { sameBytes } from "./support/same-bytes.js";
 
 const device = openStrictDevice();
 
-type Forgetting = "behind" | "before" | "never" | "in part" | "and returned";
+type Discarding = "at the end" | "before" | "never" | "partly" | "and returned";
 
 interface Outcome {
   /** Weights, moments and rates. */
@@ -29,29 +29,29 @@ interface Outcome {
 const bytesOf = (tensor: Tensor): Uint8Array => new Uint8Array(tensor.dataSync().slice().buffer);
 
 /** Some steps from the same start. A factor of infinity makes gradients non-finite, so that a step is skipped. */
-function train(on: Device, mode: "eager" | "compiled", forgets: Forgetting, factors = [1, 2, 3]): Outcome {
+function train(on: Device, mode: "eager" | "compiled", discards: Discarding, factors = [1, 2, 3]): Outcome {
   manualSeed(11);
   const model = new nn.Sequential(new nn.Linear(7, 9), new nn.GELU(), new nn.Linear(9, 5)).to(on);
   const parameters = [...model.parameters()];
   const optimizer = new optim.AdamW(parameters, { lr: 0.02 });
   const errorIfNonfinite = factors.includes(Infinity);
   const step = (x: Tensor, factor: Tensor): { readonly loss: Tensor; readonly gradient?: Tensor } => {
-    if (forgets === "before") optimizer.zeroGrad();
+    if (discards === "before") optimizer.zeroGrad();
     const loss = model.forward(x).square().mean().mul(factor);
     loss.backward();
     optim.clipGradNorm(parameters, 0.05, { errorIfNonfinite });
     optimizer.step();
     const gradient = parameters[0]!.grad!;
-    if (forgets === "behind" || forgets === "and returned") optimizer.zeroGrad();
-    if (forgets === "in part") parameters[1]!.zeroGrad();
-    return forgets === "and returned" ? { loss, gradient } : { loss };
+    if (discards === "at the end" || discards === "and returned") optimizer.zeroGrad();
+    if (discards === "partly") parameters[1]!.zeroGrad();
+    return discards === "and returned" ? { loss, gradient } : { loss };
   };
   const [x, all] = [
     randn([6, 7], { device: on }),
     factors.map((factor) => randn([1], { device: on }).fill_(factor)),
   ];
   // Gradients that are cleared first must exist.
-  if (forgets === "before") on.step(() => model.forward(x).sum().backward());
+  if (discards === "before") on.step(() => model.forward(x).sum().backward());
   const compiled = on.compile(step);
   let returned: Uint8Array | undefined;
   for (const factor of all) {
@@ -100,30 +100,30 @@ function requireSame(actual: Outcome, expected: Outcome): void {
 }
 
 describe("of gradients that a compiled step clips,", () => {
-  const both = (forgets: Forgetting, factors?: readonly number[]): Outcome => {
+  const both = (discards: Discarding, factors?: readonly number[]): Outcome => {
     const [compiled, eager] = (["compiled", "eager"] as const).map((mode) =>
-      train(device, mode, forgets, factors && [...factors]),
+      train(device, mode, discards, factors && [...factors]),
     );
     requireSame(compiled!, eager!);
     return compiled!;
   };
 
   test("those that it discards at its end are not stored, and everything else has the eager bits", () => {
-    const { writers, gradients } = both("behind");
+    const { writers, gradients } = both("at the end");
     assert.deepEqual(writers, []);
     assert.ok(gradients.every((gradient) => gradient === undefined));
   });
 
-  for (const forgets of ["before", "never"] as const) {
-    test(`those that live after it are the eager ones: discarded ${forgets}`, () => {
-      const { writers, gradients } = both(forgets);
+  for (const discards of ["before", "never"] as const) {
+    test(`those that live after it are the eager ones: discarded ${discards}`, () => {
+      const { writers, gradients } = both(discards);
       assert.ok(writers.length > 0);
       assert.ok(gradients.every((gradient) => gradient !== undefined));
     });
   }
 
   test("all are stored if it discards only some of those that it clips in one call", () => {
-    assert.ok(both("in part").writers.length > 0);
+    assert.ok(both("partly").writers.length > 0);
   });
 
   test("those that it reads after discarding them are stored", () => {
@@ -133,11 +133,11 @@ describe("of gradients that a compiled step clips,", () => {
   test("those that it discards without a read are not even computed", () => {
     const weight = randn([4, 4], { device, requiresGrad: true });
     const x = randn([3, 4], { device });
-    const writers = [true, false].map((forgets) => {
+    const writers = [true, false].map((discards) => {
       const step = device.compile((x: Tensor) => {
         const loss = x.matmul(weight).square().sum();
         loss.backward();
-        if (forgets) weight.zeroGrad();
+        if (discards) weight.zeroGrad();
         return loss;
       });
       step(x);
@@ -151,6 +151,6 @@ describe("of gradients that a compiled step clips,", () => {
   });
 
   test("those of a skipped step change nothing, and the next step is the eager one", () => {
-    assert.deepEqual(both("behind", [1, Infinity, 2]).writers, []);
+    assert.deepEqual(both("at the end", [1, Infinity, 2]).writers, []);
   });
 });

@@ -56,7 +56,7 @@ function run(device: Device, mode: "eager" | "compiled", options: Options) {
   const text = mode === "compiled" ? compiled.explain() : "";
   const ops = latestPlanOf(compiled)?.planned.schedule.calls.map(({ call }) => call.op) ?? [];
   compiled.close();
-  return { loss, gradients, told: text, ops };
+  return { loss, gradients, explanation: text, ops };
 }
 
 /** Runs both variants and compares them; returns the compiled step's. */
@@ -77,7 +77,7 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
   for (const isWeighted of [false, true]) {
     test(`is three kernels with the eager bits, ${isWeighted ? "with" : "without"} weights of classes`, () => {
       const device = openEmulatorGpu({ precision: "f32" });
-      const calls = callsOf(compare(device, { isWeighted, passes: { comboKernels: false } }).told);
+      const calls = callsOf(compare(device, { isWeighted, passes: { comboKernels: false } }).explanation);
       const others = /count of calls|check of indices|bad index/;
       const head = calls.filter((line) => / row /.test(line) && !others.test(line));
       assert.equal(head.length, 3, calls.join("\n"));
@@ -102,7 +102,7 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
       ];
       const isWhole = (op: string): boolean => op.includes("crossEntropy + crossEntropyGradient");
       assert.deepEqual([fused.ops.filter(isWhole).length, plain.ops.filter(isWhole).length], [1, 0]);
-      assert.match(fused.told, /^ +\d+ → \d+ +hoistOutputs, [\s\S]*?crossEntropy ×2 more/m);
+      assert.match(fused.explanation, /^ +\d+ → \d+ +hoistOutputs, [\s\S]*?crossEntropy ×2 more/m);
     });
   }
 });

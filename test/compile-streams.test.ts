@@ -218,7 +218,7 @@ test("if memory is short, only the plan without side streams is tried", () => {
     const room = budget.left + arena.figures.committed - arena.figures.live;
     const spare = 6 * 1024 * 1024;
     assert.ok(peak > spare, `${peak} bytes would fit twice`);
-    budget.charge("weights", bytes(room - peak - spare), "somebody else");
+    budget.charge("weights", bytes(room - peak - spare), "another program");
     for (let call = 0; call < callsToTryAll; call++) compiled(...inputs);
     const tried = Object.keys(latestPlanOf(compiled)!.verdict!.times);
     assert.deepEqual(tried, [...waysOf(device, ["graph"]), "direct"]);

@@ -45,7 +45,7 @@ function train(
   const weights = parameters.map((parameter) => [...parameter.dataSync()].join());
   const text = mode === "compiled" ? compiled.explain() : "";
   compiled.close();
-  return { losses, weights, told: text };
+  return { losses, weights, explanation: text };
 }
 
 const callsOf = (text: string): string[] => text.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
@@ -64,17 +64,17 @@ describe("a compiled training step on a GPU", { skip }, () => {
       const [eager, compiled] = [train(device, "eager"), train(device, "compiled")];
       assert.deepEqual(compiled.losses, eager.losses);
       assert.deepEqual(compiled.weights, eager.weights);
-      const kernels = callsOf(compiled.told);
+      const kernels = callsOf(compiled.explanation);
       const norm = ["gradientNorm of parts", "gradientNorm + AdamW step"];
       requireTail(kernels, [...norm, "mul", "2 × AdamW"]);
       const separate = train(device, "compiled", { comboKernels: false });
-      requireTail(callsOf(separate.told), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);
+      requireTail(callsOf(separate.explanation), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);
       assert.deepEqual(separate.weights, eager.weights);
       // A library computes this GEMM; if its default algorithm is kept, it gets the same layout as in eager
       // code.
       assert.equal(copiesIn(kernels), precision === "f32" ? 1 : 0);
       const kept = train(device, "compiled", { autotune: false });
-      assert.equal(copiesIn(callsOf(kept.told)), 1);
+      assert.equal(copiesIn(callsOf(kept.explanation)), 1);
       assert.deepEqual(kept.weights, eager.weights);
     });
   }

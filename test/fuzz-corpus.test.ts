@@ -24,8 +24,8 @@ test("the fuzzers detect raw errors, lost rejections, crashes, hangs and too muc
   };
   assert.equal(await tried("nothing"), undefined);
   const expected = {
-    "raw error": /no HoldfastError: TypeError: planted/,
-    "lost rejection": /nobody handles: Error: planted/,
+    "raw error": /not a HoldfastError: TypeError: injected/,
+    "lost rejection": /unhandled rejection: Error: injected/,
   };
   for (const [name, message] of Object.entries(expected)) assert.match((await tried(name)) ?? "", message);
   assert.match((await tried("too much memory")) ?? "", /the process took \d+ MiB/);

@@ -46,7 +46,7 @@ for (const name of ["straight", "streamed"] as const) {
 const harmless: ReadonlySet<string> = new Set([
   ...(testDeviceKind === "cuda" ? ["a misaligned offset"] : []),
   // The order there is random.
-  ...(testDevice === "cuda" ? ["a forgotten wait that only shared memory needs"] : []),
+  ...(testDevice === "cuda" ? ["a missing wait that only shared memory needs"] : []),
 ]);
 
 describe("faults that run unverified harm the gradients", () => {

@@ -34,7 +34,7 @@ const { device, driver, close } = openGpu(options, {
   // Small, because a tool keeps a shadow copy of it, and plain memory is allocated whole.
   device: { memory: "512MiB", arena: "256MiB", staging: "4MiB", stallAfter: "off" },
 });
-console.log(`spans in use are told to the tool: ${driver.annotate ? "yes" : "no"}`);
+console.log(`spans in use are reported to the tool: ${driver.annotate ? "yes" : "no"}`);
 
 if (options.stray !== "") {
   device.step(() => strayRuns[options.stray]?.run(device.runtime));

@@ -81,7 +81,7 @@ const injected = {
 } satisfies Record<string, Example>;
 
 function inject(code: string): Example {
-  return { name: "planted", code, notRun: undefined };
+  return { name: "injected", code, notRun: undefined };
 }
 
 const allExamples = [...examples, ...Object.values(injected)];
@@ -127,7 +127,7 @@ test("an example that prints something else, too little, or crashes is found", a
   const runs = start([wrongPrint, missingPrint, crash, fine]);
   await assert.rejects(proveRun(wrongPrint, runs), /\+ {3}'three'\n- {3}'3'/);
   await assert.rejects(proveRun(missingPrint, runs), /- {3}'two'/);
-  await assert.rejects(proveRun(crash, runs), /Error: planted/);
+  await assert.rejects(proveRun(crash, runs), /Error: injected/);
   await proveRun(fine, runs);
 });
 
@@ -135,7 +135,7 @@ test("an example that ends the process, or never ends, is named, and the later o
   const { exit, lateCrash, endlessWait, endlessLoop, fine } = injected;
   const runs = start([exit, lateCrash, endlessWait, fine]);
   await assert.rejects(proveRun(exit, runs), /ended its process, with code 0/);
-  await assert.rejects(proveRun(lateCrash, runs), /with code 1[\s\S]*planted late/);
+  await assert.rejects(proveRun(lateCrash, runs), /with code 1[\s\S]*injected late/);
   await assert.rejects(proveRun(endlessWait, runs), /with code 13/);
   await proveRun(fine, runs);
   const limited = start([endlessLoop, fine], 1000);

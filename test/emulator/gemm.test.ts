@@ -151,11 +151,11 @@ test("GEMMs of any layout equal the reference", { skip }, () => {
         },
       }),
       ({ m, n, k, pads: [padA, padB, padD], batch, transA, transB, isShared, isWide, ...rest }) => {
-        const lie = (rows: number, columns: number, pad: number, shared = false): Matrix =>
+        const matrixOf = (rows: number, columns: number, pad: number, shared = false): Matrix =>
           matrix(rows, columns, pad, shared ? 0 : (rows + pad) * columns);
-        const a = transA ? lie(k, m, padA!) : lie(m, k, padA!);
-        const b = transB ? lie(n, k, padB!, isShared) : lie(k, n, padB!, isShared);
-        const d = lie(m, n, padD!);
+        const a = transA ? matrixOf(k, m, padA!) : matrixOf(m, k, padA!);
+        const b = transB ? matrixOf(n, k, padB!, isShared) : matrixOf(k, n, padB!, isShared);
+        const d = matrixOf(m, n, padD!);
         const elements = (values: readonly number[]) =>
           isWide ? Float64Array.from(values) : Float32Array.from(values);
         const fill = ({ leading, columns }: Matrix, by: number) =>

@@ -173,24 +173,24 @@ const stalls = [
       if (threadIdx.x == 0) mbarrierInit(mbarrier, 2);
       __syncthreads();
       if (blockIdx.x == 1 && threadIdx.x < 32) { if (threadIdx.x == 5) mbarrierArriveExpectTx(mbarrier, 64); mbarrierWait(mbarrier, 0); }`,
-    told: "32 of 64 threads of block 1 wait at an mbarrier that lacks 1 of 2 arrivals and 64 bytes in line 6",
+    text: "32 of 64 threads of block 1 wait at an mbarrier that lacks 1 of 2 arrivals and 64 bytes in line 6",
   },
   {
     name: "a cluster's barrier that one thread does not reach",
     body: "if (blockIdx.x == 1 && threadIdx.x == 9) return;\nclusterArrive();\nclusterWait(); memory[0] = 1;",
-    told:
+    text:
       "64 of 64 threads of block 0 wait at the cluster's barrier, with 127 of 128 arrivals, in line 5; " +
       "63 of 64 threads of block 1 wait at the cluster's barrier, with 127 of 128 arrivals, in line 5",
   },
   {
     name: "a numbered barrier with too few",
     body: "if (blockIdx.x == 0 && threadIdx.x < 32) namedBarrierSync(3, 64); memory[0] = 1;",
-    told: "32 of 64 threads of block 0 wait at barrier 3, with 32 of 64 arrivals, in line 3",
+    text: "32 of 64 threads of block 0 wait at barrier 3, with 32 of 64 arrivals, in line 3",
   },
   {
     name: "a block's barrier that one thread does not reach",
     body: "if (threadIdx.x != 9 || blockIdx.x != 1) __syncthreads(); memory[0] = 1;",
-    told: "63 of 64 threads of block 1 wait at the block's barrier in line 3",
+    text: "63 of 64 threads of block 1 wait at the block's barrier in line 3",
   },
   {
     name: "a late wait at an mbarrier",
@@ -199,10 +199,10 @@ const stalls = [
       __syncthreads();
       if (blockIdx.x == 0 && threadIdx.x == 0) mbarrierWait(mbarrier, 0);
       if (blockIdx.x == 0 && threadIdx.x == 1) { mbarrierArrive(mbarrier); mbarrierArrive(mbarrier); }`,
-    told: "1 of 64 threads of block 0 wait at an mbarrier that lacks 1 of 1 arrivals and 0 bytes in line 6",
+    text: "1 of 64 threads of block 0 wait at an mbarrier that lacks 1 of 1 arrivals and 0 bytes in line 6",
   },
 ];
-for (const { name, body, told: text } of stalls) {
+for (const { name, body, text } of stalls) {
   test(`a deadlock is detected: ${name}`, { skip }, () => {
     assert.deepEqual(kernels.run({ blocks: 2, threads: 64, cluster: 2 }, "", body, []), [
       launchFailed,

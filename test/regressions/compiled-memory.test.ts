@@ -15,12 +15,12 @@ import { openTestCpu, testEnvironment } from "../support/test-device.js";
 
 const [features, width] = [16, 512] as const;
 
-type Plant = (run: () => void) => void;
+type Injection = (run: () => void) => void;
 
-const nothing: Plant = (run) => run();
+const nothing: Injection = (run) => run();
 
 /** The memory placed for the step's inputs is leaked. */
-const leavingInputs: Plant = (run) =>
+const leavingInputs: Injection = (run) =>
   withMethods(PersistentMemory.prototype, { release: () => undefined }, run);
 
 /** What prevents the plan, and what the error must say. */
@@ -30,7 +30,7 @@ interface Obstacle {
   readonly heldBytes: number;
   readonly code: HoldfastError["code"];
   readonly says: readonly RegExp[];
-  readonly faults: Readonly<Record<string, Plant>>;
+  readonly faults: Readonly<Record<string, Injection>>;
 }
 
 const obstacles: Readonly<Record<string, Obstacle>> = {
@@ -60,7 +60,7 @@ const obstacles: Readonly<Record<string, Obstacle>> = {
 };
 
 for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(obstacles)) {
-  regressionRow<Plant>({
+  regressionRow<Injection>({
     row: "H9",
     rule: `a plan too large for ${name} is rejected before any memory is allocated for it, with its size and a remedy, and leaves nothing`,
     sound: nothing,

@@ -90,7 +90,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
   },
 };
 
-type Plant = (run: () => void) => void;
+type Injection = (run: () => void) => void;
 
 /** A diagnosis that gives one answer for everything. */
 function withCause(cause: OomCause, run: () => void): void {
@@ -100,7 +100,7 @@ function withCause(cause: OomCause, run: () => void): void {
 
 for (const [situation, { options, press, cause, shows }] of Object.entries(pressures)) {
   const usualAnswer = cause === "truly full" ? "mis-sized" : "truly full";
-  regressionRow<Plant>({
+  regressionRow<Injection>({
     row: "H9",
     rule: `${situation}: "${cause}", with the figures and the top holders, reported once before it is thrown`,
     sound: (run) => run(),

@@ -119,16 +119,16 @@ def check_trace(trace, segments):
 def main(path):
     with open(path, "rb") as file:
         snapshot = Strict(file).load()
-        assert file.read() == b"", "bytes behind the pickle"
+        assert file.read() == b"", "bytes after the pickle"
     shape = {"segments": list, "device_traces": list, "allocator_settings": dict, "external_annotations": list}
     fields(snapshot, shape, "snapshot")
     assert len(snapshot["device_traces"]) == 1, "one device"
     for index, segment in enumerate(snapshot["segments"]):
         check_segment(segment, f"segments[{index}]")
         assert segment["device"] == 0, "one device"
-    told = check_trace(snapshot["device_traces"][0], snapshot["segments"])
-    told["segments"] = [s["total_size"] for s in snapshot["segments"]]
-    print(json.dumps(told))
+    summary = check_trace(snapshot["device_traces"][0], snapshot["segments"])
+    summary["segments"] = [s["total_size"] for s in snapshot["segments"]]
+    print(json.dumps(summary))
 
 
 for name in sys.argv[1:]:

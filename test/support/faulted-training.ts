@@ -36,12 +36,12 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     rules: ["calls"],
     injected: ({ straight }) => atEachCall(straight, (calls, index) => [...calls, calls[index]!]),
   },
-  "a call in another's place": {
+  "a call at another call's index": {
     rules: ["calls"],
     injected: ({ straight }) =>
       atEachCall(straight, (calls, index) => calls.with(index, calls[(index + 1) % calls.length]!)),
   },
-  "a call that is no call of the program": {
+  "a call that is not in the program": {
     rules: ["calls"],
     injected: ({ straight }) =>
       atEachCall(straight, (calls, index) => {
@@ -54,16 +54,16 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     rules: ["order"],
     injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.reads),
   },
-  "an in-place write before a read of what was there": {
+  "an in-place write before a read of the old value": {
     rules: ["order"],
     injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.reads && later.writes),
   },
-  "two writes exchanged": {
+  "two writes swapped": {
     rules: ["order"],
     injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.writes),
   },
 
-  "the offsets of two buffers exchanged": {
+  "the offsets of two buffers swapped": {
     rules: ["lifetimes"],
     injected: ({ straight }) =>
       pairsOf([...straight.plan.offsets]).map(([[buffer, offset], [other, otherOffset]]) =>
@@ -93,7 +93,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     injected: ({ straight }) =>
       overlap(straight, (old, young) => old.first < young.first && young.first < old.last),
   },
-  "a saved tensor let go before backward has read it": {
+  "a saved tensor freed before backward has read it": {
     rules: ["lifetimes"],
     injected: ({ straight }) => {
       const lifetimes = lifetimesOf(straight.schedule);
@@ -126,7 +126,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     rules: ["bounds"],
     injected: ({ straight }) => atEachBuffer(straight, () => -256),
   },
-  "an offset that is no number": {
+  "an offset that is not a number": {
     rules: ["bounds"],
     injected: ({ straight }) => atEachBuffer(straight, () => Number.NaN),
   },
@@ -151,7 +151,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
       }),
   },
 
-  "a forgotten wait for step memory": {
+  "a missing wait for step memory": {
     rules: ["order", "lifetimes", "streams"],
     injected: ({ streamed }) => atEachWait(streamed, () => []),
   },
@@ -166,7 +166,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         }),
       ),
   },
-  "a call on another stream than its waits were made for": {
+  "a call on another stream than its waits assume": {
     rules: ["order", "lifetimes", "streams"],
     injected: ({ streamed }) =>
       atEachCall(streamed, (calls, index) => {
@@ -189,14 +189,14 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
         };
       }),
   },
-  "memory reused while another stream still works there": {
+  "memory reused while another stream still uses it": {
     rules: ["lifetimes"],
     injected: ({ straight, streamed }) => [
       { ...streamed, plan: straight.plan },
       ...overlap(streamed, (old, young) => old.first < young.first),
     ],
   },
-  "a forgotten wait that only shared memory needs": {
+  "a missing wait that only shared memory needs": {
     rules: ["lifetimes"],
     injected: ({ streamed }) => {
       // Each call waits for all before it, so that memory is shared as on one stream; then one of them waits

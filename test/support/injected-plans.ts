@@ -45,7 +45,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return { ...step, schedule: { calls: [...step.schedule.calls, bias] } };
     },
   },
-  "a call in another's place": {
+  "a call at another call's index": {
     rule: "calls",
     says: /call 18 \(update1\) is missing/,
     injected: () => {
@@ -55,7 +55,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return { ...step, schedule: { calls } };
     },
   },
-  "a call that is no call of the program": {
+  "a call that is not in the program": {
     rule: "calls",
     says: /index 20 of the schedule \(stranger\) is not in the program/,
     injected: () => {
@@ -96,7 +96,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /call 2 \(gelu\).* waits for index 1, which is on the same stream/,
     injected: () => changeWaits(streamedStep(), "gelu", () => [1]),
   },
-  "a stream that is no whole number": {
+  "a stream that is not an integer": {
     rule: "streams",
     says: /call 4 \(bias\).* is on stream 0.5/,
     injected: () => onSideStream(streamedStep(), "bias", 0.5),
@@ -106,7 +106,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /call 4 \(bias\).* is on stream -1/,
     injected: () => onSideStream(streamedStep(), "bias", -1),
   },
-  "more streams than a device runs": {
+  "more streams than a device has": {
     rule: "streams",
     says: /there may be 64/,
     injected: () => {
@@ -179,7 +179,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /buffer \d+ \(h\) begins at -256/,
     injected: () => moveBuffers(straightStep(), { h: -256 }),
   },
-  "an offset that is no number": {
+  "an offset that is not a number": {
     rule: "bounds",
     says: /buffer \d+ \(h\) begins at NaN/,
     injected: () => moveBuffers(straightStep(), { h: Number.NaN }),
@@ -243,7 +243,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     },
   },
 
-  "a peak told too high": {
+  "a peak that is too high": {
     rule: "peak",
     says: /it says (\d+) bytes, and its buffers take/,
     injected: () => {
@@ -251,7 +251,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return { ...step, plan: { ...step.plan, bytes: step.plan.bytes + 256 } };
     },
   },
-  "a peak told too low, inside the last unit": {
+  "a peak that is too low, inside the last unit": {
     rule: "peak",
     says: /it says \d+ bytes, and its buffers take/,
     injected: () => {
@@ -268,31 +268,31 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     harms: true,
     injected: () => moveCall(straightStep(), "gelu", "matmul1"),
   },
-  "an in-place write before a read of what was there": {
+  "an in-place write before a read of the old value": {
     rule: "order",
     says: /call 8 \(clampErrors\).* reads and writes .*\(e\); before it in the program call 6 \(mean\).* reads/,
     harms: true,
     injected: () => moveCall(straightStep(), "clampErrors", "mean"),
   },
-  "two writes exchanged": {
+  "two writes swapped": {
     rule: "order",
     says: /call 11 \(weightGradient2\).*before it in the program call 0 \(clearGradients\).* writes/,
     harms: true,
     injected: () => moveCall(straightStep(), "clearGradients", "clearNorm"),
   },
-  "a write and a read exchanged that know the same persistent bytes by two buffers": {
+  "a write and a read of the same persistent bytes under two buffers swapped": {
     rule: "order",
     says: /call 18 \(update1\).* reads .*\(g1\); before it in the program call 17 \(clip\).*\(gradients\)/,
     harms: true,
     injected: () => moveCall(straightStep(), "clip", "update2"),
   },
-  "a forgotten wait for step memory": {
+  "a missing wait for step memory": {
     rule: "order",
     says: /call 6 \(mean\).* reads .*\(e\); before it in the program call 5 \(squaredError\)/,
     harms: true,
     injected: () => changeWaits(streamedStep(), "mean", () => []),
   },
-  "a forgotten wait for persistent memory that has another name there": {
+  "a missing wait for persistent memory under another name": {
     rule: "order",
     says: /call 16 \(sumSquares\).*\(gradients\); before it in the program call 11 \(weightGradient2\).*\(g2\)/,
     harms: true,
@@ -311,7 +311,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return changeWaits(step, "weightGradient2", () => [indexOf(step, "squaredError")]);
     },
   },
-  "a call on another stream than its waits were made for": {
+  "a call on another stream than its waits assume": {
     rule: "order",
     says: /may still be running/,
     harms: true,
@@ -364,7 +364,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     },
   },
 
-  "the offsets of two buffers exchanged": {
+  "the offsets of two buffers swapped": {
     rule: "lifetimes",
     says: /buffer \d+ \(\w+\) in bytes .* is in use from call .* on, and buffer \d+ \(\w+\) in bytes .* until call/,
     harms: true,
@@ -408,7 +408,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { loss: offsetOf(step, "e") });
     },
   },
-  "a saved tensor let go before backward has read it": {
+  "a saved tensor freed before backward has read it": {
     rule: "lifetimes",
     says: /\(dy\) in bytes .* from call 10 \(errorBackward\).*\(h\) in bytes .* until call 13 \(geluBackward\)/,
     harms: true,
@@ -417,7 +417,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { dy: offsetOf(step, "h") });
     },
   },
-  "memory reused while another stream still works there": {
+  "memory reused while another stream still uses it": {
     rule: "lifetimes",
     says: /\(dy\) in bytes .*\(e\) in bytes .* until call 9 \(keepErrors\)/,
     harms: true,
@@ -426,7 +426,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { dy: offsetOf(step, "e") });
     },
   },
-  "a forgotten wait that only shared memory needs": {
+  "a missing wait that only shared memory needs": {
     rule: "lifetimes",
     says: /\(dh\) in bytes .*\(e\) in bytes/,
     harms: true,
@@ -442,7 +442,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /call 15 \(sumSquares\) reads bytes \[0, 64\) of buffer \d+ \(norm\), and no earlier call writes byte 0/,
     injected: () => rewrite(straightStep(), (call) => (call.op === "clearNorm" ? undefined : call)),
   },
-  "a read of memory of which a part is written": {
+  "a read of partly written memory": {
     rule: "written",
     says: /call 16 \(sumSquares\) reads .* no earlier call writes byte 32 of it/,
     injected: () => withNormFilled(0, 32),

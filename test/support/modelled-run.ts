@@ -110,7 +110,7 @@ function runTurns(
       for (const { slice, writes } of accesses)
         for (const granule of writes ? piecesOf(slice) : []) memory.set(granule, output);
     }
-    outcome.set(call, texts.join(" beside "));
+    outcome.set(call, texts.join(" with "));
   }
   const kept = [...memory].filter(([granule]) => granule.startsWith("persistent")).sort();
   return outcome.set(0, kept.join("\n"));

@@ -31,7 +31,7 @@ export function readYaml(text: string): readonly Yaml[] {
 function readLine(raw: string, number: number): Line {
   if (raw.includes("\t") || raw !== raw.trimEnd()) throw fault(number, "has a tab, or ends with a space");
   const text = raw.trimStart();
-  if (/ #/.test(text)) throw fault(number, "has a comment behind something else");
+  if (/ #/.test(text)) throw fault(number, "has a comment after something else");
   return { number, indent: raw.length - text.length, text };
 }
 

@@ -57,7 +57,7 @@ export function readPickle(bytes: Uint8Array): unknown {
         Object.defineProperty(dict, key, { value: items[index + 1], enumerable: true, writable: true });
       }
     } else if (opcode === ".") {
-      assert.equal(at, data.length, "bytes behind the end");
+      assert.equal(at, data.length, "bytes after the end");
       assert.equal(stack.length, 1, "values on the stack");
       return stack[0];
     } else assert.fail(`opcode ${JSON.stringify(opcode)} at ${at - 1}`);

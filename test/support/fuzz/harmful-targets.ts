@@ -9,10 +9,10 @@ function harm(name: string, doHarm: () => void): readonly [string, FuzzTarget] {
 export const fuzzTargets: Readonly<Record<string, FuzzTarget>> = Object.fromEntries([
   harm("nothing", () => undefined),
   harm("raw error", () => {
-    throw new TypeError("planted");
+    throw new TypeError("injected");
   }),
   harm("lost rejection", () => {
-    void Promise.reject(new Error("planted"));
+    void Promise.reject(new Error("injected"));
   }),
   harm("too much memory", () => {
     const held = Array.from({ length: 50 }, () => Buffer.alloc(2 ** 24, 1));
