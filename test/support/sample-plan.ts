@@ -36,14 +36,14 @@ export function samplePlan(options: SamplePlanOptions = {}): PlanRecord {
     stages: [
       {
         name: "trace",
-        purpose: "what the step called",
+        purpose: "the calls of the step",
         effect: "",
         calls: opsOf([...calls, ...calls.slice(0, 1)]),
       },
       {
         name: "dead code",
-        purpose: "leaves out what nobody reads",
-        effect: "1 call left out",
+        purpose: "results that no call reads are not computed",
+        effect: "1 call removed",
         calls: opsOf(calls),
       },
     ],
