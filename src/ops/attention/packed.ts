@@ -1,12 +1,23 @@
 /**
- * Attention whose query, key and value lie in one tensor, as one product of all three projections makes them; and what
- * they gain lies in one tensor too, so that one product goes back.
+ * Attention whose query, key and value lie in one tensor, as one GEMM of all three projections writes them. Their gradients lie in one
+ * tensor too, so that one GEMM computes the input's gradient and one the weight's.
  */
 
 import type { DeviceArray } from "../device-array.js";
+import { where } from "../elementwise/comparisons.js";
+import { fitTo } from "../gradients.js";
 import { viewStrided } from "../movement/part.js";
-import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
-import { badShape, formatShape } from "../shape.js";
+import {
+  arrayAt,
+  type CompositeOp,
+  isType,
+  type KernelOp,
+  type Lowering,
+  type OperandType,
+  typeAt,
+  type ValueType,
+} from "../op.js";
+import { badShape, broadcastShapes, formatShape, isSameShape } from "../shape.js";
 import {
   type AttentionArrays,
   type AttentionAttributes,
@@ -17,38 +28,64 @@ import {
 } from "./attention.js";
 
 /**
- * Operands: query, key and value as [batch…, rows, 3, heads, width]. The result is [batch…, rows, heads, width]; the second
- * output is the probabilities, for backward.
+ * Operands: query, key and value as [batch…, rows, 3, heads, width], and an optional mask that broadcasts to [batch…, heads, rows,
+ * rows]: booleans, true where a column takes part, or floats, which are added to the scores. The result is [batch…, rows, heads,
+ * width].
  */
-export const packedAttention: KernelOp<AttentionAttributes> = {
-  kind: "kernel",
+export const packedAttention: CompositeOp<AttentionAttributes> = {
+  kind: "composite",
   name: "packedAttention",
-  infer: (operands) => typesOf("packedAttention", operands),
-  saves: () => ({ operands: [0], outputs: [1] }),
-  gradient(rule) {
-    const { apply, upstream, attributes } = rule;
-    return [apply(packedAttentionGradient, [upstream, rule.operand(0), rule.output(1)], attributes)];
-  },
-  lower(lowering, operands, outputs, attributes) {
-    lowerAttention(lowering, subexpressionsOf(lowering, arrayAt(operands, 0)), outputs, attributes);
+  infer: (operands) => typesOf("packedAttention", operands).slice(0, 1),
+  compose({ apply, typeOf }, [packed = 0, mask], attributes) {
+    if (mask === undefined) return [apply(fusedPackedAttention, [packed], attributes)];
+    const isBoolean = typeOf(mask).dtype === "bool";
+    const added = isBoolean ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
+    return [apply(fusedPackedAttention, [packed, added], attributes)];
   },
 };
 
-/** Operands: the upstream gradient, query, key and value in one, the probabilities. */
-const packedAttentionGradient: KernelOp<AttentionAttributes> = {
+/** The same with a float mask or none. The second output is the probabilities, for backward. */
+const fusedPackedAttention: KernelOp<AttentionAttributes> = {
+  kind: "kernel",
+  name: "fusedPackedAttention",
+  infer: (operands) => typesOf("packedAttention", operands),
+  saves: () => ({ operands: [0], outputs: [1] }),
+  gradient(rule) {
+    const { upstream, attributes } = rule;
+    const operands = [upstream, rule.operand(0), rule.output(1)];
+    const gradients = rule.applyAll(packedAttentionGradient, operands, {
+      ...attributes,
+      givesScores: rule.needs(1),
+    });
+    return gradients.map((gradient, index) => (rule.needs(index) ? fitTo(rule, gradient, index) : undefined));
+  },
+  lower(lowering, operands, outputs, attributes) {
+    const arrays = unpack(lowering, arrayAt(operands, 0));
+    lowerAttention(lowering, { ...arrays, mask: operands[1] }, outputs, attributes);
+  },
+};
+
+type GradientAttributes = AttentionAttributes & {
+  /** True if the gradient of the scores is needed too: it is the mask's. */
+  readonly givesScores: boolean;
+};
+
+/** Operands: the upstream gradient, the packed query, key and value, the probabilities. */
+const packedAttentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "packedAttentionGradient",
   noGradient: "gradients of gradients are not recorded",
-  infer(operands) {
+  infer(operands, { givesScores }) {
     const { shape, dtype } = typeAt("packedAttentionGradient", operands, 1);
-    return [{ shape, dtype }];
+    const scores = typeAt("packedAttentionGradient", operands, 2);
+    return [{ shape, dtype }, ...(givesScores ? [scores] : [])];
   },
-  lower(lowering, operands, [output], attributes) {
+  lower(lowering, operands, [output, ...scores], attributes) {
     if (!output) return;
     const [upstream, probabilities] = [arrayAt(operands, 0), arrayAt(operands, 2)];
-    const { query, key, value } = subexpressionsOf(lowering, output);
-    const given = { ...subexpressionsOf(lowering, arrayAt(operands, 1)), upstream, probabilities };
-    lowerAttentionGradient(lowering, given, [query, key, value], attributes);
+    const arrays = { ...unpack(lowering, arrayAt(operands, 1)), upstream, probabilities };
+    const { query, key, value } = unpack(lowering, output);
+    lowerAttentionGradient(lowering, arrays, [query, key, value, ...scores], attributes);
   },
 };
 
@@ -63,19 +100,27 @@ function typesOf(op: string, operands: readonly OperandType[]): readonly ValueTy
     );
   }
   const batch = shape.slice(0, -4);
+  const scores = [...batch, heads, rows, rows];
+  const mask = operands[1];
+  if (isType(mask) && !isSameShape(broadcastShapes(op, [mask.shape, scores]), scores)) {
+    throw badShape(
+      op,
+      `mask ${formatShape(mask.shape)} does not broadcast to the scores' ${formatShape(scores)}.`,
+    );
+  }
   const dtype = attentionDtype(op, [packed, packed, packed]);
   return [
     { shape: [...batch, rows, heads, width], dtype },
-    { shape: [...batch, heads, rows, rows], dtype: computeOf(dtype) },
+    { shape: scores, dtype: computeOf(dtype) },
   ];
 }
 
-/** Query, key and value, each [batch…, rows, heads, width], where they lie. */
-function subexpressionsOf(lowering: Lowering, packed: DeviceArray): AttentionArrays {
+/** Views of query, key and value, each [batch…, rows, heads, width]. */
+function unpack(lowering: Lowering, packed: DeviceArray): AttentionArrays {
   const axis = packed.shape.length - 3;
-  const shape = packed.shape.filter((_, at) => at !== axis);
-  const strides = packed.strides.filter((_, at) => at !== axis);
-  const part = (index: number) =>
+  const shape = packed.shape.filter((_, index) => index !== axis);
+  const strides = packed.strides.filter((_, index) => index !== axis);
+  const view = (index: number) =>
     viewStrided(lowering, packed, { shape, strides, offset: index * (packed.strides[axis] ?? 0) });
-  return { query: part(0), key: part(1), value: part(2) };
+  return { query: view(0), key: view(1), value: view(2) };
 }
