@@ -89,7 +89,7 @@ regressionRow<Candidate>({
           for (let call = 0; call < 40; call++) step(zeros([1], { device }).add(1));
         });
         assert.equal(error?.code, "STEP_CHANGED");
-        assert.match(String(error?.numbers["line"]), /own-compiled-state\.test\.[jt]s:\d+$/);
+        assert.match(String(error?.numbers["line"]), /engine-compiled-state\.test\.[jt]s:\d+$/);
       });
     }),
 });

@@ -83,7 +83,7 @@ export const attentionCases: readonly OpCase[] = [
   }),
   opCase({
     op: packedAttention,
-    what: "with numbers to add",
+    what: "with an additive mask",
     gradients: [0, 1],
     draw: (elements) =>
       fc
