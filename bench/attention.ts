@@ -59,7 +59,7 @@ const softmaxGradient: RowKernel = {
 };
 
 /** Forward and backward, in both variants. */
-function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
+function variantsOf(runtime: Runtime, { pairs, rows, width }: Attention) {
   const [operandSize, scoreSize] = [rows * width, rows * rows];
   const allocate = (name: string, elements: number): Storage => {
     const size = pairs * elements * 4;
@@ -215,7 +215,7 @@ for (const attention of attentions) {
     const driver = openCpuDriver({ threads });
     const runtime = openRuntime({ driver, stallAfter: "off", environment: {}, print: () => {} });
     const { pairs, rows, width } = attention;
-    for (const [direction, variants] of Object.entries(waysOf(runtime, attention))) {
+    for (const [direction, variants] of Object.entries(variantsOf(runtime, attention))) {
       const times = bestTimes(
         variants.map((run) => () => {
           run();

@@ -94,8 +94,8 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
       );
       assert.ok(indices.length > 0);
       const step = PlacedStep.place(device.runtime, plan, "again");
-      const sent = step.commands.map(({ call }) => call).filter((call) => indices.includes(call));
-      assert.deepEqual(sent, indices);
+      const submitted = step.commands.map(({ call }) => call).filter((call) => indices.includes(call));
+      assert.deepEqual(submitted, indices);
       step.close();
     }
   });

@@ -19,13 +19,13 @@ interface Options {
   /** The number of norms before the head. */
   readonly depth?: number;
   /** True if the step selects the labels from a larger tensor. */
-  readonly arePicked?: boolean;
+  readonly selectsLabels?: boolean;
   readonly passes?: CompileOptions["passes"];
 }
 
 /** The loss, the gradients, and the step's explanation. */
 function run(device: Device, mode: "eager" | "compiled", options: Options) {
-  const { isWeighted = false, depth = 2, arePicked = false, passes = {} } = options;
+  const { isWeighted = false, depth = 2, selectsLabels = false, passes = {} } = options;
   manualSeed(3);
   const norms = Array.from({ length: depth }, () => new nn.LayerNorm([width]));
   const model = new nn.Sequential(...norms, new nn.Linear(width, classes)).to(device);
@@ -45,7 +45,7 @@ function run(device: Device, mode: "eager" | "compiled", options: Options) {
   const body = (x: Tensor, y: Tensor) => {
     const options = { ignoreIndex: -1, ...(isWeighted && { weight }) };
     const logits = model.forward(x);
-    const loss = nn.functional.crossEntropy(logits, arePicked ? y.indexSelect(0, order) : y, options);
+    const loss = nn.functional.crossEntropy(logits, selectsLabels ? y.indexSelect(0, order) : y, options);
     loss.backward();
     return loss;
   };

@@ -99,7 +99,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     for (const { weights } of [within, separate]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
-    const sumsOf = ({ calls }: typeof within): number[] =>
+    const columnOutputsOf = ({ calls }: typeof within): number[] =>
       calls.flatMap(({ work }) => {
         const outputs = work.kind === "row" ? work.kernel.outputs : [];
         const columnOutputs = outputs.filter(({ per }) => per === "column").length;
@@ -107,7 +107,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
       });
     // Of the gain, of the shift, and of the bias before the norm; a row of the other norm takes less than a
     // warp.
-    assert.deepEqual([sumsOf(within), sumsOf(separate)], [[3], []]);
+    assert.deepEqual([columnOutputsOf(within), columnOutputsOf(separate)], [[3], []]);
     assert.match(
       within.text,
       / \d+ → +\d+ +columnReductions, on a GPU, column sums start in kernels that already hold the/m,

@@ -173,7 +173,7 @@ regressionRow<Wrap>({
 const callsToTryAll = 28;
 
 /** Where PDL is supported, each graph is also tried without it. */
-function waysOf({ runtime }: Device, graphs: readonly string[]): readonly string[] {
+function candidatesOf({ runtime }: Device, graphs: readonly string[]): readonly string[] {
   return graphs.flatMap((name) => (runtime.device.supportsPdl ? [name, `${name} without PDL`] : [name]));
 }
 
@@ -186,7 +186,10 @@ test("with capture auto the candidates alternate, one is kept, and the memory of
         true,
         ({ verdict: tuning, planned, placed, replayable }) => {
           const graphs = ["graph", "graph with streams", "graph with low-priority streams"];
-          assert.deepEqual(Object.keys(tuning!.times).sort(), [...waysOf(device, graphs), "direct"].sort());
+          assert.deepEqual(
+            Object.keys(tuning!.times).sort(),
+            [...candidatesOf(device, graphs), "direct"].sort(),
+          );
           assert.equal(replayable.mode, tuning!.kept === "direct" ? "direct" : "graph");
           const hasSideStreams = planned.schedule.calls.some(({ stream }) => stream > 0);
           assert.equal(hasSideStreams, tuning!.kept.includes("streams"));
@@ -221,7 +224,7 @@ test("if memory is short, only the plan without side streams is tried", () => {
     budget.charge("weights", bytes(room - peak - spare), "another program");
     for (let call = 0; call < callsToTryAll; call++) compiled(...inputs);
     const tried = Object.keys(latestPlanOf(compiled)!.verdict!.times);
-    assert.deepEqual(tried, [...waysOf(device, ["graph"]), "direct"]);
+    assert.deepEqual(tried, [...candidatesOf(device, ["graph"]), "direct"]);
     compiled.close();
   });
 });

@@ -28,17 +28,17 @@ for (const command of ["train", "resume", "evaluate", "inspect"] as const) {
     const runs = await prepared;
     const cases = await runs.cases(command);
     const [wrong, missed]: [string[], string[]] = [[], []];
-    let wentOn = 0;
+    let continued = 0;
     for (const runCase of cases) {
       try {
         const { hasFailed, ended } = await runs.disturb(runCase);
         if (!hasFailed) missed.push(describeFault(runCase.fault));
-        else if (ended.error === undefined) wentOn++;
+        else if (ended.error === undefined) continued++;
       } catch (error) {
         wrong.push(error instanceof Error ? error.message : String(error));
       }
     }
-    t.diagnostic(`${cases.length} faults: ${wentOn} changed nothing, ${missed.length} were not reached`);
+    t.diagnostic(`${cases.length} faults: ${continued} changed nothing, ${missed.length} were not reached`);
     assert.deepEqual(wrong.slice(0, 5), [], `${wrong.length} of ${cases.length}`);
     // The number of memory queries and of status writes depends on the time.
     assert.ok(missed.length < cases.length / 20, missed.join("\n"));

@@ -68,7 +68,7 @@ interface Outcome {
   /** Resources of the device that were not freed. */
   readonly left: Readonly<Record<string, number>>;
   /** The call that failed. */
-  readonly struck: DriverCall | undefined;
+  readonly failedCall: DriverCall | undefined;
   readonly calls: number;
 }
 
@@ -83,13 +83,13 @@ function runWith(script: readonly string[]): Outcome {
     return result;
   });
   let calls = 0;
-  let struck: DriverCall | undefined;
+  let failedCall: DriverCall | undefined;
   const driver: Driver = around(faulty(counted, script), (call, _args, proceed) => {
     calls += 1;
     try {
       return proceed();
     } catch (error) {
-      struck ??= call;
+      failedCall ??= call;
       throw error;
     }
   });
@@ -116,35 +116,35 @@ function runWith(script: readonly string[]): Outcome {
     error = caught;
   }
   device.close();
-  return { error, left, struck, calls };
+  return { error, left, failedCall, calls };
 }
 
 describe("one failing driver call", () => {
   const sound = runWith([]);
-  const nothing = Object.fromEntries(Object.values(opposites).map((call) => [call, 0]));
+  const balanced = Object.fromEntries(Object.values(opposites).map((call) => [call, 0]));
 
   test("the scenario passes without a fault, and frees everything", () => {
     assert.equal(sound.error, undefined);
-    assert.deepEqual({ ...nothing, ...sound.left }, nothing);
+    assert.deepEqual({ ...balanced, ...sound.left }, balanced);
   });
 
   test(`each of the scenario's ${sound.calls} calls may fail: the program gets an error with a code, and everything else is freed`, () => {
     const seen = new Set<DriverCall>();
     for (let n = 1; n <= sound.calls; n++) {
       const suffix = ["th", "st", "nd", "rd"][n % 100 > 10 && n % 100 < 14 ? 0 : n % 10] ?? "th";
-      const { error, left, struck } = runWith([`the ${n}${suffix} call fails with driver-failed`]);
-      assert.ok(error instanceof HoldfastError, `call ${n} (${struck}): ${error}`);
-      assert.ok(struck);
-      seen.add(struck);
+      const { error, left, failedCall } = runWith([`the ${n}${suffix} call fails with driver-failed`]);
+      assert.ok(error instanceof HoldfastError, `call ${n} (${failedCall}): ${error}`);
+      assert.ok(failedCall);
+      seen.add(failedCall);
       // A resource that the device failed to free may stay; nothing else may.
-      const rejected = opposites[struck];
+      const rejected = opposites[failedCall];
       const others = Object.entries(left).filter(([name]) => name !== rejected);
       assert.deepEqual(
         others.filter(([, count]) => count !== 0),
         [],
-        `call ${n} (${struck}): ${error.message}`,
+        `call ${n} (${failedCall}): ${error.message}`,
       );
-      assert.ok(!rejected || (left[rejected] ?? 0) <= 1, `call ${n} (${struck})`);
+      assert.ok(!rejected || (left[rejected] ?? 0) <= 1, `call ${n} (${failedCall})`);
     }
     assert.ok(seen.size > 20, [...seen].join(", "));
   });

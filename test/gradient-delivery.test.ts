@@ -201,7 +201,7 @@ for (const { machine, kind, skip, open } of machines) {
 
     test("broadcast, transposed and unaligned gradients arrive too", () => {
       inStep((device) => {
-        const stretched = leaf(device, [1, 2, 3]);
+        const broadcast = leaf(device, [1, 2, 3]);
         const transposed = tensor(
           [
             [1, 2, 3],
@@ -220,10 +220,10 @@ for (const { machine, kind, skip, open } of machines) {
           ],
           { device },
         );
-        const total = stretched.sum().add(transposed.permute([1, 0]).mul(factors).sum());
+        const total = broadcast.sum().add(transposed.permute([1, 0]).mul(factors).sum());
         const other = halves.mul(2).sum().to("f32").add(narrow.mul(3).sum().to("f32"));
         total.add(other).add(wide.mul(7).sum().to("f32")).backward();
-        assert.deepEqual([stretched, transposed, halves, narrow, wide].map(gradientOf), [
+        assert.deepEqual([broadcast, transposed, halves, narrow, wide].map(gradientOf), [
           [1, 1, 1],
           [
             [1, 2, 3],

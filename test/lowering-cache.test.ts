@@ -84,12 +84,12 @@ function run(device: Device, { op, call, requiresGrad, float }: Work): Record<st
   current = device;
   return device.step(() => {
     const { outputs, gradients } = runCase(device, op, call, { float, wanted: requiresGrad });
-    const arrived = gradients.flatMap((gradient, index) =>
+    const named = gradients.flatMap((gradient, index) =>
       gradient ? [[`gradient ${index}`, gradient] as const] : [],
     );
     return Object.fromEntries([
       ...outputs.map((output, index) => [`output ${index}`, output] as const),
-      ...arrived,
+      ...named,
     ]);
   });
 }

@@ -321,7 +321,7 @@ interface Fault {
   readonly inject?: (run: () => void) => void;
   readonly wrap?: (driver: Driver) => Driver;
   /** The model's message about it. */
-  readonly seenAs: RegExp;
+  readonly message: RegExp;
 }
 
 /** Old faults, injected one at a time; on the plain driver, so that the model must detect them. */
@@ -334,7 +334,7 @@ const faults: Readonly<Record<string, Fault>> = {
       };
       withMethods(TlsfAllocator.prototype, { slotOffset: tooLow }, run);
     },
-    seenAs: /overlaps/,
+    message: /overlaps/,
   },
   "poison of dead memory also overwrites its neighbour": {
     wrap: (driver) =>
@@ -344,11 +344,11 @@ const faults: Readonly<Record<string, Fault>> = {
         if (!isDeath) return proceed();
         return driver.fill(stream, { ...target, size: (target.size + 4) as Bytes }, byte);
       }),
-    seenAs: /bytes of op/,
+    message: /bytes of op/,
   },
   "a returned charge stays in the accounts": {
     inject: (run) => withMethods(Budget.prototype, { release: () => undefined }, run),
-    seenAs: /budget/,
+    message: /budget/,
   },
   "a pinned block is not kept over a reset": {
     inject: (run) => {
@@ -366,17 +366,17 @@ const faults: Readonly<Record<string, Fault>> = {
       };
       withMethods(Arena.prototype, { reset: careless, pin: noting }, run);
     },
-    seenAs: /live/,
+    message: /live/,
   },
 };
 
-for (const [fault, { inject, wrap, seenAs }] of Object.entries(faults)) {
+for (const [fault, { inject, wrap, message }] of Object.entries(faults)) {
   // One seed for the red proofs: otherwise the first symptom of a fault would be random.
   const run = (): void => void play(2000, wrap ?? ((driver) => driver), 42);
   test(`red proof: the model detects that ${fault}`, () => {
     assert.throws(
       () => (inject ? inject(run) : run()),
-      ({ cause }: Error) => cause instanceof assert.AssertionError && seenAs.test(cause.message),
+      ({ cause }: Error) => cause instanceof assert.AssertionError && message.test(cause.message),
     );
   });
 }

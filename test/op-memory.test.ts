@@ -133,10 +133,10 @@ function workOf(op: Op): readonly Work[] {
 function run(device: Device, { op, call, requiresGrad, float }: Work): Record<string, ArrayBufferView> {
   return device.step(() => {
     const { outputs, gradients } = runCase(device, op, call, { float, wanted: requiresGrad });
-    const arrived = gradients.map((gradient, index) => [`gradient ${index}`, gradient] as const);
+    const named = gradients.map((gradient, index) => [`gradient ${index}`, gradient] as const);
     return Object.fromEntries([
       ...outputs.map((output, index) => [`output ${index}`, output] as const),
-      ...arrived.flatMap(([name, gradient]) => (gradient ? [[name, gradient] as const] : [])),
+      ...named.flatMap(([name, gradient]) => (gradient ? [[name, gradient] as const] : [])),
     ]);
   });
 }

@@ -54,7 +54,7 @@ function trainSteps(
 
 /** Through the bytes of a file and back: as loaded, or copied into new tensors. */
 function throughFile(
-  home: Device,
+  target: Device,
   state: Readonly<Record<string, Tensor>>,
   asTensors: boolean,
 ): Record<string, Tensor | StoredTensor> {
@@ -62,14 +62,14 @@ function throughFile(
     name,
     dtype,
     shape,
-    bytes: array.storage ? home.runtime.read(array.storage) : new Uint8Array(0),
+    bytes: array.storage ? target.runtime.read(array.storage) : new Uint8Array(0),
   }));
   const { tensors } = readSafetensors(writeSafetensors(stored));
   if (!asTensors) return Object.fromEntries(tensors);
   return Object.fromEntries(
     [...tensors.values()].map(({ name, dtype, shape, bytes }) => {
       const values = viewElements(dtype as "f32", bytes.slice());
-      return [name, fromTyped(values, shape, { dtype, device: home })];
+      return [name, fromTyped(values, shape, { dtype, device: target })];
     }),
   );
 }

@@ -109,9 +109,9 @@ for (const [what, inject] of Object.entries(faults)) {
     const failed = withDevice(
       options,
       (faulty) => {
-        const spoilt: ModelDevice = { ...models, device: faulty };
+        const faultyModels: ModelDevice = { ...models, device: faulty };
         const property = fc.property(anyModelProgram(), (program) =>
-          checkModel(spoilt, program, noModelCounts()),
+          checkModel(faultyModels, program, noModelCounts()),
         );
         return fc.check(property, { seed, numRuns: 20, endOnFailure: true }).failed;
       },

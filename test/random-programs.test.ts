@@ -91,8 +91,10 @@ for (const [what, inject] of Object.entries(faults)) {
       withDevice(
         replaying,
         (faulty) => {
-          const spoilt: ProgramDevices = { direct: sound, replaying: faulty };
-          const property = fc.property(anyProgram, (program) => checkProgram(spoilt, program, noCounts()));
+          const faultyDevices: ProgramDevices = { direct: sound, replaying: faulty };
+          const property = fc.property(anyProgram, (program) =>
+            checkProgram(faultyDevices, program, noCounts()),
+          );
           return fc.check(property, { seed, numRuns: 60, endOnFailure: true }).failed;
         },
         inject,

@@ -107,21 +107,21 @@ async function compare(program: ModelProgram): Promise<string | undefined> {
   counts.programs += 1;
   counts.calls += steps.length;
   // Next to a number like 2³², two orders of a sum differ in the digits of the others.
-  const far = differenceOf(
+  const difference = differenceOf(
     actual,
     { steps, rejections: [] },
     hasSpecialLiteral(program.steps) ? "f32" : "f64",
   );
-  if (far !== undefined && isLimit(program, actual, steps)) {
+  if (difference !== undefined && isLimit(program, actual, steps)) {
     counts.limits += 1;
     return undefined;
   }
   // After a product with 2⁵³, softmax is dominated by rounding errors: PyTorch's own versions differ there.
-  if (far !== undefined && hasHugeLiteral(program.steps) && !/NaN|Infinity/.test(far)) {
+  if (difference !== undefined && hasHugeLiteral(program.steps) && !/NaN|Infinity/.test(difference)) {
     counts.huge += 1;
     return undefined;
   }
-  if (far !== undefined) return `f64: ${far}`;
+  if (difference !== undefined) return `f64: ${difference}`;
   const single = runModel(cpu, { ...program, dtype: "f32" }, { isCompiled: true });
   counts.f32 += 1;
   const farSingle = differenceOf(
@@ -138,13 +138,13 @@ async function compare(program: ModelProgram): Promise<string | undefined> {
  * At an infinite logit PyTorch's binary cross-entropy is ∞ − ∞, which is NaN. Holdfast's is the limit: the
  * loss of a certain wrong answer is infinite.
  */
-function isLimit({ loss }: ModelProgram, actual: ProgramRun, theirs: readonly StepRecord[]): boolean {
+function isLimit({ loss }: ModelProgram, actual: ProgramRun, reference: readonly StepRecord[]): boolean {
   const name = "result loss";
   return (
     loss.loss === "BCEWithLogitsLoss" &&
-    theirs.some((step, index) => {
-      const ours = actual.steps[index]?.get(name)?.[0];
-      return Number.isNaN(step.get(name)?.[0]) && ours === Infinity;
+    reference.some((step, index) => {
+      const loss = actual.steps[index]?.get(name)?.[0];
+      return Number.isNaN(step.get(name)?.[0]) && loss === Infinity;
     })
   );
 }

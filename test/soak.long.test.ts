@@ -20,13 +20,13 @@ test(`${steps.toLocaleString("en")} steps with records and checkpoints: every lo
   skip,
 }, async (t) => {
   const out = join(folder, "run");
-  const { epochs, looks } = await soakRun({ out, steps, lr: 1e-3 });
+  const { epochs, samples } = await soakRun({ out, steps, lr: 1e-3 });
   requireEveryStep(out, steps, epochs);
   const [first, last] = [epochs[0], epochs.at(-1)];
   assert.ok(first && last && last.loss < first.loss / 4, `it did not learn: ${first?.loss} to ${last?.loss}`);
 
   // The first quarter is for code optimisation, for buffers that fill, and for the heap to reach its size.
-  const after = looks.slice(Math.floor(looks.length / 4));
+  const after = samples.slice(Math.floor(samples.length / 4));
   assert.ok(after.length >= 6, "too few samples");
   for (const { used, committed, pins } of after)
     assert.deepEqual([used, committed, pins], [after[0]?.used, after[0]?.committed, after[0]?.pins]);

@@ -50,12 +50,12 @@ const harmless: ReadonlySet<string> = new Set([
 ]);
 
 describe("faults that run unverified harm the gradients", () => {
-  const results: { injected: number; rejected: number; otherGradients: number; cameToNothing: number }[] = [];
+  const results: { injected: number; rejected: number; otherGradients: number; failures: number }[] = [];
 
   for (const [name, { rules, injected }] of Object.entries(trainingFaults)) {
     test(`${name}: rejected by the verifier, or else the gradients are right`, () => {
       const steps = someOf(injected(training), 16);
-      const counts = { injected: steps.length, rejected: 0, otherGradients: 0, cameToNothing: 0 };
+      const counts = { injected: steps.length, rejected: 0, otherGradients: 0, failures: 0 };
       results.push(counts);
       for (const [index, step] of steps.entries()) {
         const rejection = rejectionBy(step);
@@ -64,7 +64,7 @@ describe("faults that run unverified harm the gradients", () => {
           counts.rejected++;
           assert.equal(rejection.code, "PLAN_REJECTED");
           assert.ok(rules.includes(rejection.numbers["rule"] as never), rejection.message);
-          if (outcomes.some((outcome) => "rejection" in outcome)) counts.cameToNothing++;
+          if (outcomes.some((outcome) => "rejection" in outcome)) counts.failures++;
           else if (!outcomes.every((outcome) => isSame(outcome, "gradients"))) counts.otherGradients++;
         } else {
           assert.ok(
@@ -74,7 +74,7 @@ describe("faults that run unverified harm the gradients", () => {
         }
       }
       if (harmless.has(name)) return;
-      assert.ok(counts.otherGradients + counts.cameToNothing > 0, "none of them does harm");
+      assert.ok(counts.otherGradients + counts.failures > 0, "none of them does harm");
     });
   }
 
@@ -84,7 +84,7 @@ describe("faults that run unverified harm the gradients", () => {
       results.reduce((total, counts) => total + counts[key], 0);
     context.diagnostic(
       `${results.length} kinds, ${sum("injected")} injected, ${sum("rejected")} rejected; of these run unverified ` +
-        `${sum("otherGradients")} gave other gradients and ${sum("cameToNothing")} failed`,
+        `${sum("otherGradients")} gave other gradients and ${sum("failures")} failed`,
     );
     assert.ok(harmful >= 15, `${harmful} do`);
     for (const name of Object.keys(trainingFaults)) assert.ok(name in planFaults, name);

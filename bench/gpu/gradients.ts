@@ -146,10 +146,10 @@ await results.attempt("gradients", () => {
     all.every((entry) => entry.isFinite),
     `${text}: all numbers are finite`,
   );
-  const far = worst[0]!.apart;
+  const maxDifference = worst[0]!.apart;
   results.require(
-    far <= nearEnough,
-    `${text}: at most ${far.toExponential(1)} from the CPU; ${nearEnough} allowed`,
+    maxDifference <= nearEnough,
+    `${text}: at most ${maxDifference.toExponential(1)} from the CPU; ${nearEnough} allowed`,
   );
 });
 results.finish();

@@ -146,7 +146,7 @@ async function soak(
   const halt = new AbortController();
   const startedAt = performance.now();
   let [sinceMs, isOverdue] = [startedAt, false];
-  const take = (step: number): void => {
+  const sampleAt = (step: number): void => {
     runtime.synchronize();
     trainer.compiled?.flush();
     const { committed, live, pins } = runtime.arena.figures;
@@ -173,7 +173,7 @@ async function soak(
       if (step % between.evaluation === 0) evaluated.push(evaluateEagerly());
       if (step % between.training === 0) trained.push(trainEagerly());
       if (step % between.reset === 0) runtime.arena.reset();
-      if (step % every === 0 || step === steps) take(step);
+      if (step % every === 0 || step === steps) sampleAt(step);
       isOverdue = performance.now() - startedAt > 1000 * count("seconds", options.seconds);
       if (step === steps || isOverdue) halt.abort();
     },

@@ -62,7 +62,7 @@ interface Column {
 /** How plans run: as a graph, or call by call at the same addresses. */
 const captureOf = { eager: "auto", planned: "off", replayed: "on" } as const;
 
-interface Asked {
+interface ColumnOptions {
   readonly side: Column["side"];
   readonly mode: RunMode;
   readonly rows: Rows;
@@ -76,7 +76,15 @@ interface Asked {
 
 type Weights = Parameters<crossasset.CrossAsset["loadStateDict"]>[0];
 
-function train({ side, mode, rows, batches: maxBatches, dtype = "f32", weights, keep }: Asked): Column {
+function train({
+  side,
+  mode,
+  rows,
+  batches: maxBatches,
+  dtype = "f32",
+  weights,
+  keep,
+}: ColumnOptions): Column {
   const where = side === "reference" ? "cpu" : options.device;
   const name = `${where === "cpu" ? "CPU" : "CUDA"} ${mode}${where === "cpu" && side === "measured" ? " again" : ""}${dtype === "f64" ? " f64" : ""}`;
   const limitMs =
@@ -230,7 +238,7 @@ async function main(): Promise<void> {
       `fold 1 of ${samples.count} samples: ${rows.count} rows, ${epoch} batches of ${batch} in an epoch; f32, AdamW ${lr}, clip 1`,
     );
     const weights: Weights[] = [];
-    const requests: readonly Pick<Asked, "side" | "mode" | "keep">[] = [
+    const requests: readonly Pick<ColumnOptions, "side" | "mode" | "keep">[] = [
       { side: "reference", mode: "eager", keep: (state) => void weights.push(state) },
       { side: "reference", mode: "planned" },
       { side: "measured", mode: "eager" },
@@ -253,7 +261,7 @@ async function main(): Promise<void> {
     requireBounds(results, columns);
     await results.attempt("the CPU's weights", () => printFromOneState(results, rows, columns[0], weights));
     await results.attempt("float64", () => printDouble(results, rows, columns[0]?.losses.length ?? 0));
-    const replayed = columns.find(isOf("replayed"));
+    const replayed = columns.find(ranAs("replayed"));
     await results.attempt("the yardstick", () => {
       if (replayed) printYardstick(results, replayed, rows);
     });
@@ -286,8 +294,8 @@ function checkDistances(results: Results, columns: readonly Column[], how: strin
 
 function requireBounds(results: Results, columns: readonly Column[]): void {
   checkDistances(results, columns, "");
-  const [eager, planned] = [columns.find(isOf("eager")), columns.find(isOf("planned"))];
-  const replayed = columns.find(isOf("replayed"));
+  const [eager, planned] = [columns.find(ranAs("eager")), columns.find(ranAs("planned"))];
+  const replayed = columns.find(ranAs("replayed"));
   if (planned && replayed) {
     results.aim(
       planned.execution === "direct",
@@ -337,7 +345,7 @@ function printDouble(results: Results, rows: Rows, maxBatches: number): void {
 }
 
 /** The column of the measured device that ran in this mode. */
-function isOf(expected: RunMode): (column: Column) => boolean {
+function ranAs(expected: RunMode): (column: Column) => boolean {
   return ({ side, mode }) => side === "measured" && mode === expected;
 }
 

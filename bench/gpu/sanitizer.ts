@@ -94,7 +94,7 @@ function printLog(results: Results, title: string, log: string): void {
 }
 
 /** Runs a tool's faulty kernels. True if its log names all of them. */
-function proveRed(results: Results, tool: string, allocation: Allocation): boolean {
+function checkRedProof(results: Results, tool: string, allocation: Allocation): boolean {
   const { kernels } = strayRuns[tool] ?? { kernels: [] };
   const { log, count, seconds } = runUnder(tool, ["--stray", tool, "--allocation", allocation], 60);
   const unseen = kernels.filter((name) => !log.includes(name));
@@ -105,7 +105,7 @@ function proveRed(results: Results, tool: string, allocation: Allocation): boole
 function checkTool(results: Results, tool: string): void {
   // The tool decides which memory it accepts as a pool; its manual describes plain allocations.
   const tries = options.allocations.split(",") as Allocation[];
-  const allocation = tries.find((kind) => proveRed(results, tool, kind));
+  const allocation = tries.find((kind) => checkRedProof(results, tool, kind));
   const injected = strayRuns[tool]?.kernels.join(", ");
   results.require(
     allocation !== undefined,

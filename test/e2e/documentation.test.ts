@@ -99,7 +99,7 @@ function start(run: readonly Example[], timeLimitMs?: number): ReadonlyMap<Examp
 }
 
 /** Fails unless the example runs to its end and prints what it claims. */
-async function proveRun(example: Example, runs: ReadonlyMap<Example, Promise<ExampleRun>>): Promise<void> {
+async function checkRun(example: Example, runs: ReadonlyMap<Example, Promise<ExampleRun>>): Promise<void> {
   const { lines, failure } = (await runs.get(example)) ?? assert.fail(`${example.name} was not started.`);
   assert.equal(failure, "");
   const promised = promisedLines(example.code);
@@ -111,7 +111,7 @@ describe("an example compiles and prints what it claims", () => {
   for (const example of examples) {
     it(example.name, async (t) => {
       assert.deepEqual(typeProblems(compiled.program, fileOf(example)), []);
-      if (example.notRun === undefined) await proveRun(example, runs);
+      if (example.notRun === undefined) await checkRun(example, runs);
       else t.skip(example.notRun);
     });
   }
@@ -125,28 +125,28 @@ test("there are examples in the pages and in the sources", () => {
 test("an example that prints something else, too little, or crashes is found", async () => {
   const { wrongPrint, missingPrint, crash, fine } = injected;
   const runs = start([wrongPrint, missingPrint, crash, fine]);
-  await assert.rejects(proveRun(wrongPrint, runs), /\+ {3}'three'\n- {3}'3'/);
-  await assert.rejects(proveRun(missingPrint, runs), /- {3}'two'/);
-  await assert.rejects(proveRun(crash, runs), /Error: injected/);
-  await proveRun(fine, runs);
+  await assert.rejects(checkRun(wrongPrint, runs), /\+ {3}'three'\n- {3}'3'/);
+  await assert.rejects(checkRun(missingPrint, runs), /- {3}'two'/);
+  await assert.rejects(checkRun(crash, runs), /Error: injected/);
+  await checkRun(fine, runs);
 });
 
 test("an example that ends the process, or never ends, is named, and the later ones run", async () => {
   const { exit, lateCrash, endlessWait, endlessLoop, fine } = injected;
   const runs = start([exit, lateCrash, endlessWait, fine]);
-  await assert.rejects(proveRun(exit, runs), /ended its process, with code 0/);
-  await assert.rejects(proveRun(lateCrash, runs), /with code 1[\s\S]*injected late/);
-  await assert.rejects(proveRun(endlessWait, runs), /with code 13/);
-  await proveRun(fine, runs);
+  await assert.rejects(checkRun(exit, runs), /ended its process, with code 0/);
+  await assert.rejects(checkRun(lateCrash, runs), /with code 1[\s\S]*injected late/);
+  await assert.rejects(checkRun(endlessWait, runs), /with code 13/);
+  await checkRun(fine, runs);
   const limited = start([endlessLoop, fine], 1000);
-  await assert.rejects(proveRun(endlessLoop, limited), /longer than 1 s/);
-  await proveRun(fine, limited);
+  await assert.rejects(checkRun(endlessLoop, limited), /longer than 1 s/);
+  await checkRun(fine, limited);
 });
 
 test("an example that leaves its device open is named, and each example starts like a fresh process", async () => {
   const { drawn, openDevice, drawnAgain } = injected;
   const runs = start([drawn, openDevice, drawnAgain]);
-  await assert.rejects(proveRun(openDevice, runs), /left 1 device/);
+  await assert.rejects(checkRun(openDevice, runs), /left 1 device/);
   const first = await runs.get(drawn);
   assert.match(first?.lines.join() ?? "", /Float32Array/);
   assert.deepEqual(await runs.get(drawnAgain), first);

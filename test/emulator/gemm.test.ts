@@ -31,7 +31,7 @@ interface Matrix {
   readonly batchStride: number;
 }
 
-interface Asked {
+interface GemmOptions {
   readonly type: keyof typeof elementTypes;
   readonly compute: number;
   readonly transposes: readonly [boolean, boolean];
@@ -47,14 +47,14 @@ interface Asked {
 
 /** Creates the descriptions of a GEMM, selects an algorithm, and runs it. */
 class BareGemm {
-  readonly #asked: Asked;
+  readonly #asked: GemmOptions;
   readonly #block = new OutBlock(256);
   readonly #description: number;
   readonly #layouts: readonly number[];
   readonly status: number;
   readonly workspace: number;
 
-  constructor(asked: Asked) {
+  constructor(asked: GemmOptions) {
     this.#asked = asked;
     const { type, batch } = asked;
     const scale = type === "f64" ? 1 : 0;
@@ -130,7 +130,7 @@ const matrix = (rows: number, columns: number, pad = 0, batchStride = 0): Matrix
 });
 
 /** A GEMM of small dense matrices. */
-const plain = (changes: Partial<Asked> = {}): Asked => ({
+const plain = (changes: Partial<GemmOptions> = {}): GemmOptions => ({
   ...{ type: "f32", compute: compute.f32, transposes: [false, false], batch: 1, alpha: 1, beta: 0 },
   ...{ epilogue: 1, alignment: 256, a: matrix(2, 3), b: matrix(3, 2), d: matrix(2, 2) },
   ...changes,

@@ -39,7 +39,7 @@ const addCode = `${declare("hf_add", "unsigned* values, unsigned term")} {
 const add = skip ? 0 : bare.load(addCode, "hf_add");
 
 /** Reads its elements before the wait and after it. `beforeWait` makes its threads wait for each other. */
-const lookCode = (beforeWait = ""): string => `
+const readCode = (beforeWait = ""): string => `
 ${declare("hf_look", "const unsigned* values, unsigned* atFirst, unsigned* atLast")} {
   ${id}
   const unsigned seen = values[id];
@@ -48,11 +48,11 @@ ${declare("hf_look", "const unsigned* values, unsigned* atFirst, unsigned* atLas
   atFirst[id] = seen;
   atLast[id] = values[id];
 }`;
-const looks = {
-  "whose threads are independent": skip ? 0 : bare.load(lookCode(), "hf_look"),
-  "with barriers": skip ? 0 : bare.load(lookCode("__syncthreads();"), "hf_look"),
+const readers = {
+  "whose threads are independent": skip ? 0 : bare.load(readCode(), "hf_look"),
+  "with barriers": skip ? 0 : bare.load(readCode("__syncthreads();"), "hf_look"),
 };
-const look = looks["whose threads are independent"];
+const look = readers["whose threads are independent"];
 
 interface Memory {
   readonly values: number;
@@ -74,7 +74,7 @@ function launchLook({ values, atFirst, atLast }: Memory, { entry = look, stream 
 }
 
 /** The number that all threads saw before the wait, and the one after it. */
-function seenIn({ atFirst, atLast }: Memory): number[] {
+function numbersIn({ atFirst, atLast }: Memory): number[] {
   assert.deepEqual([driver.status.cuStreamSynchronize(0), emulator.lastFault()], [0, ""]);
   return [atFirst, atLast].map((address) => {
     const [first, ...others] = new Set(bare.read(address, new Uint32Array(count)));
@@ -84,22 +84,22 @@ function seenIn({ atFirst, atLast }: Memory): number[] {
 }
 
 /** Runs the work on a fresh stream, and returns the numbers that were seen. */
-function seenAfter(send: (memory: Memory, stream: number) => void): number[] {
+function numbersAfter(send: (memory: Memory, stream: number) => void): number[] {
   const memory = makeMemory();
   const stream = bare.stream();
   send(memory, stream);
   driver.cuStreamSynchronize(stream);
   driver.cuStreamDestroy_v2(stream);
-  return seenIn(memory);
+  return numbersIn(memory);
 }
 
-for (const [name, entry] of Object.entries(looks)) {
+for (const [name, entry] of Object.entries(readers)) {
   for (const order of ["forward", "reversed"] as const) {
     test(`a kernel ${name} sees old memory before it waits, and current memory after that, ${order}`, {
       skip,
     }, () => {
       emulator.set("reversed", order === "reversed" ? 1 : 0);
-      const seen = seenAfter((memory, stream) => {
+      const seen = numbersAfter((memory, stream) => {
         launchAdd(memory, 2, stream);
         launchLook(memory, { entry, stream });
       });
@@ -110,12 +110,12 @@ for (const [name, entry] of Object.entries(looks)) {
   test(`a kernel ${name} sees current memory without PDL, or if the setting is off`, {
     skip,
   }, () => {
-    const serialized = seenAfter((memory, stream) => {
+    const serialized = numbersAfter((memory, stream) => {
       launchAdd(memory, 2, stream);
       launchLook(memory, { entry, stream, isPdl: 0 });
     });
     emulator.set("early", 0);
-    const without = seenAfter((memory, stream) => {
+    const without = numbersAfter((memory, stream) => {
       launchAdd(memory, 2, stream);
       launchLook(memory, { entry, stream });
     });
@@ -132,14 +132,14 @@ for (const [name, entry] of Object.entries(looks)) {
 test("only the changes of the directly preceding kernel are hidden, even if that kernel used PDL", {
   skip,
 }, () => {
-  const seen = seenAfter((memory, stream) => {
+  const seen = numbersAfter((memory, stream) => {
     launchAdd(memory, 2, stream);
     bare.launchPdl(add, 3, threads, [memory.values, { u32: 30 }], { stream });
     launchLook(memory, { stream });
   });
   assert.deepEqual(seen, [7, 37]);
   const other = makeMemory();
-  const elsewhere = seenAfter((memory, stream) => {
+  const elsewhere = numbersAfter((memory, stream) => {
     launchAdd(memory, 2, stream);
     launchAdd(other, 30, stream);
     launchLook(memory, { stream });
@@ -156,14 +156,14 @@ test("a launch after a fill, a copy, a graph, a wait of the host, or another str
     wait: (_, stream) => driver.cuStreamSynchronize(stream),
   };
   for (const [name, send] of Object.entries(between)) {
-    const seen = seenAfter((memory, stream) => {
+    const seen = numbersAfter((memory, stream) => {
       launchAdd(memory, 2, stream);
       send(memory, stream);
       launchLook(memory, { stream });
     });
     assert.deepEqual(seen, [7, 7], name);
   }
-  const afterGraph = seenAfter((memory, stream) => {
+  const afterGraph = numbersAfter((memory, stream) => {
     replay(
       record(stream, () => launchAdd(memory, 2, stream)),
       stream,
@@ -171,7 +171,7 @@ test("a launch after a fill, a copy, a graph, a wait of the host, or another str
     launchLook(memory, { stream });
   });
   assert.deepEqual(afterGraph, [7, 7]);
-  const afterOtherStream = seenAfter((memory, stream) => {
+  const afterOtherStream = numbersAfter((memory, stream) => {
     launchAdd(memory, 2);
     launchLook(memory, { stream });
   });
@@ -180,7 +180,7 @@ test("a launch after a fill, a copy, a graph, a wait of the host, or another str
 
 test("deferred work sees the same old memory as work that runs at once", { skip }, () => {
   emulator.set("deferred", 1);
-  const seen = seenAfter((memory, stream) => {
+  const seen = numbersAfter((memory, stream) => {
     launchAdd(memory, 2, stream);
     launchLook(memory, { stream });
   });
@@ -224,7 +224,7 @@ test("every replay of a graph has its own old memory, by its streams", { skip },
   ]) {
     launchAdd(first, 100, stream);
     replay(executable, stream);
-    assert.deepEqual({ first: seenIn(first), main: seenIn(main), branch: seenIn(sideMemory) }, seen);
+    assert.deepEqual({ first: numbersIn(first), main: numbersIn(main), branch: numbersIn(sideMemory) }, seen);
   }
   driver.cuGraphExecDestroy(executable);
 });
@@ -263,7 +263,7 @@ for (const order of ["forward", "reversed"] as const) {
     launchAdd(memory, 2);
     const values = [memory.values, memory.atFirst, memory.atLast];
     bare.launchPdl(copying, 2, threads, values, { sharedBytes: copyShape.bytes });
-    assert.deepEqual(seenIn(memory), [5, 7]);
+    assert.deepEqual(numbersIn(memory), [5, 7]);
   });
 }
 

@@ -115,11 +115,11 @@ function checkCapture(extra: ExtraWork | undefined): void {
       assert.equal(log.namesInCapture().length, placed.commands.length, "each command is recorded once");
       const start = log.calls.length;
       compiled(...training.batch);
-      const sent = log.namesFrom(start);
-      assert.equal(sent.filter((call) => call === "launchGraph").length, 1, "a call is one launch");
-      const others = sent.filter((call) => call !== "launchGraph" && !legalInCapture.has(call));
+      const submitted = log.namesFrom(start);
+      assert.equal(submitted.filter((call) => call === "launchGraph").length, 1, "a call is one launch");
+      const others = submitted.filter((call) => call !== "launchGraph" && !legalInCapture.has(call));
       assert.deepEqual(others, [], "besides the copies of its inputs");
-      assert.ok(sent.length <= 1 + training.batch.length, "one copy an input");
+      assert.ok(submitted.length <= 1 + training.batch.length, "one copy an input");
 
       const eager = prepare(device);
       for (let i = 0; i < 2; i++) device.step(() => eager.step(...eager.batch));

@@ -17,7 +17,7 @@ const [features, width] = [16, 512] as const;
 
 type Injection = (run: () => void) => void;
 
-const nothing: Injection = (run) => run();
+const noInjection: Injection = (run) => run();
 
 /** The memory placed for the step's inputs is leaked. */
 const leavingInputs: Injection = (run) =>
@@ -63,7 +63,7 @@ for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(
   regressionRow<Injection>({
     row: "H9",
     rule: `a plan too large for ${name} is rejected before any memory is allocated for it, with its size and a remedy, and leaves nothing`,
-    sound: nothing,
+    sound: noInjection,
     faults,
     check(inject) {
       const log = new CallLog();

@@ -51,19 +51,19 @@ function stateAfter(steps: number): Record<string, Uint8Array> {
 }
 
 /** What a rejection must leave unchanged, besides the state. */
-function lookAtArena({ runtime }: Device) {
+function arenaStateOf({ runtime }: Device) {
   const { live, pins, pinned } = runtime.arena.figures;
   return { live, pins, pinned };
 }
 
-function lookAtBudget({ runtime: { budget, persistent } }: Device) {
+function budgetStateOf({ runtime: { budget, persistent } }: Device) {
   return { used: budget.used, regions: persistent.regions.length };
 }
 
 /** What happens with a capture's work when the capture is rejected. */
 type OnRejection = (run: () => void) => void;
 
-const nothing: OnRejection = (run) => run();
+const noAction: OnRejection = (run) => run();
 
 /** The old way: rejected work runs at once, on top of what the attempt has done. */
 const runAgain: OnRejection = (run) => {
@@ -127,28 +127,28 @@ for (const { because, code, wrap } of rejections) {
   regressionRow<OnRejection>({
     row: "C12",
     rule: `compiled, its capture rejected because ${because}: nothing has changed, and the next call succeeds like the first`,
-    sound: nothing,
+    sound: noAction,
     faults: { [`rejected because ${because}, the work is run again at once`]: runAgain },
     check(onRejection) {
       withDevice(
         { poison: true, capture: "on" },
         (device) => {
           const { step, read, batch } = prepare(device);
-          const [before, arena, budget] = [read(), lookAtArena(device), lookAtBudget(device)];
+          const [before, arena, budget] = [read(), arenaStateOf(device), budgetStateOf(device)];
           const compiled = device.compile(step, nativeGemms);
           let rejection: ReturnType<typeof rejectionOf>;
           onRejection(() => {
             rejection = rejectionOf(() => compiled(...batch));
           });
           sameNamedBytes(read(), before, "the state has changed");
-          assert.deepEqual(lookAtArena(device), arena);
+          assert.deepEqual(arenaStateOf(device), arena);
           assert.equal(rejection?.code, code);
           assert.equal(compiled.plans, 0);
           compiled(...batch);
           assert.equal(latestPlanOf(compiled)?.replayable.mode, "graph");
           sameNamedBytes(read(), stateAfter(1), "after the next call");
           compiled.close();
-          assert.deepEqual(lookAtBudget(device), budget, "closed, the step has left something");
+          assert.deepEqual(budgetStateOf(device), budget, "closed, the step has left something");
         },
         wrap,
       );
@@ -164,10 +164,10 @@ interface AutoRun {
 regressionRow<AutoRun>({
   row: "C12",
   rule: 'compiled, in mode "auto": a rejected step runs its verified plan without the graph, once a call, with one warning',
-  sound: { onRejection: nothing, inner: strict },
+  sound: { onRejection: noAction, inner: strict },
   faults: {
     "the work is run again at once": { onRejection: runAgain, inner: strict },
-    "the writes of the direct run are not undone": { onRejection: nothing, inner: losingUploads },
+    "the writes of the direct run are not undone": { onRejection: noAction, inner: losingUploads },
   },
   check({ onRejection, inner }) {
     const printed: string[] = [];

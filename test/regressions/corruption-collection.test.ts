@@ -75,17 +75,17 @@ function train(runtime: Runtime, pool: Pool, onCollection: Collection): Record<s
   let dead: Storage[] = [];
   for (let step = 0; step < 300; step++) {
     const storages: Storage[] = [];
-    const take = (): Storage => {
+    const allocateNext = (): Storage => {
       const storage = pool.allocate(model.p.span.size);
       storages.push(storage);
       return storage;
     };
-    const x = take();
+    const x = allocateNext();
     writeF32(runtime, x, sample(step));
     if (step % 3 === 0) onCollection(pool, dead);
-    accumulate(runtime, model, x, take());
-    accumulate(runtime, model, x, take());
-    update(runtime, model, take());
+    accumulate(runtime, model, x, allocateNext());
+    accumulate(runtime, model, x, allocateNext());
+    update(runtime, model, allocateNext());
     pool.reset();
     dead = storages;
   }

@@ -34,7 +34,7 @@ const batchOf = (device: Device, number: number): Tensor =>
 /** What may happen between a batch's forward and its backward. */
 type Between = (device: Device) => void;
 
-const nothing: Between = () => {};
+const doNothing: Between = () => {};
 /** The arena is reset, and the next forward allocates the freed memory. */
 const resetAndReuse: Between = (device) => {
   device.runtime.arena.reset();
@@ -121,7 +121,7 @@ regressionRow<{ readonly run: () => ReturnType<typeof gradientsOf> }>({
   },
   check: ({ run }) => {
     const { gradients, losses } = run();
-    const plain = gradientsOf(nothing);
+    const plain = gradientsOf(doNothing);
     assert.deepEqual(losses, plain.losses);
     sameNamedBytes(gradients, plain.gradients, "the gradients");
     for (let number = 0; number < 4; number++) {

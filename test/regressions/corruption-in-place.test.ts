@@ -158,15 +158,15 @@ const homeElements = Math.max(...sizes) + Math.max(...offsets) + 5;
 const factorValue = -3;
 
 /** Runs the op on views of every size and offset in `home`, which is as large as `bHome`. */
-function checkViews(runtime: Runtime, op: InPlaceOp, home: Storage, bHome: Storage, factor: Storage): void {
+function checkViews(runtime: Runtime, op: InPlaceOp, memory: Storage, bHome: Storage, factor: Storage): void {
   const aValues = Float32Array.from({ length: homeElements }, (_, i) => (i % 13) - 6);
   const bValues = Float32Array.from({ length: homeElements }, (_, i) => ((i * 3) % 11) - 5);
   writeF32(runtime, bHome, bValues);
   for (const elements of sizes) {
     for (const offset of offsets) {
-      const where = `${elements} elements at ${offset} in ${home.kind} memory`;
-      writeF32(runtime, home, aValues);
-      const a = runtime.view(home, offset * f32Bytes, elements * f32Bytes, "a");
+      const where = `${elements} elements at ${offset} in ${memory.kind} memory`;
+      writeF32(runtime, memory, aValues);
+      const a = runtime.view(memory, offset * f32Bytes, elements * f32Bytes, "a");
       const b = runtime.view(bHome, f32Bytes, elements * f32Bytes, "b");
       const before = runtime.arena.figures;
       const result = op.run(runtime, { a, b, factor });
@@ -176,7 +176,7 @@ function checkViews(runtime: Runtime, op: InPlaceOp, home: Storage, bHome: Stora
         const isInside = i >= offset && i < offset + elements;
         return isInside ? op.expected(value, bValues[i - offset + 1]!, factorValue) : value;
       });
-      sameBytes(readF32(runtime, home), expected, `${where}: the values, and those next to the view`);
+      sameBytes(readF32(runtime, memory), expected, `${where}: the values, and those next to the view`);
     }
   }
 }

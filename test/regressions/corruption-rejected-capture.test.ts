@@ -43,7 +43,7 @@ function updateState(runtime: Runtime, { p, kept, viewed, one, twoOnes }: State)
 }
 
 /** All state that a rejected capture must leave unchanged. */
-function lookAt(runtime: Runtime, state: State) {
+function stateOf(runtime: Runtime, state: State) {
   const values = Object.entries(state).map(([name, storage]) => [name, [...readF32(runtime, storage)]]);
   const { used, left } = runtime.budget;
   return { values, figures: runtime.arena.figures, used, left, holders: runtime.budget.holders() };
@@ -213,7 +213,7 @@ for (const { because, code, wrap = strict, afterwards = () => undefined } of rej
         { ...memory, capture: "on" },
         ({ runtime }) => {
           const state = makeState(runtime);
-          const before = lookAt(runtime, state);
+          const before = stateOf(runtime, state);
           let runs = 0;
           let ending = "a graph";
           try {
@@ -225,7 +225,7 @@ for (const { because, code, wrap = strict, afterwards = () => undefined } of rej
           } catch (error) {
             ending = codeOf(error);
           }
-          const after = lookAt(runtime, state);
+          const after = stateOf(runtime, state);
           assert.deepEqual(after.values, before.values, "the state has changed");
           assert.deepEqual(after, before);
           assert.equal(ending, code);

@@ -15,7 +15,7 @@ import { withMethods } from "../support/replaced-methods.js";
 
 type Candidate = (check: () => void) => void;
 
-const asItIs: Candidate = (check) => check();
+const unchanged: Candidate = (check) => check();
 
 /** The old compiler: later calls ignore changes of what a trace read. */
 const unguarded: Candidate = (check) => withMethods(Guards.prototype, { noteRead: () => undefined }, check);
@@ -58,7 +58,7 @@ function train(device: Device, isCompiled: boolean): unknown {
 regressionRow<Candidate>({
   row: "S2",
   rule: "eval(), train() and freezing between the calls of a compiled step change it as they change eager code",
-  sound: asItIs,
+  sound: unchanged,
   faults: { "the state that the trace read is not guarded": unguarded },
   check: (candidate) =>
     withDevice({}, (device) => {
@@ -70,7 +70,7 @@ regressionRow<Candidate>({
 regressionRow<Candidate>({
   row: "S2",
   rule: "a counter in a compiled step that lets the optimizer step at every fourth call is rejected, with the line",
-  sound: asItIs,
+  sound: unchanged,
   faults: { "the step is never traced again": unaudited },
   check: (candidate) =>
     withDevice({}, (device) => {
@@ -97,7 +97,7 @@ regressionRow<Candidate>({
 regressionRow<Candidate>({
   row: "S3",
   rule: "a compiled step's result is its own call's, or an error with a name once the next call has overwritten it",
-  sound: asItIs,
+  sound: unchanged,
   faults: {
     "all calls return the same tensors": (check) =>
       withMethods(PersistentMemory.prototype, { renew: (storage) => storage as never }, check),

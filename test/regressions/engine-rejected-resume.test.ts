@@ -63,7 +63,7 @@ function damage(file: string): void {
 interface Rejection {
   readonly code: ErrorCode;
   /** What is wrong with the run. */
-  readonly spoil?: (path: string) => void;
+  readonly damage?: (path: string) => void;
   /** The requested settings. */
   readonly settings?: Partial<Options>;
 }
@@ -78,34 +78,34 @@ const rejections: Readonly<Record<string, Rejection>> = {
   "another precision": { code: "BAD_SETTING", settings: { settings: { ...settings, precision: "bf16" } } },
   "a living process owns it": {
     code: "RUN_LOCKED",
-    spoil: (path) => writeFileSync(join(path, lockFile), JSON.stringify({ pid: 1, host: hostname() })),
+    damage: (path) => writeFileSync(join(path, lockFile), JSON.stringify({ pid: 1, host: hostname() })),
   },
-  "a damaged checkpoint": { code: "BAD_FILE", spoil: (path) => damage(latestCheckpoint(path)) },
+  "a damaged checkpoint": { code: "BAD_FILE", damage: (path) => damage(latestCheckpoint(path)) },
   "a truncated checkpoint": {
     code: "BAD_FILE",
-    spoil: (path) =>
+    damage: (path) =>
       writeFileSync(latestCheckpoint(path), readFileSync(latestCheckpoint(path)).subarray(0, 99)),
   },
   "no intact checkpoint at all": {
     code: "BAD_FILE",
     settings: { allowOlder: true },
-    spoil: (path) => {
+    damage: (path) => {
       const folder = join(path, runFiles.checkpoints);
       for (const name of readdirSync(folder)) damage(join(folder, name));
     },
   },
   "a checkpoint of another model": {
     code: "BAD_STATE",
-    spoil: (path) => new CheckpointStore(join(path, runFiles.checkpoints)).save(patternedCheckpoint(8)),
+    damage: (path) => new CheckpointStore(join(path, runFiles.checkpoints)).save(patternedCheckpoint(8)),
   },
   "a damaged run.json": {
     code: "BAD_FILE",
-    spoil: (path) => writeFileSync(join(path, runFiles.run), '{"settings":'),
+    damage: (path) => writeFileSync(join(path, runFiles.run), '{"settings":'),
   },
   "a step log of another kind": {
     code: "BAD_FILE",
     settings: { runtime: openDevice({ memory: "64MiB" }).runtime },
-    spoil: (path) => {
+    damage: (path) => {
       rmSync(join(path, runFiles.checkpoints), { recursive: true });
       writeFileSync(join(path, inspectionFiles.steps), "x".repeat(2000));
     },
@@ -138,9 +138,9 @@ regressionRow<Resume>({
     },
   },
   check: (resume) => {
-    for (const [what, { code, spoil, settings: asked = {} }] of Object.entries(rejections)) {
+    for (const [what, { code, damage, settings: asked = {} }] of Object.entries(rejections)) {
       const path = stoppedRun();
-      spoil?.(path);
+      damage?.(path);
       const before = bytesIn(path);
       rejects(code, () => resume({ path, settings, device: "CPU", ...asked }));
       assert.deepEqual(bytesIn(path), before, what);

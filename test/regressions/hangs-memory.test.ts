@@ -168,24 +168,24 @@ function checkRejectionWithoutTrace(allocate: Allocate, { code, script, isPassin
   withRuntime(
     { memory: "16MiB", arena: "16MiB", staging: "1MiB" },
     ({ runtime }) => {
-      const take = (): Storage => allocate(runtime, driver!, 1 * MiB, "activations");
+      const allocateNext = (): Storage => allocate(runtime, driver!, 1 * MiB, "activations");
       const state = () => ({ ...runtime.arena.figures, used: runtime.budget.used });
       runtime.step(() => {
-        let last = take();
+        let last = allocateNext();
         let before = state();
         let callsBefore = 0;
         const rejection = rejectionAfterSome(() => {
           before = state();
           callsBefore = log.calls.length;
-          last = take();
+          last = allocateNext();
         });
         assert.equal(rejection.code, code);
         assert.deepEqual(state(), before, "a rejection has no side effects");
         assert.ok(log.calls.length - callsBefore <= maxCallsOfARejection, "a rejection takes a bounded time");
 
         runtime.arena.free(last);
-        assert.equal(take().span.address, last.span.address, "freed memory is allocated again");
-        if (isPassing) take();
+        assert.equal(allocateNext().span.address, last.span.address, "freed memory is allocated again");
+        if (isPassing) allocateNext();
       });
       assert.ok(everTaken(log) <= runtime.budget.limit, `${everTaken(log)} bytes were allocated`);
       assert.equal(runtime.budget.used, everTaken(log));

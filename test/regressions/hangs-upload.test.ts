@@ -196,11 +196,11 @@ function checkCopies(copy: Copy, wrap: (device: Driver) => Driver): void {
           const [target] = runtime.persistent.place("data set", origin, [
             { name: origin, size: source.length },
           ]).storages;
-          const sent = Uint8Array.from(source);
+          const original = Uint8Array.from(source);
           copy(runtime, driver!, { source, target: target! });
           // The caller may reuse the bytes: the copy may not have started yet.
           source.fill(0);
-          sameBytes(runtime.read(target!), sent, origin);
+          sameBytes(runtime.read(target!), original, origin);
         }
       },
       wrapAndKeep,

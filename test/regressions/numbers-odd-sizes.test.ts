@@ -146,7 +146,7 @@ for (const dtype of ["f32", "f16", "bf16", "f64"] as const) {
         for (const size of [1, 2, 3, 5, 7, 9, 17, longest]) {
           cpu.step(() => {
             const slice = run(
-              seenFrom(cpu.fromHost(values, [values.length], dtype), offset, size),
+              viewFrom(cpu.fromHost(values, [values.length], dtype), offset, size),
             ).dataSync();
             sameBytes(
               slice,
@@ -161,7 +161,7 @@ for (const dtype of ["f32", "f16", "bf16", "f64"] as const) {
 }
 
 /** A view of some elements, from any offset. */
-function seenFrom(x: Tensor, offset: number, size: number): Tensor {
+function viewFrom(x: Tensor, offset: number, size: number): Tensor {
   const { storage, dtype } = x.array;
   const { span } = storage ?? assert.fail("there are no elements");
   const each = span.size / x.numel;

@@ -83,7 +83,7 @@ export function randomValues(dtype: FloatDtype, count: number, seed: number): Va
   return values;
 }
 
-export interface Laid {
+export interface MatrixLayout {
   readonly batchStride: number;
   readonly headStride: number;
   readonly rowStride: number;
@@ -94,7 +94,12 @@ export interface Laid {
   readonly indexOf: (...indices: Parameters<Lookup>) => number;
 }
 
-function layOut(attentionCase: Case, rows: number, width: number, shared: readonly Dimension[] = []): Laid {
+function layoutOf(
+  attentionCase: Case,
+  rows: number,
+  width: number,
+  shared: readonly Dimension[] = [],
+): MatrixLayout {
   const { batch, heads, order, padding, offset } = attentionCase;
   const long = width + padding;
   const dense =
@@ -113,25 +118,25 @@ function layOut(attentionCase: Case, rows: number, width: number, shared: readon
 export function prepare(attentionCase: Case) {
   const { dtype, rows, columns, width, valueWidth, shared } = attentionCase;
   const layouts = {
-    query: layOut(attentionCase, rows, width),
-    key: layOut(attentionCase, columns, width, shared),
-    value: layOut(attentionCase, columns, valueWidth, shared),
-    out: layOut(attentionCase, rows, valueWidth),
-    outGradient: layOut(attentionCase, rows, valueWidth),
-    queryGradient: layOut(attentionCase, rows, width),
-    keyGradient: layOut(attentionCase, columns, width),
-    valueGradient: layOut(attentionCase, columns, valueWidth),
+    query: layoutOf(attentionCase, rows, width),
+    key: layoutOf(attentionCase, columns, width, shared),
+    value: layoutOf(attentionCase, columns, valueWidth, shared),
+    out: layoutOf(attentionCase, rows, valueWidth),
+    outGradient: layoutOf(attentionCase, rows, valueWidth),
+    queryGradient: layoutOf(attentionCase, rows, width),
+    keyGradient: layoutOf(attentionCase, columns, width),
+    valueGradient: layoutOf(attentionCase, columns, valueWidth),
   };
   const operands = Object.entries(layouts).map(([name, layout], index) => {
     const values = randomValues(dtype, layout.size, index + 1);
     return [name, { layout, values, at: (...indices) => values[layout.indexOf(...indices)]! }] as [
       string,
-      { layout: Laid; values: Values; at: Lookup },
+      { layout: MatrixLayout; values: Values; at: Lookup },
     ];
   });
   return Object.fromEntries(operands) as Record<
     keyof typeof layouts,
-    { readonly layout: Laid; readonly values: Values; readonly at: Lookup }
+    { readonly layout: MatrixLayout; readonly values: Values; readonly at: Lookup }
   >;
 }
 

@@ -128,7 +128,7 @@ export function near(
 }
 
 /** Fails unless all outputs of the case are right, and everything around them is unchanged. */
-export function proveCase(on: Runtime, attentionCase: Case, rounded?: RoundedInputs): void {
+export function checkCase(on: Runtime, attentionCase: Case, rounded?: RoundedInputs): void {
   const { dtype, batch, heads, rows, columns, width, valueWidth } = attentionCase;
   const { operands, mask, written } = runCase(on, attentionCase, attentionCase.dtype, rounded);
   const { query, key, value, outGradient } = operands;

@@ -32,14 +32,14 @@ export function checkGradients(
       assert.deepEqual(gradient.shape, shape, `${text}: the shape of the gradient of operand ${index}`);
       assert.equal(gradient.dtype, "f64", `${text}: the dtype of the gradient of operand ${index}`);
     }
-    const arrived = requiresGrad.map((index) => run.gradients[index]!);
+    const gradients = requiresGrad.map((index) => run.gradients[index]!);
     noGrad(() => {
       for (const [order, index] of requiresGrad.entries()) {
         const operand = run.uploaded[index]!;
         for (const at of new Set(operand.indices)) {
           const expected = difference(at, operand);
           const actual = operand.indices.reduce(
-            (sum, other, element) => (other === at ? sum + arrived[order]![element]! : sum),
+            (sum, other, element) => (other === at ? sum + gradients[order]![element]! : sum),
             0,
           );
           if (isNear(actual, expected, centralDifferences.f64)) continue;

@@ -37,7 +37,7 @@ export function checkElements<A extends Attributes>(
           const what = describeCall(opCase.op, call);
           assert.deepEqual(run.outputTypes[0]?.shape, shape, what);
           const actual = run.outputs[0]!;
-          const allIndices = placesIn(shape);
+          const allIndices = indicesIn(shape);
           assert.equal(actual.length, allIndices.length, what);
           for (const [index, indices] of allIndices.entries()) {
             assert.equal(actual[index], at(indices), `${what} at [${indices.join(", ")}]`);
@@ -64,7 +64,7 @@ function hostArray(operand: CaseCall["operands"][number]): HostArray {
 }
 
 /** Every index of a shape, the last axis fastest. */
-export function placesIn(shape: Shape): readonly (readonly number[])[] {
+export function indicesIn(shape: Shape): readonly (readonly number[])[] {
   return shape.reduce<readonly (readonly number[])[]>(
     (all, size) =>
       all.flatMap((prefix) => Array.from({ length: size }, (_, position) => [...prefix, position])),

@@ -159,9 +159,9 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     rules: ["order", "lifetimes", "streams"],
     injected: ({ streamed }) =>
       atEachWait(streamed, ({ after }, calls) =>
-        after.flatMap((waited) => {
-          const { stream } = calls[waited]!;
-          const before = calls.findLastIndex((entry, index) => index < waited && entry.stream === stream);
+        after.flatMap((dependency) => {
+          const { stream } = calls[dependency]!;
+          const before = calls.findLastIndex((entry, index) => index < dependency && entry.stream === stream);
           return before < 0 ? [] : [before];
         }),
       ),
@@ -172,7 +172,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
       atEachCall(streamed, (calls, index) => {
         const scheduled = calls[index]!;
         const stream = (scheduled.stream + 1) % 3;
-        const after = scheduled.after.filter((waited) => calls[waited]!.stream !== stream);
+        const after = scheduled.after.filter((dependency) => calls[dependency]!.stream !== stream);
         return calls.with(index, { ...scheduled, stream, after });
       }),
   },
@@ -182,7 +182,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
       [1, 2].map((left) => {
         const { calls } = streamed.schedule;
         const forget = ({ stream, after }: ScheduledCall): readonly number[] =>
-          stream === 0 ? after.filter((waited) => calls[waited]!.stream !== left) : after;
+          stream === 0 ? after.filter((dependency) => calls[dependency]!.stream !== left) : after;
         return {
           ...streamed,
           schedule: { calls: calls.map((scheduled) => ({ ...scheduled, after: forget(scheduled) })) },
@@ -275,12 +275,12 @@ function overlap(
 /** Schedules in which a call is before an earlier one with such a dependency. */
 function movedBefore(
   step: ProposedStep,
-  meetSo: (earlier: Access, later: Access) => boolean,
+  conflicts: (earlier: Access, later: Access) => boolean,
 ): readonly ProposedStep[] {
   const { calls } = step.schedule;
   return calls.flatMap((later, index) => {
     const conflicting = calls.findLastIndex(
-      (earlier, before) => before < index && doMeet(earlier.call, later.call, meetSo),
+      (earlier, before) => before < index && haveConflict(earlier.call, later.call, conflicts),
     );
     if (conflicting < 0) return [];
     const order = calls.toSpliced(index, 1).toSpliced(conflicting, 0, later);
@@ -288,14 +288,18 @@ function movedBefore(
   });
 }
 
-function doMeet(earlier: Call, later: Call, meetSo: (earlier: Access, later: Access) => boolean): boolean {
+function haveConflict(
+  earlier: Call,
+  later: Call,
+  conflicts: (earlier: Access, later: Access) => boolean,
+): boolean {
   return accessesOf(earlier).some((access) =>
     accessesOf(later).some(
       (other) =>
         access.slice.buffer === other.slice.buffer &&
         access.slice.offset < other.slice.offset + other.slice.size &&
         other.slice.offset < access.slice.offset + access.slice.size &&
-        meetSo(access, other),
+        conflicts(access, other),
     ),
   );
 }

@@ -90,7 +90,7 @@ export function randomValues(dtype: GemmDtype, count: number, seed: number): Val
 }
 
 /** A matrix in its own buffer: `offset` elements, the matrices of the batch, a few elements more. */
-function layOut(rows: number, columns: number, padding: number, offset: number, batch: number) {
+function layoutOf(rows: number, columns: number, padding: number, offset: number, batch: number) {
   const rowStride = columns + padding;
   const batchStride = rows * rowStride;
   const extent = (batch - 1) * batchStride + (rows - 1) * rowStride + columns;
@@ -120,9 +120,9 @@ export function layOutAll({
   const [aRows, aColumns] = isATransposed ? [k, m] : [m, k];
   const [bRows, bColumns] = isBTransposed ? [n, k] : [k, n];
   return {
-    a: layOut(aRows, aColumns, padding[0], offset[0], batch),
-    b: layOut(bRows, bColumns, padding[1], offset[1], isBShared ? 1 : batch),
-    c: layOut(m, n, padding[2], offset[2], batch),
+    a: layoutOf(aRows, aColumns, padding[0], offset[0], batch),
+    b: layoutOf(bRows, bColumns, padding[1], offset[1], isBShared ? 1 : batch),
+    c: layoutOf(m, n, padding[2], offset[2], batch),
   };
 }
 
@@ -176,7 +176,7 @@ export function runGemm(runtime: Runtime, gemmCase: GemmCase) {
  * Fails unless every element is within the error bound of a sum of k products, and the elements around C are
  * unchanged.
  */
-export function proveGemm(runtime: Runtime, gemmCase: GemmCase): void {
+export function checkGemm(runtime: Runtime, gemmCase: GemmCase): void {
   const { dtype, m, n, k, batch, isATransposed, isBTransposed, isBShared, alpha, beta } = gemmCase;
   const { values, layouts, after } = runGemm(runtime, gemmCase);
   const epsilon = dtype === "f32" ? 2 ** -24 : 2 ** -53;

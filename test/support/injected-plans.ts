@@ -433,7 +433,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     injected: () => {
       const step = planWithWait();
       const last = indexOf(step, "keepErrors");
-      return changeWaits(step, "geluBackward", (after) => after.filter((waited) => waited !== last));
+      return changeWaits(step, "geluBackward", (after) => after.filter((dependency) => dependency !== last));
     },
   },
 

@@ -27,19 +27,22 @@ export async function openTestInspector(options: InspectorOptions): Promise<Test
   const port = Number(new URL(inspector.url).port);
   const ask: TestInspector["ask"] = (path, headers = {}, method = "GET") =>
     new Promise((resolve, reject) => {
-      const sent = request({ host: "127.0.0.1", port, path, method, headers, agent: false }, (response) => {
-        let text = "";
-        response.setEncoding("utf8");
-        response.on("data", (chunk: string) => {
-          text += chunk;
-        });
-        response.on("end", () =>
-          resolve({ status: response.statusCode ?? 0, headers: response.headers, text }),
-        );
-        response.on("error", reject);
-      });
-      sent.on("error", reject);
-      sent.end();
+      const sentRequest = request(
+        { host: "127.0.0.1", port, path, method, headers, agent: false },
+        (response) => {
+          let text = "";
+          response.setEncoding("utf8");
+          response.on("data", (chunk: string) => {
+            text += chunk;
+          });
+          response.on("end", () =>
+            resolve({ status: response.statusCode ?? 0, headers: response.headers, text }),
+          );
+          response.on("error", reject);
+        },
+      );
+      sentRequest.on("error", reject);
+      sentRequest.end();
     });
   const json = async <Value>(path: string): Promise<Value> => {
     const { status, text } = await ask(path);
@@ -81,8 +84,8 @@ export interface LiveEvent {
 export async function listenTo(port: number, path: string) {
   const waiting: LiveEvent[] = [];
   let wake = (): void => undefined;
-  const sent = get({ host: "127.0.0.1", port, path, agent: false });
-  const [response] = (await once(sent, "response")) as [import("node:http").IncomingMessage];
+  const sentRequest = get({ host: "127.0.0.1", port, path, agent: false });
+  const [response] = (await once(sentRequest, "response")) as [import("node:http").IncomingMessage];
   let text = "";
   response.setEncoding("utf8").on("data", (chunk: string) => {
     text += chunk;
@@ -103,5 +106,5 @@ export async function listenTo(port: number, path: string) {
       });
     }
   };
-  return { status: response.statusCode ?? 0, next, response, close: () => sent.destroy() };
+  return { status: response.statusCode ?? 0, next, response, close: () => sentRequest.destroy() };
 }

@@ -26,8 +26,8 @@ interface Event {
 
 /** The reference: the program's order, and disjoint step buffers. */
 export function runProgram({ program }: ProposedStep): Outcome {
-  const turns = program.map((call) => ({ call }));
-  return runTurns(turns, ({ id }, granule) => `buffer ${id}, granule ${granule}`);
+  const events = program.map((call) => ({ call }));
+  return runEvents(events, ({ id }, granule) => `buffer ${id}, granule ${granule}`);
 }
 
 /**
@@ -40,13 +40,13 @@ export function runPlanned(
   choose: (count: number) => number,
 ): Outcome {
   const [ended, fetched] = [new Set<number>(), new Set<number>()];
-  const turns: Event[] = [];
+  const events: Event[] = [];
   const isReady = (index: number): boolean => {
     const { stream, after } = calls[index]!;
     const isNext = calls.every((other, at) => at >= index || other.stream !== stream || ended.has(at));
-    return isNext && after.every((waited) => ended.has(waited));
+    return isNext && after.every((dependency) => ended.has(dependency));
   };
-  const isPartial = (index: number): boolean => {
+  const canPrefetch = (index: number): boolean => {
     const before = calls.findLastIndex(({ stream }, at) => at < index && stream === calls[index]!.stream);
     return before < 0 || isReady(before);
   };
@@ -54,34 +54,34 @@ export function runPlanned(
     const waiting = [...calls.keys()].filter((index) => !ended.has(index));
     const ready = waiting.filter(isReady);
     const prefetching = waiting.filter(
-      (index) => calls[index]!.prefetches && !fetched.has(index) && isPartial(index),
+      (index) => calls[index]!.prefetches && !fetched.has(index) && canPrefetch(index),
     );
     const chosen = choose(ready.length + prefetching.length);
     const index = [...ready, ...prefetching][chosen]!;
     const { call, prefetches: prefetched = [] } = calls[index]!;
     if (chosen >= ready.length) {
       fetched.add(index);
-      turns.push({ call, fetched: prefetched });
+      events.push({ call, fetched: prefetched });
     } else {
       ended.add(index);
-      turns.push({ call });
+      events.push({ call });
     }
   }
-  return runTurns(
-    turns,
+  return runEvents(
+    events,
     (buffer, granule) => `step, granule ${plan.offsets.get(buffer)! / granuleBytes + granule}`,
     choose,
   );
 }
 
 /** `choose` selects the next of the concurrent kernels of a launch; default: the first. */
-function runTurns(
-  turns: readonly Event[],
+function runEvents(
+  events: readonly Event[],
   nameOf: (buffer: Buffer, granule: number) => string,
   choose: (count: number) => number = () => 0,
 ): Outcome {
   const memory = new Map<string, string>();
-  const piecesOf = (slice: BufferSlice): string[] =>
+  const granulesOf = (slice: BufferSlice): string[] =>
     Array.from({ length: slice.size / granuleBytes }, (_, index) => {
       const granule = slice.offset / granuleBytes + index;
       const { storage } = slice.buffer;
@@ -90,12 +90,12 @@ function runTurns(
         : `persistent, granule ${storage.span.address / granuleBytes + granule}`;
     });
   const outcome = new Map<Call | number, string>();
-  const foundIn = (slice: BufferSlice): string[] =>
-    piecesOf(slice).map((granule) => memory.get(granule) ?? "old");
+  const readFrom = (slice: BufferSlice): string[] =>
+    granulesOf(slice).map((granule) => memory.get(granule) ?? "old");
   const prefetchedBy = new Map<Call, ReadonlyMap<BufferSlice, string[]>>();
-  for (const { call, fetched } of turns) {
+  for (const { call, fetched } of events) {
     if (fetched) {
-      prefetchedBy.set(call, new Map(fetched.map((slice) => [slice, foundIn(slice)])));
+      prefetchedBy.set(call, new Map(fetched.map((slice) => [slice, readFrom(slice)])));
       continue;
     }
     const members = membersOf(call);
@@ -104,11 +104,11 @@ function runTurns(
     while (left.length > 0) {
       const [[number, accesses]] = left.splice(choose(left.length), 1) as [(typeof left)[number]];
       const read = accesses.flatMap(({ slice, reads }) => (reads ? [slice] : []));
-      const inputs = read.flatMap((slice) => prefetchedBy.get(call)?.get(slice) ?? foundIn(slice));
+      const inputs = read.flatMap((slice) => prefetchedBy.get(call)?.get(slice) ?? readFrom(slice));
       texts[number] = inputs.join();
       const output = `${call.op} ${number} of ${wordFor(inputs.join())}`;
       for (const { slice, writes } of accesses)
-        for (const granule of writes ? piecesOf(slice) : []) memory.set(granule, output);
+        for (const granule of writes ? granulesOf(slice) : []) memory.set(granule, output);
     }
     outcome.set(call, texts.join(" with "));
   }

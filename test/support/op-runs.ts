@@ -8,7 +8,7 @@ import type { Dtype } from "../../src/ir/index.js";
 import { type Op, type Shape, viewArray } from "../../src/ops/index.js";
 import type { Device, Tensor } from "../../src/tensor/index.js";
 import type { FloatDtype } from "../tolerances.js";
-import { randomFrom, stretchedAxis } from "./op-cases/arbitraries.js";
+import { broadcastAxis, randomFrom } from "./op-cases/arbitraries.js";
 import type { CaseCall, CaseOperand, LayoutName, TensorOperand } from "./op-cases/op-case.js";
 
 type Elements = ReturnType<Tensor["dataSync"]>;
@@ -52,8 +52,8 @@ export function dtypeOf(operand: TensorOperand, float: FloatDtype): Dtype {
 export function uploadOperand(device: Device, operand: TensorOperand, float: FloatDtype): UploadedOperand {
   const { shape, values, layout } = operand;
   const dtype = dtypeOf(operand, float);
-  const { strides, offset, length } = layOut(shape, layout);
-  const indices = placesOf(shape, strides, offset);
+  const { strides, offset, length } = layoutOf(shape, layout);
+  const indices = indicesOf(shape, strides, offset);
   const memory = new Float64Array(length).fill(gapOf[dtype]);
   for (const [index, at] of indices.entries()) memory[at] = values[index]!;
   const whole = device.fromHost(memory, [length], dtype, "operand");
@@ -107,9 +107,9 @@ export function runCase(
     tensor.requiresGrad = true;
   }
   const outputs = callOp(device, op, operands, uploaded, attributes);
-  const isSentBack = requiresGrad.length > 0;
+  const runsBackward = requiresGrad.length > 0;
   const upstreams = outputs.map((output, index) => {
-    if (!isSentBack || !output.requiresGrad) return undefined;
+    if (!runsBackward || !output.requiresGrad) return undefined;
     const upstream = randomUpstream(output.shape, index);
     const gradient = uploadOperand(device, upstream, output.dtype as FloatDtype).tensor;
     output.backward(gradient, { retainGraph: index < outputs.length - 1 });
@@ -149,16 +149,16 @@ export function callOp(
 function randomUpstream(shape: Shape, index: number): TensorOperand {
   const count = shape.reduce((total, size) => total * size, 1);
   const random = randomFrom(1 + count + 31 * index);
-  const layouts = ["contiguous", "transposed", "stretched", "offset"] as const;
+  const layouts = ["contiguous", "transposed", "broadcast", "offset"] as const;
   const layout = layouts[Math.floor(layouts.length * random())]!;
   const numbers = Array.from({ length: count }, () => Math.fround(2 * random() - 1));
-  const axis = layout === "stretched" ? stretchedAxis(shape) : undefined;
+  const axis = layout === "broadcast" ? broadcastAxis(shape) : undefined;
   const inner = axis === undefined ? count : shape.slice(axis + 1).reduce((total, size) => total * size, 1);
   return { shape, values: numbers.map((_, at) => numbers[at % inner]!), dtype: "float", layout };
 }
 
 /** The mapping of a shape to memory in a layout. */
-function layOut(shape: Shape, layout: LayoutName): MemoryLayout {
+function layoutOf(shape: Shape, layout: LayoutName): MemoryLayout {
   const rank = shape.length;
   const axes = Array.from({ length: rank }, (_, axis) => axis);
   // From the fastest axis to the slowest.
@@ -166,7 +166,7 @@ function layOut(shape: Shape, layout: LayoutName): MemoryLayout {
   const strides: number[] = new Array(rank).fill(0);
   let step = layout === "stepped" ? 2 : 1;
   for (const [depth, axis] of order.entries()) {
-    if (layout === "stretched" && axis === stretchedAxis(shape)) continue;
+    if (layout === "broadcast" && axis === broadcastAxis(shape)) continue;
     strides[axis] = step;
     step *= shape[axis] ?? 1;
     if (layout === "offset" && depth === 0) step += 3;
@@ -177,7 +177,7 @@ function layOut(shape: Shape, layout: LayoutName): MemoryLayout {
   return { strides, offset, length: isEmpty ? 0 : last + 1 + offset };
 }
 
-function placesOf(shape: Shape, strides: readonly number[], offset: number): readonly number[] {
+function indicesOf(shape: Shape, strides: readonly number[], offset: number): readonly number[] {
   return shape.reduce<number[]>(
     (all, size, axis) =>
       all.flatMap((start) => Array.from({ length: size }, (_, index) => start + index * strides[axis]!)),

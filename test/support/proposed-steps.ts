@@ -89,7 +89,7 @@ function wholeOf(operand: BufferSlice | Buffer): BufferSlice {
 }
 
 /** True if two calls access the same bytes and one of them writes there. */
-export function meet(a: Call, b: Call): boolean {
+export function haveConflict(a: Call, b: Call): boolean {
   return accessesOf(a).some((access) =>
     accessesOf(b).some((other) => (access.writes || other.writes) && share(access.slice, other.slice)),
   );
@@ -116,7 +116,7 @@ export function scheduleOn(program: readonly Call[], streams: readonly number[])
         (earlier) =>
           earlier < index &&
           streamOf(earlier) !== streamOf(index) &&
-          (isEnd || meet(program[earlier]!, call)),
+          (isEnd || haveConflict(program[earlier]!, call)),
       );
       return { call, stream: streamOf(index), after };
     }),

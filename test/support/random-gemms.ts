@@ -76,7 +76,7 @@ export interface LaidOut {
 }
 
 /** The index of the elements of a matrix that is stored as rows × columns. */
-export function layOut(
+export function layoutOf(
   { batchLayout, gap, offset }: RandomMatrix,
   batch: number,
   rows: number,
@@ -94,9 +94,9 @@ export function layOut(
 
 export function layOutGemm({ m, n, k, batch, a, b, c }: RandomGemm) {
   return {
-    a: a.isTransposed ? layOut(a, batch, k, m) : layOut(a, batch, m, k),
-    b: b.isTransposed ? layOut(b, batch, n, k) : layOut(b, batch, k, n),
-    c: layOut(c, batch, m, n),
+    a: a.isTransposed ? layoutOf(a, batch, k, m) : layoutOf(a, batch, m, k),
+    b: b.isTransposed ? layoutOf(b, batch, n, k) : layoutOf(b, batch, k, n),
+    c: layoutOf(c, batch, m, n),
   };
 }
 
@@ -180,7 +180,7 @@ const geluError: Readonly<Record<FloatName, number>> = {
 const libraryGeluError = 1e-4;
 
 /** Fails with the first wrong element. */
-export function proveValues(gemm: RandomGemm, actual: Float64Array, expected: Float64Array): void {
+export function checkValues(gemm: RandomGemm, actual: Float64Array, expected: Float64Array): void {
   const { dtype, resultDtype, activation } = gemm;
   const isByLibrary = dtype === "f16" || dtype === "bf16";
   const gelu = Math.max(geluError[resultDtype], isByLibrary ? libraryGeluError : 0);

@@ -43,10 +43,10 @@ export function findClash(lifetimes: readonly Lifetime[], { bytes, offsets }: Pl
       return `${lifetime.buffer.label} is outside the plan`;
     for (const other of lifetimes.slice(index + 1)) {
       const otherStart = offsets.get(other.buffer) ?? 0;
-      const meet = lifetime.first <= other.last && other.first <= lifetime.last;
+      const overlap = lifetime.first <= other.last && other.first <= lifetime.last;
       const share = start < otherStart + other.buffer.bytes && otherStart < start + lifetime.buffer.bytes;
       const bothHaveBytes = lifetime.buffer.bytes > 0 && other.buffer.bytes > 0;
-      if (meet && share && bothHaveBytes)
+      if (overlap && share && bothHaveBytes)
         return `${lifetime.buffer.label} and ${other.buffer.label} share bytes`;
     }
   }

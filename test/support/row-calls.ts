@@ -65,7 +65,7 @@ export const transposed = (view: View): View => ({
 });
 
 /** The view's strides along a shape that it is broadcast to. */
-function stretched({ shape, strides }: View, to: readonly number[]): number[] {
+function broadcastStrides({ shape, strides }: View, to: readonly number[]): number[] {
   const added = to.length - shape.length;
   return to.map((size, axis) => (shape[axis - added] === size ? strides[axis - added]! : 0));
 }
@@ -108,7 +108,7 @@ export function storing(
     scalars: [],
     stages: values.map((value, output) => ({ kind: "store", output, value: value(...inputs.map(load)) })),
   });
-  const strides = [...inputs, ...outputs].map((view) => stretched(view, shape));
+  const strides = [...inputs, ...outputs].map((view) => broadcastStrides(view, shape));
   const operands = [...inputs, ...outputs].map(({ slice }) => slice);
   return {
     op,
@@ -140,7 +140,7 @@ export function reducing(
   const along = (view: View): number[] =>
     view.shape.length < shape.length && view.shape.length > 0 && view.shape[0] === shape[0]
       ? [...view.strides, 0]
-      : stretched(view, shape);
+      : broadcastStrides(view, shape);
   const iteration = iterateRows(shape, [...inputs, ...outputs].map(along), 1);
   return {
     op,

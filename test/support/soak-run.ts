@@ -13,7 +13,7 @@ import { openTestDriver } from "./test-device.js";
 /** A checkpoint is saved after each epoch. */
 export const soakStepsPerEpoch = 1000;
 const batchSize = 4;
-const looksInAll = 20;
+const sampleCount = 20;
 
 export interface SoakOptions {
   readonly out: string;
@@ -35,7 +35,7 @@ export interface MemoryLook {
 
 export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
   readonly epochs: readonly EpochRecord[];
-  readonly looks: readonly MemoryLook[];
+  readonly samples: readonly MemoryLook[];
 }> {
   const device = openDevice({ driver: openTestDriver() });
   const { runtime } = device;
@@ -60,7 +60,7 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
     runtime,
   });
   const epochs: EpochRecord[] = [];
-  const looks: MemoryLook[] = [];
+  const samples: MemoryLook[] = [];
   const foldPosition = { fold: 0, folds: 1, epochs: count };
   run.note({ kind: "device", name: "the device under test", budgetBytes: runtime.budget.limit });
   const trainer = new Trainer({
@@ -77,7 +77,7 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
       epochs.push(record);
       run.note({ kind: "epoch", ...foldPosition, epoch: record.epoch, step, record, secondsLeft: 0 });
       run.save(step, 0, asJob, training, []);
-      if ((record.epoch + 1) % Math.ceil(count / looksInAll) === 0) looks.push(look());
+      if ((record.epoch + 1) % Math.ceil(count / sampleCount) === 0) samples.push(look());
     },
   });
   // The job's own model and training have more members; only these are used.
@@ -107,5 +107,5 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
   await trainer.run();
   run.end({ folds: [], wf_mean: 0, majority_mean: 0 }, 0);
   trainer.close();
-  return { epochs, looks };
+  return { epochs, samples };
 }

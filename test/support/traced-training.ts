@@ -120,7 +120,7 @@ function ordersOf({ calls }: Schedule): readonly (readonly ScheduledCall[])[] {
     while (waiting.get(0)!.length > 0) {
       const next = preferred
         .flatMap((stream) => waiting.get(stream)!.slice(0, 1))
-        .find((index) => calls[index]!.after.every((waited) => ended.has(waited)));
+        .find((index) => calls[index]!.after.every((dependency) => ended.has(dependency)));
       if (next === undefined) throw new Error("Every stream waits for another.");
       waiting.get(calls[next]!.stream)!.shift();
       ended.add(next);

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { agree, granuleBytes, runPlanned, runProgram } from "../../../test/support/modelled-run.js";
 import {
-  meet,
+  haveConflict,
   type ProposedStep,
   planDisjoint,
   planFirstFit,
@@ -164,7 +164,7 @@ function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
   const isOrdered = program.every((later, index) =>
     program
       .slice(0, index)
-      .every((earlier) => !meet(earlier, later) || isBefore(placeOf(earlier), placeOf(later))),
+      .every((earlier) => !haveConflict(earlier, later) || isBefore(placeOf(earlier), placeOf(later))),
   );
   if (!isOrdered) return "order";
 

@@ -8,9 +8,9 @@ import { heldOnEmulator, openBench, withEmulatorDriver } from "../../../test/sup
 import { decodeFloats, encodeFloats, floatBytes } from "../../../test/support/encoded-values.js";
 import {
   biasStepOf,
+  checkValues,
   expectedOf,
   layOutGemm,
-  proveValues,
   type RandomGemm,
   randomGemms,
   valuesFor,
@@ -95,7 +95,7 @@ function prove(driver: CudaDriver, bench: Bench, drawn: RandomGemm): void {
   const given = workspaceBytes > 0 ? [...operands, span(workspace.address, workspaceBytes)] : operands;
   driver.launch(bench.stream, { kernel, blocks: 1, arguments: given });
   const found = decodeFloats(bench.read(whole), drawn.resultDtype);
-  proveValues(drawn, found, expectedOf(drawn, values));
+  checkValues(drawn, found, expectedOf(drawn, values));
   driver.unloadKernel(kernel);
 }
 
@@ -440,7 +440,7 @@ describe("the arguments of a product", { skip }, () => {
           arguments: [operands[0]!, operands[1]!, elsewhere, other],
         });
         driver.launchGraph(stream, graph);
-        proveValues(drawn, decodeFloats(bench.read(whole), "f32"), expectedOf(drawn, values));
+        checkValues(drawn, decodeFloats(bench.read(whole), "f32"), expectedOf(drawn, values));
         driver.unloadKernel(kernel);
         assert.throws(() => driver.launchGraph(stream, graph), { code: "CLOSED", message: /product_f32/ });
       });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
-import { checkElements, placesIn } from "../../../test/support/element-reference.js";
+import { checkElements, indicesIn } from "../../../test/support/element-reference.js";
 import { indexingCases } from "../../../test/support/op-cases/indexing.js";
 import { rejects } from "../../../test/support/rejects.js";
 import type { HoldfastError } from "../../errors/index.js";
@@ -38,7 +38,7 @@ test("indexSelect, gather and embedding have the elements that their indices nam
 test("scatterAdd has every element of the source that the index covers, added in ascending order", () => {
   checkElements(strictCpu, indexingCases, ops.scatterAdd, ({ axis }, x, index, source) => {
     const one = fromFront(axis, x!.shape.length);
-    const covered = placesIn(index!.shape);
+    const covered = indicesIn(index!.shape);
     return {
       shape: x!.shape,
       at: (place) =>

@@ -32,7 +32,7 @@ const maxMemoryBytes = 700 * MiB;
 const heapMiB = 400;
 /** The limit of writable memory of the process; it ends one that allocates faster than it can check. */
 const maxDataBytes = 2048 * MiB;
-const lookEveryMs = 250;
+const pollEveryMs = 250;
 
 const program = fileURLToPath(new URL("./child.js", import.meta.url));
 
@@ -78,7 +78,7 @@ export async function fuzz(targets: readonly string[], options: FuzzOptions): Pr
     if (Date.now() - lastMs <= inputMs) return;
     isLate = true;
     child.kill("SIGKILL");
-  }, lookEveryMs);
+  }, pollEveryMs);
   const [code, signal] = await new Promise<[number | null, NodeJS.Signals | null]>((resolve) => {
     child.once("close", (code, signal) => resolve([code, signal]));
   });

@@ -182,11 +182,11 @@ const runs: FuzzTarget = {
 
 /** Seeds and corpus run all reads; a mutant runs a few in turn, because all of them take long. */
 const firstLooks = 100;
-const looksAtOnce = 3;
+const readsAtOnce = 3;
 
 /** All reads of a run folder. A HoldfastError of one does not skip the others. */
 function look(folder: string, path: string, round: number): void {
-  const looks = [
+  const reads = [
     () => healthOf(path),
     () => readMetricsPage(path),
     () => readRun(path),
@@ -206,8 +206,8 @@ function look(folder: string, path: string, round: number): void {
     },
   ];
   let rejection: unknown;
-  for (const [index, read] of looks.entries()) {
-    if (round >= firstLooks && (index + round) % looks.length >= looksAtOnce) continue;
+  for (const [index, read] of reads.entries()) {
+    if (round >= firstLooks && (index + round) % reads.length >= readsAtOnce) continue;
     try {
       read();
     } catch (error) {

@@ -73,7 +73,7 @@ export function broadcastShapesOf(count: number, options: ShapeOptions = {}): fc
         fc.integer({ min: 0, max: shape.length }),
         fc.array(fc.boolean(), { maxLength: shape.length, minLength: shape.length }),
       )
-      .map(([left, stretched]) => shape.map((size, axis) => (stretched[axis] ? 1 : size)).slice(left));
+      .map(([left, isBroadcast]) => shape.map((size, axis) => (isBroadcast[axis] ? 1 : size)).slice(left));
     const each = fc.oneof(fc.constant(shape), anyOne);
     return fc.tuple(...Array.from({ length: count }, () => each));
   });
@@ -102,8 +102,8 @@ export interface OperandOptions {
   readonly layouts?: readonly LayoutName[];
 }
 
-const everyLayout: readonly LayoutName[] = ["contiguous", "transposed", "offset", "stepped", "stretched"];
-const unstretched = everyLayout.filter((layout) => layout !== "stretched");
+const everyLayout: readonly LayoutName[] = ["contiguous", "transposed", "offset", "stepped", "broadcast"];
+const unstretched = everyLayout.filter((layout) => layout !== "broadcast");
 
 export function operand(shape: Shape, options: OperandOptions = {}): fc.Arbitrary<TensorOperand> {
   const { values = between(-2, 2), isDistinct = false, dtype = "float" } = options;
@@ -117,7 +117,12 @@ export function operand(shape: Shape, options: OperandOptions = {}): fc.Arbitrar
       const elements = isDistinct
         ? distinctValues(count, random)
         : Array.from({ length: count }, () => Math.fround(values(random)));
-      return { shape, dtype, layout, values: layout === "stretched" ? stretch(elements, shape) : elements };
+      return {
+        shape,
+        dtype,
+        layout,
+        values: layout === "broadcast" ? broadcastValues(elements, shape) : elements,
+      };
     });
 }
 
@@ -140,14 +145,14 @@ export function call(
 }
 
 /** The axis of a broadcast layout with stride 0; undefined for others. */
-export function stretchedAxis(shape: Shape): number | undefined {
+export function broadcastAxis(shape: Shape): number | undefined {
   const axis = shape.findIndex((size) => size > 1);
   return axis < 0 ? undefined : axis;
 }
 
 /** Sets every element along the broadcast axis to the first. */
-function stretch(values: readonly number[], shape: Shape): number[] {
-  const axis = stretchedAxis(shape);
+function broadcastValues(values: readonly number[], shape: Shape): number[] {
+  const axis = broadcastAxis(shape);
   if (axis === undefined) return [...values];
   const inner = shape.slice(axis + 1).reduce((count, size) => count * size, 1);
   // All axes before it have size 1.

@@ -86,9 +86,9 @@ export const movementCases: readonly OpCase[] = [
         .chain(([shape, added]) =>
           fc
             .tuple(fc.array(fc.boolean(), { minLength: shape.length, maxLength: shape.length }), fc.boolean())
-            .chain(([stretched, keeps]) => {
-              const from = shape.map((size, axis) => (stretched[axis] ? 1 : size));
-              const to = shape.map((size, axis) => (keeps && !stretched[axis] ? -1 : size));
+            .chain(([isBroadcast, keeps]) => {
+              const from = shape.map((size, axis) => (isBroadcast[axis] ? 1 : size));
+              const to = shape.map((size, axis) => (keeps && !isBroadcast[axis] ? -1 : size));
               return call([operand(from)], fc.constant({ shape: [...added, ...to] }));
             }),
         ),

@@ -28,7 +28,7 @@ import type { Attributes, Op, Shape } from "../../../src/ops/index.js";
  * - stepped: every second element along the last axis;
  * - stretched: stride 0 along the first axis that has more than one element (they all have the same value).
  */
-export type LayoutName = "contiguous" | "transposed" | "offset" | "stepped" | "stretched";
+export type LayoutName = "contiguous" | "transposed" | "offset" | "stepped" | "broadcast";
 
 /** A tensor of a case, as data: tests create it, on the device under test. */
 export interface TensorOperand {

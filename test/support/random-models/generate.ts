@@ -100,7 +100,7 @@ function randomStart(sketch: Sketch, choices: Choices): Trunk {
     const width = randomSize(choices);
     const count = randomSize(choices, Math.floor(sketch.parametersLeft / width));
     const rows = choices.of([[], [randomSize(choices, Math.min(40, maxElements / width))]]);
-    sketch.takes(count * width);
+    sketch.reserve(count * width);
     sketch.input({ sizes: rows, dtype: "i32", from: 0, to: count - 1 });
     return { steps: [embedding(choices, count, width)], sizes: [...rows, width] };
   }
@@ -168,8 +168,8 @@ function randomEqual(sketch: Sketch, choices: Choices, sizes: Sizes): readonly M
   const norm = alone(choices.of(["LayerNorm", "RMSNorm", "Dropout"]));
   const activation = alone(choices.of(["GELU", "ReLU", "SiLU", "Tanh"]))!;
   // Square if the budget allows it, otherwise through a narrower layer.
-  const hidden = sketch.takes(width * width + width) ? undefined : randomSize(choices, 16);
-  if (hidden !== undefined && !sketch.takes(2 * hidden * width + hidden + width)) return norm && [norm];
+  const hidden = sketch.reserve(width * width + width) ? undefined : randomSize(choices, 16);
+  if (hidden !== undefined && !sketch.reserve(2 * hidden * width + hidden + width)) return norm && [norm];
   const matrices =
     hidden === undefined
       ? [linear(width, width), activation]
@@ -191,7 +191,7 @@ function randomJoin(sketch: Sketch, choices: Choices, sizes: Sizes) {
     };
   }
   const from = randomSize(choices, maxElements / (elementsOf(sizes) / width));
-  const hasLinear = choices.isOneIn(2) && sketch.takes(from * width + width);
+  const hasLinear = choices.isOneIn(2) && sketch.reserve(from * width + width);
   const steps: ModelStep[] = hasLinear ? [{ kind: "layer", layer: "Linear", args: [from, width] }] : [];
   const input = sketch.floats(hasLinear ? [...sizes.slice(0, -1), from] : sizes);
   return { step: { kind: "join" as const, how, input, steps }, sizes };

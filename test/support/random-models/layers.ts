@@ -25,7 +25,7 @@ export class Sketch {
   }
 
   /** Takes parameters from the budget; false, and none taken, if they don't fit. */
-  takes(parameters: number): boolean {
+  reserve(parameters: number): boolean {
     if (parameters > this.parametersLeft) return false;
     this.parametersLeft -= parameters;
     return true;
@@ -67,7 +67,7 @@ function norm(name: "LayerNorm" | "RMSNorm"): LayerDrawer {
       ...someOf(choices, "elementwiseAffine", [false]),
       ...(name === "LayerNorm" && someOf(choices, "bias", [false])),
     };
-    if (!sketch.takes(2 * elementsOf(shape))) return undefined;
+    if (!sketch.reserve(2 * elementsOf(shape))) return undefined;
     return { step: layer(name, [shape.length === 1 ? shape[0] : shape, options]), sizes };
   };
 }
@@ -103,7 +103,7 @@ function convolution(name: "Conv1d" | "Conv2d", axes: number): LayerDrawer {
     const groups = randomDivisor(choices, channels, 4);
     const out = groups * randomSize(choices, Math.floor(maxElements / elementsOf(left) / groups));
     if (elementsOf(left) * out > maxElements) return undefined;
-    if (!sketch.takes((out * channels * elementsOf(kernel)) / groups + out)) return undefined;
+    if (!sketch.reserve((out * channels * elementsOf(kernel)) / groups + out)) return undefined;
     const args = [channels, out, kernel, { ...options, groups, ...someOf(choices, "bias", [false]) }];
     return { step: layer(name, args), sizes: [out, ...left] };
   };
@@ -145,7 +145,7 @@ export const layerDrawers: Readonly<Record<string, LayerDrawer>> = {
       choices,
       Math.min(maxElements / rows, Math.floor(sketch.parametersLeft / (width + 1))),
     );
-    if (!sketch.takes(width * out + out)) return undefined;
+    if (!sketch.reserve(width * out + out)) return undefined;
     const args = [width, out, ...optional(someOf(choices, "bias", [false]))];
     return { step: layer("Linear", args), sizes: [...sizes.slice(0, -1), out] };
   },
@@ -172,12 +172,12 @@ export const layerDrawers: Readonly<Record<string, LayerDrawer>> = {
   Embedding(sketch, choices, sizes) {
     const width = sizes.at(-1) ?? 1;
     const count = randomSize(choices, Math.floor(sketch.parametersLeft / width));
-    if (!sketch.takes(count * width)) return undefined;
+    if (!sketch.reserve(count * width)) return undefined;
     return withInput(sketch, choices, sizes, embedding(choices, count, width), count);
   },
   MultiheadAttention(sketch, choices, sizes) {
     const [rows = 1, width = 1] = sizes;
-    if (sizes.length !== 2 || rows > maxRows || !sketch.takes(4 * width * width + 4 * width))
+    if (sizes.length !== 2 || rows > maxRows || !sketch.reserve(4 * width * width + 4 * width))
       return undefined;
     const options = {
       ...someOf(choices, "bias", [false]),
@@ -201,7 +201,7 @@ export const layerDrawers: Readonly<Record<string, LayerDrawer>> = {
       choices,
       Math.floor((sketch.parametersLeft - fixedCount) / (2 * width + 1)),
     );
-    if (!sketch.takes(fixedCount + dimFeedforward * (2 * width + 1))) return undefined;
+    if (!sketch.reserve(fixedCount + dimFeedforward * (2 * width + 1))) return undefined;
     const options = {
       ...{ dimFeedforward, dropout: choices.of([0, 0.1, 0.5]), layerNormEps: 1e-2 },
       ...someOf(choices, "activation", ["gelu", "relu"]),

@@ -66,8 +66,8 @@ export function checkProgram(
   sameBits(planned, eager, "planned and eager");
   if (precision !== "f32") return;
   const tolerance = tolerances["against f64"][program.dtype];
-  const far = firstFar(eager, reference, tolerance);
-  if (far === undefined) return;
+  const difference = firstFar(eager, reference, tolerance);
+  if (difference === undefined) return;
   // One of them overflows f32, or is rounded there, or is 0 there.
   if (hasSpecialLiteral(program)) {
     counts.special += 1;
@@ -78,7 +78,7 @@ export function checkProgram(
     const nudged = runProgram(direct, program, { isCompiled: false, float: "f64", nudge });
     return firstFar(nudged, reference, tolerance) !== undefined;
   });
-  assert.ok(isSteep, `eager is far from f64: ${far}`);
+  assert.ok(isSteep, `eager is far from f64: ${difference}`);
   counts.illConditioned += 1;
 }
 

@@ -36,8 +36,8 @@ function bytesOf({ buffer, byteOffset, byteLength }: Elements): Uint8Array {
 /** The first element where two runs differ by more than a tolerance; undefined for none. */
 export function firstFar(actual: ProgramRun, expected: ProgramRun, tolerance: Tolerance): string | undefined {
   for (const [index, step] of expected.steps.entries()) {
-    const far = firstFarInStep(actual.steps[index]!, step, tolerance);
-    if (far !== undefined) return `step ${index + 1}, ${far}`;
+    const difference = firstFarInStep(actual.steps[index]!, step, tolerance);
+    if (difference !== undefined) return `step ${index + 1}, ${difference}`;
   }
   return undefined;
 }

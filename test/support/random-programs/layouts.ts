@@ -44,8 +44,8 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
   permute(builder, choices) {
     const x = builder.filled(choices, 2);
     const axes = builder.shapeOf(x).map((_, axis) => axis);
-    const turns = 1 + choices.below(axes.length - 1);
-    builder.op("permute", [x], { axes: [...axes.slice(turns), ...axes.slice(0, turns)] });
+    const shift = 1 + choices.below(axes.length - 1);
+    builder.op("permute", [x], { axes: [...axes.slice(shift), ...axes.slice(0, shift)] });
   },
   expand(builder, choices) {
     const x = builder.anyFloat(choices);

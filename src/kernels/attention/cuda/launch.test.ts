@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { type Case, cases, plainCase } from "../../../../test/support/attention-cases.js";
-import { proveCase, runCase } from "../../../../test/support/attention-check.js";
+import { checkCase, runCase } from "../../../../test/support/attention-check.js";
 import { effort } from "../../../../test/support/effort.js";
 import { openEmulator } from "../../../../test/support/emulator.js";
 import { cudaMissing, openCudaKernelRuntime } from "../../../../test/support/kernel-runtime.js";
@@ -25,7 +25,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     // Every shape is a kernel of its own, which takes the emulator's compiler half a second.
     test(`short sequences of ${dtype} are right for any shape, layout and mask, and write nothing beside`, () => {
       fc.assert(
-        fc.property(cases(dtype).filter(isSmall), (one) => proveCase(runtime, one)),
+        fc.property(cases(dtype).filter(isSmall), (one) => checkCase(runtime, one)),
         { numRuns: 3, seed: 5 },
       );
     });
@@ -43,7 +43,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
             .tuple(cases(dtype), long)
             .map(([one, sizes]) => ({ ...one, ...sizes, batch: 1, heads: 2 }))
             .filter(isLong),
-          (one) => proveCase(runtime, one),
+          (one) => checkCase(runtime, one),
         ),
         { numRuns: effort({ quick: 3, thorough: 6 }), seed: 5 },
       );
@@ -56,7 +56,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   };
 
   test("the shape of a small transformer is right, with vectors and where they don't lie on their boundaries", () => {
-    for (const offset of [0, 1]) proveCase(runtime, { ...transformer, offset });
+    for (const offset of [0, 1]) checkCase(runtime, { ...transformer, offset });
   });
 
   test("one shape is right in every layout, though its kernels know where rows lie", () => {
@@ -65,14 +65,14 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       ["rows first", 0],
       ["rows first", 4],
     ] as const) {
-      proveCase(runtime, { ...transformer, order, padding });
+      checkCase(runtime, { ...transformer, order, padding });
     }
   });
 
   test("a shape is right whose gradients differ in rows, in width and in how many terms they sum", () => {
     const one = { ...plainCase, heads: 2, rows: 9, columns: 30, width: 20, valueWidth: 43, scale: 0.3 };
     assert.ok(isSmall(one));
-    for (const isCausal of [false, true]) proveCase(runtime, { ...one, isCausal });
+    for (const isCausal of [false, true]) checkCase(runtime, { ...one, isCausal });
   });
 
   test("a shape whose rows fit a block on the way forward and not on the way back is right", () => {
@@ -86,7 +86,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       isCausal: true,
     };
     assert.ok(!isSmall(one) && !isLong(one));
-    proveCase(runtime, one);
+    checkCase(runtime, one);
   });
 
   test("results that are stored as half floats are those of f32, rounded once, and nothing beside is written", () => {
@@ -134,7 +134,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   test("inputs that lie there as bf16 are right against float64", () => {
     const names = ["query", "key", "value", "outGradient"];
-    proveCase(runtime, transformer, { dtype: "bf16", names, areHalves: true });
+    checkCase(runtime, transformer, { dtype: "bf16", names, areHalves: true });
   });
 
   test("blocks and threads in reverse give the same bits", { skip: skipOnGpu }, () => {

@@ -8,9 +8,9 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/suppor
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import {
   biasStepOf,
+  checkValues,
   expectedOf,
   layOutGemm,
-  proveValues,
   type RandomGemm,
   type RandomMatrix,
   valuesFor,
@@ -68,7 +68,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
       ...(bias && { bias, biasBatchStride: biasStepOf(drawn) }),
     };
     const prove = (): void =>
-      proveValues(
+      checkValues(
         drawn,
         Float64Array.from(new Float32Array(runtime.read(whole).slice().buffer)),
         expectedOf(drawn, values),

@@ -9,9 +9,9 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/suppor
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import {
   biasStepOf,
+  checkValues,
   expectedOf,
   layOutGemm,
-  proveValues,
   type RandomGemm,
   type RandomMatrix,
   smallValues,
@@ -168,7 +168,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     const isKMajor = { a: !drawn.a.isTransposed, b: drawn.b.isTransposed };
     const config: Sm90Config = { element, tile, isKMajor, hasBias: bias !== undefined };
     const expected = expectedOf(drawn, values);
-    return { problem, config, expected, prove: () => proveValues(drawn, floatsIn(whole), expected) };
+    return { problem, config, expected, prove: () => checkValues(drawn, floatsIn(whole), expected) };
   }
 
   /** Is A transposed, and B? */
