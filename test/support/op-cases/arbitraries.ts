@@ -103,11 +103,11 @@ export interface OperandOptions {
 }
 
 const everyLayout: readonly LayoutName[] = ["contiguous", "transposed", "offset", "stepped", "broadcast"];
-const unstretched = everyLayout.filter((layout) => layout !== "broadcast");
+const withoutBroadcast = everyLayout.filter((layout) => layout !== "broadcast");
 
 export function operand(shape: Shape, options: OperandOptions = {}): fc.Arbitrary<TensorOperand> {
   const { values = between(-2, 2), isDistinct = false, dtype = "float" } = options;
-  const layouts = options.layouts ?? (isDistinct ? unstretched : everyLayout);
+  const layouts = options.layouts ?? (isDistinct ? withoutBroadcast : everyLayout);
   return fc
     .tuple(fc.constantFrom(...layouts), fc.integer({ min: 1, max: 2 ** 31 - 1 }))
     .map(([layout, seed]) => {

@@ -26,7 +26,7 @@ import type { Attributes, Op, Shape } from "../../../src/ops/index.js";
  * - transposed: the first axis fastest;
  * - offset: a slice, which begins three elements after its memory's first and has gaps between its rows;
  * - stepped: every second element along the last axis;
- * - stretched: stride 0 along the first axis that has more than one element (they all have the same value).
+ * - broadcast: stride 0 along the first axis that has more than one element (they all have the same value).
  */
 export type LayoutName = "contiguous" | "transposed" | "offset" | "stepped" | "broadcast";
 
