@@ -5,6 +5,7 @@
  * time.
  */
 
+import "./source-modules.js";
 import { cpus } from "node:os";
 import { openCpuDriver, openRuntime, type Runtime, type Storage } from "holdfast/internals";
 import { type BinaryOp, type Expression, iterateRows, type RowKernel } from "../src/ir/index.js";

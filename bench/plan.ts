@@ -4,6 +4,7 @@
  * up to some 20,000 calls: the time of each stage, and how it grows.
  */
 
+import "./source-modules.js";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {

@@ -28,6 +28,9 @@ interface KeptLine {
   readonly test?: { readonly loss: number; readonly accuracy: number };
 }
 
+/** Phases that 0.1.0 did not have. */
+const laterPhases: ReadonlySet<string> = new Set(["batchGemms"]);
+
 describe("a run that 0.1.0 finished", () => {
   const run = unpackRun("0.1.0", "finished");
 
@@ -56,7 +59,7 @@ describe("a run that 0.1.0 finished", () => {
     assert.ok(calls.every(({ stream }) => stream >= 0));
     assert.deepEqual(
       plans[0]?.stages.map(({ name }) => name),
-      ["trace", ...Object.keys(phases)],
+      ["trace", ...Object.keys(phases).filter((name) => !laterPhases.has(name))],
     );
     const { step, loss } = readSteps(join(run, "steps.bin"));
     assert.deepEqual(

@@ -1,5 +1,6 @@
 /** Holdfast's CrossAsset training step and GEMM. HOLDFAST_BLAS, if set, names the BLAS library. */
 
+import "../source-modules.js";
 import { crossasset, Device, nn, optim, type Tensor } from "holdfast";
 import { type GemmProblem, gemmCalls, gemmScratchBytes, submit } from "../../src/kernels/index.js";
 import { readRepositoryFile } from "../../test/support/repository.js";

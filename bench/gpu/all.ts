@@ -7,7 +7,7 @@
  *   npm run bench:gpu -- --total 900           seconds for all programs; those without time left are skipped
  *   npm run bench:gpu -- --small --emulator    a trial where there is no GPU
  *
- * A single program takes more options: `node dist/bench/gpu/eager.js --batch 64`.
+ * A single program takes more options: `node --conditions=holdfast-source dist/bench/gpu/eager.js --batch 64`.
  */
 
 import { spawn } from "node:child_process";
@@ -52,6 +52,7 @@ interface Program {
 const atOnce = String(Math.max(2, Math.floor(0.75 * availableParallelism())));
 
 const programArgs = (name: string, ...args: string[]): readonly string[] => [
+  "--conditions=holdfast-source",
   join(repositoryRoot, `dist/bench/gpu/${name}.js`),
   ...commonArguments(options),
   ...args,

@@ -2,7 +2,7 @@
  * The same transformer block with its attention written in three ways: one `nn.MultiheadAttention`, three `nn.Linear` of one input, and
  * CrossAsset's packed functions. A compiled training step should take the same time for all three.
  *
- *   node dist/bench/gpu/attention-layers.js [--emulator] [--batch 256] [--rows 12] [--width 256] [--heads 8] [--layers 3]
+ *   node --conditions=holdfast-source dist/bench/gpu/attention-layers.js [--emulator] [--batch 256] [--rows 12] [--width 256] [--heads 8] [--layers 3]
  */
 
 import { parseArgs } from "node:util";

@@ -1,7 +1,7 @@
 /**
  * `npm run bench:gpu -- --only job-soak`: 10,000 compiled steps of the CrossAsset job by its trainer, with eager training steps and eager evaluations between them. Each runs in its own step, whose end resets the arena; there are also explicit resets. Dead memory is full of NaN and the watchdog is armed. Memory must not grow after the first sample, nothing may be reported, every number must be finite, and the loss must fall.
  *
- *   node dist/bench/gpu/job-soak.js --device cpu --samples 300 --batch 16 --steps 60 --every 20    a trial without a GPU
+ *   node --conditions=holdfast-source dist/bench/gpu/job-soak.js --device cpu --samples 300 --batch 16 --steps 60 --every 20    a trial without a GPU
  */
 
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";

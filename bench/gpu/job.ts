@@ -1,7 +1,7 @@
 /**
  * `npm run bench:gpu -- --only job`: the whole CrossAsset job by its command, in float32, TF32 and bf16: speed, time by stage, memory and accuracy, compared with the majority class and an oracle that knows the market's regimes. Then a run that is ended by SIGTERM and by kill -9 and resumed: its last checkpoint has the bits of an uninterrupted run.
  *
- *   node dist/bench/gpu/job.js --device cpu --samples 600 --batch 32 --epochs 2 --cut-epochs 3    a trial without a GPU
+ *   node --conditions=holdfast-source dist/bench/gpu/job.js --device cpu --samples 600 --batch 32 --epochs 2 --cut-epochs 3    a trial without a GPU
  */
 
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";

@@ -1,5 +1,6 @@
 /** The command line options that all programs of this folder share, and the GPU that they open. */
 
+import "../source-modules.js";
 import { mkdirSync } from "node:fs";
 import { Device, type DeviceOptions } from "holdfast";
 import { type CudaDriver, type CudaDriverOptions, type Driver, openCudaDriver } from "holdfast/internals";

@@ -1,7 +1,7 @@
 /**
  * `npm run bench:gpu -- --only parity`: the first epoch of the CrossAsset job's first fold in float32, with the same seed, bars and batches on the CPU and on the GPU, eager, planned and replayed. Prints the loss of each batch, the norm of the head's weight gradient before clipping, and the distance of each column from the CPU's eager one.
  *
- *   node dist/bench/gpu/parity.js --emulator --samples 60 --batch 4 --batches 2    a trial without a GPU
+ *   node --conditions=holdfast-source dist/bench/gpu/parity.js --emulator --samples 60 --batch 4 --batches 2    a trial without a GPU
  */
 
 import { createHash } from "node:crypto";

@@ -1,7 +1,7 @@
 /**
  * `npm run bench:gpu -- --only recorder`: the cost of recording a run. The CrossAsset trainer alternates between runs with and without a recorder, on the GPU or with `--device cpu` on the CPU. Prints the host's time for a step and the step's time; then the time of the recorder alone.
  *
- *   node dist/bench/gpu/recorder.js --device cpu --batch 256 --rows 1024 --epochs 2 --rounds 3    on the CPU
+ *   node --conditions=holdfast-source dist/bench/gpu/recorder.js --device cpu --batch 256 --rows 1024 --epochs 2 --rounds 3    on the CPU
  */
 
 import { mkdtempSync, rmSync, statSync } from "node:fs";

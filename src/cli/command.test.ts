@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { after, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { startCommandHost } from "../../test/support/command-host.js";
 import { errorCodes, exitCodes } from "../errors/index.js";
+import { packagePath } from "../files/index.js";
 import { settingsTable } from "../runtime/index.js";
 import { buildProgram } from "./command.js";
 
-const main = fileURLToPath(new URL("./main.js", import.meta.url));
+const main = packagePath("dist/lib/main.js");
 
 function holdfast(args: readonly string[], environment: Record<string, string> = {}) {
   const { PATH = "" } = process.env;

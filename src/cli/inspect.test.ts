@@ -5,11 +5,11 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { makeFolder } from "../../test/support/folders.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
+import { packagePath } from "../files/index.js";
 
-const main = fileURLToPath(new URL("./main.js", import.meta.url));
+const main = packagePath("dist/lib/main.js");
 const { PATH = "" } = process.env;
 
 function holdfast(args: readonly string[], cwd = makeFolder()) {

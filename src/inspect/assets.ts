@@ -6,8 +6,8 @@
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join, relative, sep } from "node:path";
-import { fileURLToPath } from "node:url";
 import { withFileError } from "../data/index.js";
+import { packagePath } from "../files/index.js";
 
 export interface Asset {
   readonly type: string;
@@ -37,7 +37,7 @@ const types: Readonly<Record<string, string>> = {
 };
 
 /** The folder of the built page. */
-export const pageFolder = fileURLToPath(new URL("./page", import.meta.url));
+export const pageFolder = packagePath("dist/src/inspect/page");
 
 export function readPage(folder: string = pageFolder): Page {
   const files = withFileError(`${folder} can't be read`, folder, () =>

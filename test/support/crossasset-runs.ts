@@ -9,7 +9,7 @@ import { inspectionFiles, readRun, readSteps } from "../../src/train/index.js";
 import { repositoryRoot } from "./repository.js";
 
 /** The program, as installed. */
-export const holdfastProgram = join(repositoryRoot, "dist/src/cli/main.js");
+export const holdfastProgram = join(repositoryRoot, "dist/lib/main.js");
 
 /** All results that follow from the weights; times differ from run to run. */
 export function measuredIn(run: string): string {

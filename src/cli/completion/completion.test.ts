@@ -6,10 +6,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { packagePath } from "../../files/index.js";
 import { shells } from "./scripts.js";
 
-const main = fileURLToPath(new URL("../main.js", import.meta.url));
+const main = packagePath("dist/lib/main.js");
 const folder = mkdtempSync(join(tmpdir(), "holdfast-completion-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 mkdirSync(join(folder, "runs"));

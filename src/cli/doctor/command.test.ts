@@ -8,9 +8,10 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { exitCodes } from "../../errors/index.js";
+import { packagePath } from "../../files/index.js";
 import type { DoctorReport } from "./index.js";
 
-const main = fileURLToPath(new URL("../main.js", import.meta.url));
+const main = packagePath("dist/lib/main.js");
 
 function holdfast(...args: readonly string[]) {
   const { PATH = "" } = process.env;

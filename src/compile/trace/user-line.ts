@@ -15,8 +15,8 @@ export function userLine(): string | undefined {
     const [, file = "", number = ""] = frame.exec(line) ?? [];
     return file ? [{ path: file.startsWith("file:") ? fileURLToPath(file) : file, number }] : [];
   });
-  // The library's own folder as the stack names it: of the compiled code, or of its sources where maps are followed.
-  const own = places[0]?.path.replace(/compile\/trace\/user-line\.[jt]s$/, "");
+  // The library's folder as the stack names it: that of the bundle, of the compiled modules, or of the sources if maps are followed.
+  const own = places[0]?.path.replace(/(compile\/trace\/)?[^/]+$/, "");
   const user = places.find(({ path }) => own !== undefined && !path.startsWith(own));
   return user && `${user.path}:${user.number}`;
 }

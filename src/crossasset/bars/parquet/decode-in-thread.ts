@@ -37,7 +37,7 @@ const minHeap = 512 * MiB;
 const checks = 8;
 
 export function decodeInThread(path: string, fileBytes: number, limits: DecodeLimits = {}): Promise<Bars> {
-  const { pageMs = 60_000, program = new URL("./thread.js", import.meta.url) } = limits;
+  const { pageMs = 60_000, program = new URL("./decode-thread.js", import.meta.url) } = limits;
   const heapBytes = limits.heapBytes ?? heapFor(fileBytes);
   const pages = new SharedArrayBuffer(4);
   const count = new Int32Array(pages);
