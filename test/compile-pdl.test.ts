@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
-import type { Verdict } from "../src/tensor/compiled/autotune-schedule.js";
+import type { TuningResult } from "../src/tensor/compiled/autotune-schedule.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
@@ -64,9 +64,9 @@ describe("a step with programmatic dependent launches", { skip: emulatorMissing 
   });
 
   test("is also tried without PDL, on each schedule, and has the eager weights with each candidate", () => {
-    let tuning: Verdict | undefined;
+    let tuning: TuningResult | undefined;
     const weights = train(device, 40, true, (step) => {
-      tuning = latestPlanOf(step)?.running?.verdict;
+      tuning = latestPlanOf(step)?.running?.tuning;
     });
     assert.deepEqual(Object.keys(tuning?.times ?? {}), [
       ...["graph", "graph without PDL", "graph with streams", "graph with streams without PDL"],

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { type Device, type DeviceOptions, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
 import { bytes, type Driver, faulty, type Storage, type Stream, strict } from "holdfast/internals";
 import { assignStreams } from "../src/compile/index.js";
-import { around } from "../src/driver/index.js";
+import { interceptCalls } from "../src/driver/index.js";
 import { latestPlanOf } from "../src/tensor/index.js";
 import { withDevice } from "./support/devices.js";
 import { regressionRow } from "./support/regressions.js";
@@ -103,7 +103,7 @@ for (const capture of ["off", "on"] as const) {
 /** Records for every launch inside a capture its stream. */
 function recordingLaunches(driver: Driver, streams: Stream[]): Driver {
   let isCapturing = false;
-  return around(driver, (call, args, proceed) => {
+  return interceptCalls(driver, (call, args, proceed) => {
     if (call === "beginCapture") isCapturing = true;
     if (call === "endCapture") isCapturing = false;
     if (call === "launch" && isCapturing) streams.push(args[0] as Stream);
@@ -138,7 +138,7 @@ const forgetting =
   (nth: number): Wrap =>
   (driver) => {
     let seen = 0;
-    return around(driver, (call, _, proceed) =>
+    return interceptCalls(driver, (call, _, proceed) =>
       call === "waitEvent" && ++seen % nth === 0 ? undefined : proceed(),
     );
   };
@@ -184,7 +184,7 @@ test("with capture auto the candidates alternate, one is kept, and the memory of
       train(
         device,
         true,
-        ({ verdict: tuning, planned, placed, replayable }) => {
+        ({ tuning, planned, placed, replayable }) => {
           const graphs = ["graph", "graph with streams", "graph with low-priority streams"];
           assert.deepEqual(
             Object.keys(tuning!.times).sort(),
@@ -223,7 +223,7 @@ test("if memory is short, only the plan without side streams is tried", () => {
     assert.ok(peak > spare, `${peak} bytes would fit twice`);
     budget.charge("weights", bytes(room - peak - spare), "another program");
     for (let call = 0; call < callsToTryAll; call++) compiled(...inputs);
-    const tried = Object.keys(latestPlanOf(compiled)!.verdict!.times);
+    const tried = Object.keys(latestPlanOf(compiled)!.tuning!.times);
     assert.deepEqual(tried, [...candidatesOf(device, ["graph"]), "direct"]);
     compiled.close();
   });

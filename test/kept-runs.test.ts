@@ -89,11 +89,11 @@ describe("a run of 0.1.0 that was stopped", onCpu, () => {
     const { samples, overall } = model.evaluate(bars, { stride: 600 });
     assert.equal(samples, 7);
     assert.ok(overall.loss > 0 && overall.accuracy > 0);
-    const answers: crossasset.Answer[] = [];
-    const questions = model.predict(bars, (answer) => answers.push(answer), { stride: 600 });
-    assert.ok(questions >= samples);
-    assert.equal(answers.length, questions * 12);
-    for (const { probabilities } of answers)
+    const predictions: crossasset.Prediction[] = [];
+    const sampleCount = model.predict(bars, (prediction) => predictions.push(prediction), { stride: 600 });
+    assert.ok(sampleCount >= samples);
+    assert.equal(predictions.length, sampleCount * 12);
+    for (const { probabilities } of predictions)
       near(
         probabilities.reduce((sum, value) => sum + value),
         1,
@@ -106,7 +106,7 @@ describe("a run of 0.1.0 that was stopped", onCpu, () => {
     const settings = { ...crossasset.defaultSettings, folds: 2, epochs: 2, batch: 15 };
     const request = { ...settings, generate: 12_000, precision: "f32" };
     const job = crossasset.openJobRun({
-      ...{ path: run, settings: request, device: device.runtime.device.name, runtime: device.runtime },
+      ...{ path: run, settings: request, device: device.runtime.device.name, recordedDevice: device },
     });
     assert.deepEqual([job.resumed?.step, job.resumed?.fold], [8, 1]);
     const results = await crossasset.runJob({

@@ -60,7 +60,7 @@ describe("on the fake clock", () => {
     const driver = faulty(strict(machine), ["the 1st copyToDevice takes 40s of fake time"], { clock });
     const components = openComponents(
       { driver, clock, environment: {} },
-      { log: () => {}, onPressure: () => {} },
+      { log: () => {}, onMemoryPressure: () => {} },
     );
     const detector = new StallDetector(components.sharedStatus, limitMs, clock);
     const stalls: Stall[] = [];

@@ -46,7 +46,7 @@ function watcherOf(recorder: RunRecorder | undefined, hosts: number[]): Training
       const [time, loss] = [Date.now(), Number.NaN];
       recorder?.noteSent({ step, time, loss, lr, fold: 0, epoch, samples, hostMs });
     },
-    known: (loss) => recorder?.noteLoss(loss),
+    lossRead: (loss) => recorder?.noteLoss(loss),
     planned: (compiled) => recorder?.notePlans(compiled),
   };
 }
@@ -129,7 +129,7 @@ function timeAlone(
 ): number {
   const path = mkdtempSync(join(folder, "alone-"));
   const recorder = new RunRecorder({ folder: path, runtime });
-  const { sent, known: pending } = watcherOf(recorder, []);
+  const { sent, lossRead: pending } = watcherOf(recorder, []);
   const hosts: number[] = [];
   for (let group = 0; group < 10; group++) {
     const startedAt = performance.now();

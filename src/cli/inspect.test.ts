@@ -1,4 +1,4 @@
-/** `holdfast inspect` as a person meets it: the address it prints, the text it prints, and its exit codes. */
+/** `holdfast inspect`: the printed address, the printed text, and its exit codes. */
 
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";

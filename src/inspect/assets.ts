@@ -1,6 +1,6 @@
 /**
- * The page's files, read once at the start: an address is looked up in a table and never becomes a path. The page may have scripts
- * within its text, as an import map must be; they are allowed by their digests, and no others are.
+ * The page's files, read once at the start. An address is looked up in a table and never becomes a path. The policy allows the
+ * inline scripts of the page, such as its import map, by their digests; it allows no other inline script.
  */
 
 import { createHash } from "node:crypto";

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 import fc from "fast-check";
-import { OutBlock } from "../../src/driver/cuda/out-block.js";
+import { NativeBuffer } from "../../src/driver/cuda/native-buffer.js";
 import { structs } from "../../src/driver/cuda/structs.js";
 import { BareCuda } from "../support/bare-cuda.js";
 import { emulatorMissing, openEmulator } from "../support/emulator.js";
@@ -48,7 +48,7 @@ interface GemmOptions {
 /** Creates the descriptions of a GEMM, selects an algorithm, and runs it. */
 class BareGemm {
   readonly #asked: GemmOptions;
-  readonly #block = new OutBlock(256);
+  readonly #block = new NativeBuffer(256);
   readonly #description: number;
   readonly #layouts: readonly number[];
   readonly status: number;

@@ -283,7 +283,7 @@ regressionRow<AutoRun>({
         }
         const warnings = printed.filter((text) => text.includes("a capture was rejected"));
         assert.equal(warnings.length, 1);
-        assert.match(warnings[0]!, /allocation of 256 B by late inside capture "update"/);
+        assert.match(warnings[0]!, /Allocation of 256 B by late is not allowed inside capture "update"/);
       },
       wrap,
     );

@@ -44,7 +44,7 @@ regressionRow<Run>({
       ...{ data: new TensorDataset<Sources>([[1], [2], [3], [4], [5]]), batchSize: 1, epochs: 6 },
       loss: (x) => model.forward(x).square().mean(),
       shuffle: false,
-      watcher: { sent: () => undefined, known: () => void lossCount++, planned: () => undefined },
+      watcher: { sent: () => undefined, lossRead: () => void lossCount++, planned: () => undefined },
     });
     const { epochs } = await run(() => trainer.run());
     trainer.close();

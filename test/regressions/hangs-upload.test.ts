@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { bytes, type Driver, type Runtime, type Storage, strict, type UploadItem } from "holdfast/internals";
-import { around, type HostMemory, type HostSpan, type Stream } from "../../src/driver/index.js";
+import { type HostMemory, type HostSpan, interceptCalls, type Stream } from "../../src/driver/index.js";
 import { alignment } from "../../src/runtime/index.js";
 import {
   crossAssetWeights,
@@ -52,7 +52,7 @@ const engineMethod: UploadMethod = {
 /** Stops an upload at the first call over the limit: two hundred thousand calls would take the old way's time. */
 function withLimit(limit: number, inner: Driver): Driver {
   const counts = new Map<string, number>();
-  return around(inner, (call, _args, proceed) => {
+  return interceptCalls(inner, (call, _args, proceed) => {
     const count = (counts.get(call) ?? 0) + 1;
     counts.set(call, count);
     const isCounted = call === "reserve" || call === "commit" || call === "copyToDevice";
@@ -161,7 +161,7 @@ function withSources(use: (sources: Record<string, Uint8Array>) => void): void {
 /** Rejects copies from any memory that this driver has not pinned. */
 function onlyFromPinned(inner: Driver): Driver {
   const pinned = new Set<unknown>();
-  return around(inner, (call, args, proceed) => {
+  return interceptCalls(inner, (call, args, proceed) => {
     if (call === "copyToDevice") {
       const { memory } = args[2] as HostSpan;
       assert.ok(pinned.has(memory), `a copy from host memory ${memory.id}, which is not pinned`);

@@ -98,7 +98,7 @@ function hangInStep3(): Evidence {
   const options = { driver, clock, memory: "64MiB", log: "phases", environment: {} } as const;
   const components = openComponents(options, {
     log: (line) => lines.push(line),
-    onPressure: () => undefined,
+    onMemoryPressure: () => undefined,
   });
   const { sharedStatus, recorder, phases, persistent, transfer, stream, closing } = components;
   const detector = new StallDetector(sharedStatus, 30_000, clock);

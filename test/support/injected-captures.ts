@@ -4,13 +4,13 @@
  */
 
 import type { Driver, Launch, Span, Stream } from "holdfast/internals";
-import { around, type Graph, type NodeCount } from "../../src/driver/index.js";
+import { type Graph, interceptCalls, type NodeCount } from "../../src/driver/index.js";
 
 /** The first replay writes a byte that was not recorded, into the output of the last launch. */
 export function corruptingFirstReplay(device: Driver): Driver {
   let written: Span | undefined;
   let hasCorrupted = false;
-  return around(device, (call, args, proceed) => {
+  return interceptCalls(device, (call, args, proceed) => {
     const result = proceed();
     if (call === "launch") {
       const { kernel, arguments: values } = args[1] as Launch;
@@ -28,7 +28,7 @@ export function corruptingFirstReplay(device: Driver): Driver {
 export function addingNodes(extra: Partial<NodeCount>): (device: Driver) => Driver {
   return (device) => {
     let hasAdded = false;
-    return around(device, (call, _, proceed) => {
+    return interceptCalls(device, (call, _, proceed) => {
       const result = proceed();
       if (call === "endCapture" && !hasAdded) {
         hasAdded = true;
@@ -48,7 +48,7 @@ export function addingNodes(extra: Partial<NodeCount>): (device: Driver) => Driv
 export function keepingReferences(device: Driver): Driver {
   let recording: (() => void)[] | undefined;
   const workOf = new Map<Graph, readonly (() => void)[]>();
-  return around(device, (call, args, proceed) => {
+  return interceptCalls(device, (call, args, proceed) => {
     if (call === "beginCapture") recording = [];
     if (call === "launch" || call === "fill" || call === "copyOnDevice") recording?.push(proceed);
     if (call === "endCapture") {
@@ -66,7 +66,7 @@ export function keepingReferences(device: Driver): Driver {
 /** Uploads are lost from the first kernel on: no write of a capture is undone. */
 export function losingUploads(device: Driver): Driver {
   let hasLaunched = false;
-  return around(device, (call, _, proceed) => {
+  return interceptCalls(device, (call, _, proceed) => {
     if (call === "launch") hasLaunched = true;
     return call === "copyToDevice" && hasLaunched ? undefined : proceed();
   });

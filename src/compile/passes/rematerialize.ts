@@ -30,7 +30,7 @@ function inOrder(calls: readonly Call[]) {
 /** The same program with values that are live at the peak recomputed after it, if possible. */
 function rematerializeAtPeak(calls: readonly Call[]): readonly Call[] {
   const lifetimes = lifetimesOf(inOrder(calls));
-  const { place: peak, bytes } = peakOf(lifetimes);
+  const { position: peak, bytes } = peakOf(lifetimes);
   const uses = usesOf(calls);
   const make = bufferMaker(calls);
   const lastUse = new Map(lifetimes.map(({ buffer, last }) => [buffer, last]));

@@ -1,12 +1,12 @@
 /**
- * Attention whose query, key and value lie in one tensor, as one GEMM of all three projections writes them. Their gradients lie in one
- * tensor too, so that one GEMM computes the input's gradient and one the weight's.
+ * Attention on a packed tensor of query, key and value, as one GEMM of all three projections writes it. The gradient is packed too, so
+ * one GEMM computes the input's gradient and one the weight's.
  */
 
 import type { DeviceArray } from "../device-array.js";
 import { where } from "../elementwise/comparisons.js";
-import { fitTo } from "../gradients.js";
-import { viewStrided } from "../movement/part.js";
+import { fitToOperand } from "../gradients.js";
+import { viewStrided } from "../movement/strided-view.js";
 import {
   arrayAt,
   type CompositeOp,
@@ -21,16 +21,16 @@ import { badShape, broadcastShapes, formatShape, isSameShape } from "../shape.js
 import {
   type AttentionArrays,
   type AttentionAttributes,
+  attentionCompute,
   attentionDtype,
-  computeOf,
   lowerAttention,
   lowerAttentionGradient,
 } from "./attention.js";
 
 /**
  * Operands: query, key and value as [batch…, rows, 3, heads, width], and an optional mask that broadcasts to [batch…, heads, rows,
- * rows]: booleans, true where a column takes part, or floats, which are added to the scores. The result is [batch…, rows, heads,
- * width].
+ * rows]. A mask of bool is true for the columns that a row sees; a mask of floats is added to the scores. The result is [batch…,
+ * rows, heads, width].
  */
 export const packedAttention: CompositeOp<AttentionAttributes> = {
   kind: "composite",
@@ -38,13 +38,13 @@ export const packedAttention: CompositeOp<AttentionAttributes> = {
   infer: (operands) => typesOf("packedAttention", operands).slice(0, 1),
   compose({ apply, typeOf }, [packed = 0, mask], attributes) {
     if (mask === undefined) return [apply(fusedPackedAttention, [packed], attributes)];
-    const isBoolean = typeOf(mask).dtype === "bool";
-    const added = isBoolean ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
-    return [apply(fusedPackedAttention, [packed, added], attributes)];
+    const isBool = typeOf(mask).dtype === "bool";
+    const additive = isBool ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
+    return [apply(fusedPackedAttention, [packed, additive], attributes)];
   },
 };
 
-/** The same with a float mask or none. The second output is the probabilities, for backward. */
+/** The same with an optional mask of floats. The second output is the probabilities, for backward. */
 const fusedPackedAttention: KernelOp<AttentionAttributes> = {
   kind: "kernel",
   name: "fusedPackedAttention",
@@ -55,9 +55,11 @@ const fusedPackedAttention: KernelOp<AttentionAttributes> = {
     const operands = [upstream, rule.operand(0), rule.output(1)];
     const gradients = rule.applyAll(packedAttentionGradient, operands, {
       ...attributes,
-      givesScores: rule.needs(1),
+      outputsScoreGradient: rule.needs(1),
     });
-    return gradients.map((gradient, index) => (rule.needs(index) ? fitTo(rule, gradient, index) : undefined));
+    return gradients.map((gradient, index) =>
+      rule.needs(index) ? fitToOperand(rule, gradient, index) : undefined,
+    );
   },
   lower(lowering, operands, outputs, attributes) {
     const arrays = unpack(lowering, arrayAt(operands, 0));
@@ -66,8 +68,8 @@ const fusedPackedAttention: KernelOp<AttentionAttributes> = {
 };
 
 type GradientAttributes = AttentionAttributes & {
-  /** True if the gradient of the scores is needed too: it is the mask's. */
-  readonly givesScores: boolean;
+  /** True if the gradient of the scores is an output too: it is the mask's gradient. */
+  readonly outputsScoreGradient: boolean;
 };
 
 /** Operands: the upstream gradient, the packed query, key and value, the probabilities. */
@@ -75,17 +77,17 @@ const packedAttentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "packedAttentionGradient",
   noGradient: "gradients of gradients are not recorded",
-  infer(operands, { givesScores }) {
+  infer(operands, { outputsScoreGradient }) {
     const { shape, dtype } = typeAt("packedAttentionGradient", operands, 1);
     const scores = typeAt("packedAttentionGradient", operands, 2);
-    return [{ shape, dtype }, ...(givesScores ? [scores] : [])];
+    return [{ shape, dtype }, ...(outputsScoreGradient ? [scores] : [])];
   },
   lower(lowering, operands, [output, ...scores], attributes) {
     if (!output) return;
     const [upstream, probabilities] = [arrayAt(operands, 0), arrayAt(operands, 2)];
-    const arrays = { ...unpack(lowering, arrayAt(operands, 1)), upstream, probabilities };
+    const inputs = { ...unpack(lowering, arrayAt(operands, 1)), upstream, probabilities };
     const { query, key, value } = unpack(lowering, output);
-    lowerAttentionGradient(lowering, arrays, [query, key, value, ...scores], attributes);
+    lowerAttentionGradient(lowering, inputs, [query, key, value, ...scores], attributes);
   },
 };
 
@@ -111,16 +113,16 @@ function typesOf(op: string, operands: readonly OperandType[]): readonly ValueTy
   const dtype = attentionDtype(op, [packed, packed, packed]);
   return [
     { shape: [...batch, rows, heads, width], dtype },
-    { shape: scores, dtype: computeOf(dtype) },
+    { shape: scores, dtype: attentionCompute(dtype) },
   ];
 }
 
 /** Views of query, key and value, each [batch…, rows, heads, width]. */
 function unpack(lowering: Lowering, packed: DeviceArray): AttentionArrays {
-  const axis = packed.shape.length - 3;
-  const shape = packed.shape.filter((_, index) => index !== axis);
-  const strides = packed.strides.filter((_, index) => index !== axis);
-  const view = (index: number) =>
-    viewStrided(lowering, packed, { shape, strides, offset: index * (packed.strides[axis] ?? 0) });
-  return { query: view(0), key: view(1), value: view(2) };
+  const packedAxis = packed.shape.length - 3;
+  const shape = packed.shape.toSpliced(packedAxis, 1);
+  const strides = packed.strides.toSpliced(packedAxis, 1);
+  const viewOf = (index: number) =>
+    viewStrided(lowering, packed, { shape, strides, offset: index * (packed.strides[packedAxis] ?? 0) });
+  return { query: viewOf(0), key: viewOf(1), value: viewOf(2) };
 }
