@@ -83,15 +83,15 @@ export const phases = {
     purpose: "adjacent weights are converted in one call",
     run: coalesceCasts,
   },
-  batchGemms: {
-    pass: "horizontalFusion",
-    purpose: "on a GPU, independent GEMMs of the same shape are one batched GEMM",
-    run: (calls, runtime, { isTuned }) => batchGemms(runtime, calls, isTuned),
-  },
   attentionCasts: {
     pass: "epilogueFusion",
     purpose: "on a GPU, attention stores half floats if every reader wants half floats",
     run: fuseAttentionCasts,
+  },
+  batchGemms: {
+    pass: "horizontalFusion",
+    purpose: "on a GPU, independent GEMMs of the same shape are one batched GEMM",
+    run: (calls, runtime, { isTuned }) => batchGemms(runtime, calls, isTuned),
   },
   rematerialize: {
     pass: "rematerialize",

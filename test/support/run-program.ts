@@ -49,7 +49,7 @@ export function runProgram(
             work.columns.map((column) => ({ ...column, operands: column.operands.map(resolve) })),
             {
               scratch: work.scratch && resolve(work.scratch),
-              begun: work.partials && begunOn(work.partials),
+              earlier: work.partials && begunOn(work.partials),
             },
           ),
         );

@@ -69,7 +69,7 @@ export function autotuneGemms(
     afterUs += found?.tunedUs ?? 0;
     if (!found || found.choice === 0) return call;
     changed++;
-    const problem = withScratch(runtime, { ...call.work.problem, choice: found.choice }, makeBuffer);
+    const problem = withScratch(runtime, { ...call.work.problem, algorithm: found.choice }, makeBuffer);
     return { ...call, work: { kind: "gemm", problem } };
   });
   const elapsedMs = clock.nowMs() - startMs;
@@ -84,7 +84,7 @@ export function algorithmsIn(runtime: Runtime, calls: readonly Call[]): KnownAlg
   return new Map(
     calls.flatMap(({ work }) =>
       work.kind === "gemm"
-        ? [[keyOf(runtime, work), { choice: work.problem.choice ?? 0, firstUs: 0, tunedUs: 0 }]]
+        ? [[keyOf(runtime, work), { choice: work.problem.algorithm ?? 0, firstUs: 0, tunedUs: 0 }]]
         : [],
     ),
   );

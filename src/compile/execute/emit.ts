@@ -103,7 +103,7 @@ function lowerWork(
       const launches = work.columns.map((one) => columnsOn(one, resolve));
       const scratch = work.scratch && resolve(work.scratch);
       const begun = work.partials && begunOn(work.partials, resolve);
-      return backend.lowerColumnGroup(launches, { scratch, begun, op });
+      return backend.lowerColumnGroup(launches, { scratch, earlier: begun, op });
     }
     case "partial-reduce":
       return backend.lowerPartials(begunOn(work, resolve), op);
@@ -126,7 +126,7 @@ function lowerWork(
       };
       // A C that is not stored has no memory to resolve.
       const storages = operands.map((slice, index) =>
-        index === finish.product ? undefined : resolve(slice),
+        index === finish.gemmInput ? undefined : resolve(slice),
       );
       return backend.lowerGemmEpilogue(on, { ...finish, operands: storages, scalars }, op);
     }

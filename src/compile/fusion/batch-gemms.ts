@@ -1,8 +1,7 @@
 /**
  * Batched GEMMs: independent GEMMs of one shape, such as the query, key and value projections of one input, are one batched GEMM. Each
- * operand needs a common stride: slices of one buffer have one or not; step buffers of their own become slices of a new buffer.
- *
- * Weight gradients are left to grouped GEMM, whose members may differ in shape.
+ * operand needs a common stride: slices of one buffer have one or not; step buffers of their own become slices of a new buffer. Inputs are
+ * moved so only if one call writes all of them: buffers of different calls would have to live as long as all of them together.
  */
 
 import { dtypes } from "../../ir/index.js";
@@ -13,7 +12,7 @@ import { busyGemmElements, maxBatchedWaves } from "../cost-model.js";
 import type { Node } from "../program/dependency-graph.js";
 import type { Buffer, BufferSlice, Call, GemmCall } from "../program/program.js";
 import { relocateCalls } from "../program/relocation.js";
-import { bufferMaker } from "../program/uses.js";
+import { bufferMaker, usesOf } from "../program/uses.js";
 import { groupCalls } from "./group-calls.js";
 
 type Problem = GemmCall["problem"];
@@ -32,6 +31,7 @@ interface BatchedOperand {
 }
 
 const operandNames = ["a", "b", "c", "bias"] as const;
+const inputNames = ["a", "b", "bias"] as const;
 type OperandName = (typeof operandNames)[number];
 type Batch = Readonly<Partial<Record<OperandName, BatchedOperand>>>;
 
@@ -42,6 +42,14 @@ export function batchGemms(runtime: Runtime, calls: readonly Call[], isTuned: bo
   /** The batch whose buffer a step buffer becomes part of: it cannot be part of two. */
   const claims = new Map<Buffer, Node>();
   const makeBuffer = bufferMaker(calls);
+  const uses = usesOf(calls);
+  const haveOneWriter = (members: readonly GemmItem[], name: OperandName): boolean => {
+    const writers = members.flatMap((member) => {
+      const slice = sliceOf(member, name);
+      return (slice && uses.get(slice.buffer)?.writers) ?? [];
+    });
+    return writers.length === members.length && new Set(writers).size === 1;
+  };
   const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
   const batched = groupCalls<GemmItem>(calls, {
     defersConsumers: true,
@@ -58,7 +66,8 @@ export function batchGemms(runtime: Runtime, calls: readonly Call[], isTuned: bo
       const batch = batchOf(members);
       return (
         batch !== undefined &&
-        movedBuffers(members, batch).every((buffer) => (claims.get(buffer) ?? node) === node)
+        movedBuffers(members, batch).every((buffer) => (claims.get(buffer) ?? node) === node) &&
+        inputNames.every((name) => !batch[name]?.isMoved || haveOneWriter(members, name))
       );
     },
     onJoin({ node, items }) {
@@ -70,9 +79,8 @@ export function batchGemms(runtime: Runtime, calls: readonly Call[], isTuned: bo
   return relocateCalls(batched, moved);
 }
 
-/** True for a plain GEMM; a transposed A is a weight gradient's. */
-function canBatch({ batch = 1, a, beta = 0, activation, scratch }: Problem): boolean {
-  return batch === 1 && !a.isTransposed && beta === 0 && !activation && !scratch;
+function canBatch({ batch = 1, beta = 0, activation, scratch }: Problem): boolean {
+  return batch === 1 && beta === 0 && !activation && !scratch;
 }
 
 function keyOf({ a, b, c, bias, scratch: _, ...rest }: Problem): string {

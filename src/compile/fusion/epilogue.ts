@@ -56,7 +56,7 @@ function fusedCall(
   if (!found) return undefined;
   const finish: Epilogue = { ...found, storesC: isReadByOthers(problem.c.slice.buffer) };
   if (!canFuseEpilogue(runtime, describeGemm(problem), finish)) return undefined;
-  const { scratch: _, choice: __, ...plain } = problem;
+  const { scratch: _, algorithm: __, ...plain } = problem;
   const work: GemmEpilogueCall = {
     kind: "gemm-epilogue",
     problem: plain,
@@ -86,7 +86,7 @@ function epilogueIn(
   const read = [...others, a.slice, b.slice, c.slice, ...(bias ? [bias] : [])];
   const areFresh = read.every((one) => outputs.every((output) => areSeparate(one, output)));
   return areFresh && others.every((other) => areSeparate(other, c.slice))
-    ? { kernel, product, forwarded }
+    ? { kernel, gemmInput: product, forwarded }
     : undefined;
 }
 

@@ -112,7 +112,7 @@ test("weight gradients of TF32 and of half floats go together too, without the l
     const call = overRows(wide, narrow, 1024, 256);
     assert.ok(call.work.kind === "gemm");
     const scratch = whole(bufferOf(1024));
-    return { ...call, work: { ...call.work, problem: { ...call.work.problem, scratch, choice: 3 } } };
+    return { ...call, work: { ...call.work, problem: { ...call.work.problem, scratch, algorithm: 3 } } };
   });
   const halves = group.map((call) => ({
     ...call,
@@ -128,7 +128,7 @@ test("weight gradients of TF32 and of half floats go together too, without the l
     assert.ok(made?.work.kind === "grouped-gemm");
     for (const problem of made.work.problems) {
       assert.equal(problem.scratch, undefined);
-      assert.equal(problem.choice, undefined);
+      assert.equal(problem.algorithm, undefined);
     }
   }
 });

@@ -108,7 +108,7 @@ for (const order of ["product first", "sums first"] as const) {
       ...{ rowStride: n, batchStride: step },
     });
     const { kernel, operands } = columnsOf(calls.find(({ op }) => op === "sum"));
-    assert.deepEqual(kernel.places, { step: 1, runs: { length: n, between: step } });
+    assert.deepEqual(kernel.outputLayout, { stride: 1, runs: { length: n, runStride: step } });
     assert.deepEqual(operands[1], { buffer: region, offset: 4 * m * n, size: 4 * ((layers - 1) * step + n) });
   });
 }
@@ -120,7 +120,7 @@ describe("a wide product whose columns are taken apart", () => {
   const wide = call("products", {
     kind: "gemm",
     problem: {
-      ...{ dtype: "f32", m, n: layers * n, k: terms, choice: 2 },
+      ...{ dtype: "f32", m, n: layers * n, k: terms, algorithm: 2 },
       a: { slice: left, rowStride: m, isTransposed: true },
       b: { slice: right, rowStride: layers * n },
       c: { slice: whole(all), rowStride: layers * n },

@@ -106,8 +106,8 @@ function exactPieces(
     return piecesOf(c.slice, batch, (c.batchStride ?? 0) * bytes, m * n * bytes);
   }
   const [whole] = work.kind === "column" ? work.operands.slice(work.kernel.inputs.length) : [];
-  if (work.kind !== "column" || !whole || !work.kernel.places?.runs) return undefined;
-  const { length, between } = work.kernel.places.runs;
+  if (work.kind !== "column" || !whole || !work.kernel.outputLayout?.runs) return undefined;
+  const { length, runStride: between } = work.kernel.outputLayout.runs;
   const bytes = dtypes[work.kernel.outputs[0] ?? "f32"].bytes;
   return piecesOf(whole, work.columns / length, between * bytes, length * bytes);
 }
@@ -179,7 +179,7 @@ function batchedGemm(
   { target, pieces, pieceBytes, step }: Spread,
   makeBuffer: ReturnType<typeof bufferMaker>,
 ): GemmCall | undefined {
-  const { scratch: _, choice: __, ...rest } = problem;
+  const { scratch: _, algorithm: __, ...rest } = problem;
   const { m, n, a, b, c, batch = 1, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
   const { bytes } = dtypes[resultDtype];
   const width = n / pieces;
@@ -209,7 +209,7 @@ function stridedColumns(work: ColumnCall, { target, pieceBytes, step }: Spread):
   const { kernel, operands } = work;
   const [dtype, ...others] = kernel.outputs;
   const output = operands[kernel.inputs.length];
-  if (!dtype || others.length > 0 || kernel.places || !output || !isWhole(output)) return undefined;
+  if (!dtype || others.length > 0 || kernel.outputLayout || !output || !isWhole(output)) return undefined;
   const { bytes } = dtypes[dtype];
   if (pieceBytes % bytes !== 0) return undefined;
   const moved = withRuns(kernel, pieceBytes / bytes, step / bytes);
@@ -223,7 +223,10 @@ function withRuns(kernel: ColumnKernel, length: number, between: number): Column
   const byRuns = kernels.get(kernel) ?? new Map<string, ColumnKernel>();
   kernels.set(kernel, byRuns);
   const key = `${length} ${between}`;
-  const known = byRuns.get(key) ?? { ...kernel, places: { step: 1, runs: { length, between } } };
+  const known = byRuns.get(key) ?? {
+    ...kernel,
+    outputLayout: { stride: 1, runs: { length, runStride: between } },
+  };
   byRuns.set(key, known);
   return known;
 }

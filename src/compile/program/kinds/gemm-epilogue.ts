@@ -17,7 +17,7 @@ export interface GemmEpilogueCall {
 export const gemmEpilogue: Kind<GemmEpilogueCall> = {
   /** C is written only if it is stored, and never read: the epilogue has it, and forwarded outputs, in registers. */
   accesses({ problem, epilogue, operands }) {
-    const { kernel, product, storesC, forwarded = [] } = epilogue;
+    const { kernel, gemmInput: product, storesC, forwarded = [] } = epilogue;
     const ofGemm = gemmAccesses(problem).filter(({ writes }) => !writes || storesC);
     const ofEpilogue = operands.flatMap((slice, index): Access | [] =>
       index === product || forwarded[index] !== undefined
