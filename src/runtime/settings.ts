@@ -125,8 +125,8 @@ export const settingsTable = {
     parse: (text: string) => (text === "off" ? ("off" as const) : parseDuration(text)),
     meaning:
       "How long a phase, a driver call or a file access may show no progress before the watchdog reports a stall. Holdfast's own long " +
-      "work (tracing, planning, compiling, CPU kernels) shows progress as it goes. Time at a debugger's breakpoint, stopped by a " +
-      "signal, asleep with the machine or waiting for a busy processor does not count. Your own code is reported if it " +
+      "work (tracing, planning, compiling, CPU kernels) shows progress as it goes. These times do not count: at a debugger's " +
+      "breakpoint, stopped by a signal, while the machine sleeps, and waiting for a busy processor. Your own code is reported if it " +
       "blocks the event loop for that long.",
     defaultText: formatDuration(30_000),
     example: "2m",
