@@ -16,37 +16,26 @@ import {
   type Call,
   type ColumnCall,
   type GemmCall,
+  type Node,
+  type Program,
   type Work,
 } from "../program/program.js";
-import { bufferMaker, type Uses, usesOf } from "../program/uses.js";
+import { isWrittenOnce } from "../program/uses.js";
 import { isWhole, overlap, type StridedCopy, stridedCopyOf } from "./copy-propagation.js";
 
-/** Takes the program of `propagateCopies`, which coalesces copies. `isTuned`: are GEMM algorithms chosen afterwards? */
-export function writeStridedOutputs(
-  runtime: Runtime,
-  calls: readonly Call[],
-  isTuned: boolean,
-): readonly Call[] {
-  const uses = usesOf(calls);
-  const makeBuffer = bufferMaker(calls);
-  /** Replacements of calls by index; undefined for removed copies. */
-  const changed = new Map<number, Call | undefined>();
-  for (const [place, { work }] of calls.entries()) {
-    const copy = stridedCopyOf(work) ?? columnsCopyOf(work);
-    const maker = copy && makerOf(uses, copy, place);
-    const call = maker === undefined ? undefined : calls[maker];
-    if (!copy || maker === undefined || !call || changed.has(maker)) continue;
-    const spread = stridedWork(runtime, call.work, copy, isTuned, makeBuffer);
-    const between = Array.from({ length: place - maker - 1 }, (_, index) => maker + 1 + index);
-    const isAccessed = [maker, ...between].some((other) => {
-      const there = changed.has(other) ? changed.get(other) : calls[other];
-      return there !== undefined && accessesAny(there, copy.pieces);
-    });
-    if (!spread || isAccessed) continue;
-    changed.set(maker, { ...call, work: spread });
-    changed.set(place, undefined);
+/** Takes the program of `propagateCopies`, which coalesces copies. `isTuned`: true if GEMM algorithms are chosen afterwards. */
+export function writeStridedOutputs(runtime: Runtime, program: Program, isTuned: boolean): void {
+  const changed = new Set<Node>();
+  for (const node of program.nodes) {
+    const copy = stridedCopyOf(node.call.work) ?? columnsCopyOf(node.call.work);
+    const producer = copy && producerOf(program, copy, node);
+    if (!copy || !producer || changed.has(producer)) continue;
+    const work = stridedWork(runtime, program, producer.call.work, copy, isTuned);
+    if (!work || isAccessed(program, copy.pieces, producer, node)) continue;
+    program.replace(producer, { ...producer.call, work });
+    program.remove(node);
+    changed.add(producer);
   }
-  return calls.flatMap((call, place) => (changed.has(place) ? (changed.get(place) ?? []) : [call]));
 }
 
 /** The strided copy of a call that only splits a matrix into column blocks. */
@@ -73,13 +62,22 @@ function columnsCopyOf(work: Work): StridedCopy | undefined {
   return { source, pieces, areColumns: true };
 }
 
-/** The index of the only writer of a value that only its copy reads. */
-function makerOf(uses: ReadonlyMap<BufferSlice["buffer"], Uses>, { source }: StridedCopy, place: number) {
-  const { writers = [], readers = [] } = uses.get(source.buffer) ?? {};
-  const [maker] = writers;
-  if (!isWhole(source) || source.buffer.storage || writers.length !== 1 || maker === undefined)
-    return undefined;
-  return maker < place && readers.length === 1 && readers[0] === place ? maker : undefined;
+/** The only writer of a value that only its copy reads. */
+function producerOf(program: Program, { source }: StridedCopy, copy: Node): Node | undefined {
+  const { writers, readers } = program.uses(source.buffer);
+  const [producer] = writers;
+  if (!producer || !isWhole(source) || !isWrittenOnce(program, source.buffer)) return undefined;
+  return producer.isBefore(copy) && readers.length === 1 && readers[0] === copy ? producer : undefined;
+}
+
+/** True if the producer, or a node between it and the copy, accesses one of the chunks. */
+function isAccessed(program: Program, pieces: readonly BufferSlice[], producer: Node, copy: Node): boolean {
+  const buffers = new Set(pieces.map(({ buffer }) => buffer));
+  return [...buffers].some((buffer) =>
+    program
+      .usersBetween(buffer, producer, copy)
+      .some((node) => node !== copy && accessesAny(node.call, pieces)),
+  );
 }
 
 /** True if a call accesses one of the chunks. Of strided writes only the written chunks count. */
@@ -123,10 +121,10 @@ function piecesOf(whole: BufferSlice, count: number, step: number, size: number)
 /** The same work with its results in the chunks. */
 function stridedWork(
   runtime: Runtime,
+  program: Program,
   work: Work,
   { source, pieces, areColumns = false }: StridedCopy,
   isTuned: boolean,
-  makeBuffer: ReturnType<typeof bufferMaker>,
 ): Work | undefined {
   const [first, second] = pieces;
   const last = pieces.at(-1);
@@ -140,7 +138,7 @@ function stridedWork(
   const target: BufferSlice = { ...first, size: last.offset + last.size - first.offset };
   const spread: Spread = { source, target, pieces: pieces.length, pieceBytes: first.size, step };
   if (areColumns)
-    return work.kind === "gemm" && isTuned ? batchedGemm(runtime, work, spread, makeBuffer) : undefined;
+    return work.kind === "gemm" && isTuned ? batchedGemm(runtime, program, work, spread) : undefined;
   if (work.kind === "gemm") {
     const product = stridedGemm(work, spread);
     return product && mayMove(runtime, product.problem, isTuned) ? product : undefined;
@@ -175,9 +173,9 @@ function stridedGemm(
 /** A batched GEMM with one problem for each chunk, instead of one wide GEMM. Results may round differently. */
 function batchedGemm(
   runtime: Runtime,
+  program: Program,
   { problem }: GemmCall,
   { target, pieces, pieceBytes, step }: Spread,
-  makeBuffer: ReturnType<typeof bufferMaker>,
 ): GemmCall | undefined {
   const { scratch: _, choice: __, ...rest } = problem;
   const { m, n, a, b, c, batch = 1, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
@@ -193,7 +191,7 @@ function batchedGemm(
   };
   if (!canGroupGemms(runtime, [describeGemm(apart)])) return undefined;
   // If it is not grouped after all, a library needs other scratch memory for it than for the wide GEMM.
-  return { kind: "gemm", problem: withScratch(runtime, apart, makeBuffer) };
+  return { kind: "gemm", problem: withScratch(runtime, program, apart) };
 }
 
 /** A library may select another algorithm for another layout of C, so this is only for steps whose algorithms are tuned. */
