@@ -4,6 +4,7 @@
  * counts, because other work on the machine only ever slows one down.
  */
 
+import "./source-modules.js";
 import { cpus } from "node:os";
 import { openCpuDriver, openRuntime, type Runtime, type Storage } from "holdfast/internals";
 import { type BinaryOp, type Expression, iterateRows, type RowKernel } from "../src/ir/index.js";

@@ -4,6 +4,7 @@
  * calls: the time of each stage, and how it grows.
  */
 
+import "./source-modules.js";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {

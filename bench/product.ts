@@ -5,6 +5,7 @@
  * bits, which is all that WebAssembly has; OPENBLAS_CORETYPE=Haswell to 256.
  */
 
+import "./source-modules.js";
 import { cpus } from "node:os";
 import { openCpuDriver, openRuntime, type Runtime } from "holdfast/internals";
 import koffi from "koffi";

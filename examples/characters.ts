@@ -12,9 +12,9 @@ export interface Result {
 }
 
 const words = {
-  who: ["the cat", "a dog", "the old man", "my sister"],
-  does: ["sees", "likes", "follows", "paints"],
-  what: ["the moon", "a red boat", "the river", "an apple"],
+  subject: ["the cat", "a dog", "the old man", "my sister"],
+  verb: ["sees", "likes", "follows", "paints"],
+  object: ["the moon", "a red boat", "the river", "an apple"],
 } as const;
 
 const context = 32;
@@ -32,24 +32,24 @@ function write(cpu: Device, sentences: number): string {
   const picks = drawNumbers(cpu, sentences * 3, 4);
   const pick = (list: readonly string[], index: number): string => list[picks[index] ?? 0] ?? "";
   return Array.from({ length: sentences }, (_, index) => {
-    const [who, does, what] = [words.who, words.does, words.what].map((list, part) =>
-      pick(list, 3 * index + part),
+    const [subject, verb, object] = [words.subject, words.verb, words.object].map((list, slot) =>
+      pick(list, 3 * index + slot),
     );
-    return `${who} ${does} ${what}. `;
+    return `${subject} ${verb} ${object}. `;
   }).join("");
 }
 
 /** Letter and position embeddings, two causal layers, and a linear layer that predicts the next letter. */
 class CharacterModel extends nn.Module {
   readonly letters: nn.Embedding;
-  readonly places: nn.Embedding;
+  readonly positions: nn.Embedding;
   readonly layers: nn.ModuleList<nn.TransformerEncoderLayer>;
   readonly head: nn.Linear;
 
   constructor(alphabet: number, width: number) {
     super();
     this.letters = new nn.Embedding(alphabet, width);
-    this.places = new nn.Embedding(context, width);
+    this.positions = new nn.Embedding(context, width);
     const layer = () =>
       new nn.TransformerEncoderLayer(width, 4, {
         dimFeedforward: 4 * width,
@@ -65,7 +65,7 @@ class CharacterModel extends nn.Module {
     const length = text.shape[1] ?? 0;
     let h = this.letters
       .forward(text)
-      .add(this.places.forward(arange(length, undefined, 1, { device: text.device })));
+      .add(this.positions.forward(arange(length, undefined, 1, { device: text.device })));
     for (const layer of this.layers) h = layer.forward(h, { isCausal: true });
     return this.head.forward(h); // [B, T, alphabet]
   }
@@ -94,9 +94,9 @@ export async function main(print: (line: string) => void = console.log): Promise
     nn.functional.crossEntropy(model.forward(x).reshape([-1, alphabet.length]), y.reshape([-1]));
 
   const steps = 250;
-  const places = drawNumbers(cpu, steps * batch, train.length - context - 1);
+  const offsets = drawNumbers(cpu, steps * batch, train.length - context - 1);
   for (let step = 1; step <= steps; step++) {
-    const starts = places.slice((step - 1) * batch, step * batch);
+    const starts = offsets.slice((step - 1) * batch, step * batch);
     cpu.step(() => {
       const [x, y] = windowsOf(trainCodes, starts);
       const loss = lossOf(x, y);

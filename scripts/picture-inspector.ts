@@ -1,11 +1,11 @@
 /**
- * `npm run docs:images -- FOLDER`: pictures of the inspector's views into docs/images/, for the README and the page about the inspector.
- * They show runs that were: a folder of four of `holdfast train crossasset`, on a GPU for pictures that people will see.
+ * `npm run docs:images -- FOLDER`: writes pictures of the inspector's views to docs/images/, for the README and docs/inspector.md.
+ * FOLDER has four runs of `holdfast train crossasset --epochs 12 --generate 1484642`, on a GPU for the published pictures:
  *
- *   --out FOLDER/first --profile                  the run that is shown
- *   --out FOLDER/lower-rate --profile --lr 3e-4   two to lay over it
+ *   --out FOLDER/first --profile                  the run that most pictures show
+ *   --out FOLDER/lower-rate --profile --lr 3e-4   two runs to compare it with
  *   --out FOLDER/bf16 --profile --precision bf16
- *   --out FOLDER/short --memory 440MiB            one that is rejected for its memory
+ *   --out FOLDER/short --memory 440MiB            a run that exceeds its memory budget in the second fold
  */
 
 import { existsSync, mkdirSync } from "node:fs";
@@ -45,7 +45,7 @@ const views: readonly View[] = [
 const [, , folder = ""] = process.argv;
 const missing = ["first", "lower-rate", "bf16", "short"].filter((run) => !existsSync(join(folder, run)));
 if (missing.length > 0)
-  throw new Error(`${folder || "No folder was given, so it"} lacks the runs ${missing.join(", ")}.`);
+  throw new Error(`${folder || "The current folder"} has no runs ${missing.join(", ")}. Pass a folder with them.`);
 mkdirSync(images, { recursive: true });
 const inspector = await openInspector({ root: folder });
 try {
@@ -61,9 +61,9 @@ async function take(url: string, view: View): Promise<void> {
   const page = await context.newPage();
   await page.goto(url + hash);
   await page.locator("#panel .figure").first().waitFor();
-  // Whatever was asked for has come when nothing says that it is being read.
+  // All data has arrived when no text says that it is loading.
   await page.evaluate(
-    `(async () => { const isWaiting = () => /Reading/.test(document.body.innerText) || /–/.test(document.querySelector(".tiles").innerText);
+    `(async () => { const isWaiting = () => /Reading|Loading/.test(document.body.innerText) || /–/.test(document.querySelector(".tiles").innerText);
       for (let frame = 0; frame < 30 || isWaiting(); frame++)
       await new Promise((resolve) => requestAnimationFrame(resolve)); })()`,
   );
@@ -80,7 +80,7 @@ async function smoothLoss(page: Page): Promise<void> {
 
 async function showPasses(page: Page): Promise<void> {
   await page.evaluate(`document.querySelector('[data-figure="Compiler passes"]').scrollIntoView()`);
-  await page.locator(".pass-list").getByText("fuse", { exact: true }).first().click();
+  await page.locator(".pass-list").getByText("verticalFusion", { exact: true }).first().click();
 }
 
 async function hoverTensor(page: Page): Promise<void> {

@@ -49,7 +49,6 @@ export * as nn from "./nn/index.js";
 export * as optim from "./optim/index.js";
 export type { LabelBytes } from "./records/index.js";
 export {
-  type Budget,
   type BudgetLabel,
   type Diagnostics,
   type OomCause,

@@ -22,15 +22,16 @@ export {
   type Kernel,
   type KernelSource,
   type Launch,
+  type LibraryGemm,
   openCpuDriver,
   openCudaDriver,
-  type Product,
   type Stream,
   strict,
 } from "./driver/index.js";
 export { type ErrorCode, HoldfastError } from "./errors/index.js";
 export {
   type Arena,
+  type Budget,
   openRuntime,
   type Placement,
   type RecordedEvent,
@@ -42,4 +43,5 @@ export {
   type TransferCount,
   type UploadItem,
 } from "./runtime/index.js";
+export { runtimeOf } from "./tensor/index.js";
 export { type Address, type Bytes, bytes, type Span } from "./units/index.js";

@@ -31,7 +31,7 @@ for (const [name, op] of Object.entries(ops)) {
     assert.match(
       printed.join(""),
       new RegExp(
-        `^holdfast: call 2 of compiled step: ${name} at \\S+:\\d+ was given the index 50257, but .* \\(indices are 0 to 3\\)\\.`,
+        `^holdfast: call 2 of compiled step: ${name} at \\S+:\\d+ got the index 50257, but .* \\(indices are 0 to 3\\)\\.`,
       ),
     );
     assert.deepEqual(step(indices([2, -1])).tolist(), [3, Number.NaN]);

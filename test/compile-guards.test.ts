@@ -133,7 +133,7 @@ test("a counter in the step that decides whether the optimizer steps is rejected
   assert.equal(error?.code, "STEP_CHANGED");
   assert.match(
     error?.message ?? "",
-    /comes to SGD step at .*compile-guards\.test\.[jt]s:\d+, where the first trace had ended/,
+    /it calls SGD step at .*compile-guards\.test\.[jt]s:\d+, where the first trace had ended/,
   );
   assert.equal(rejectionOf(() => step(x))?.code, "STEP_CHANGED", "the plan stays rejected");
 });
@@ -144,14 +144,14 @@ test("a flag that switches an op, a constant that changes and a result that goes
   flagged(ones([2]));
   isScaled = true;
   const error = rejectionOf(() => flagged(ones([2])));
-  assert.match(error?.message ?? "", /comes to mul at .*where the first trace had add/);
+  assert.match(error?.message ?? "", /it calls mul at .*where the first trace had add/);
 
   let value = 0;
   const constant = device.compile((x: Tensor) => x.add(tensor([value++], { device })));
   constant(ones([2]));
   assert.match(
     rejectionOf(() => constant(ones([2])))?.message ?? "",
-    /at \S+ it makes tensor "tensor" from other numbers than the first trace did/,
+    /at \S+ it creates tensor "tensor" from other numbers than the first trace did/,
   );
 
   let isLogged = true;
@@ -343,7 +343,7 @@ test("too many plans are rejected with the name of what changes", () => {
   };
   assert.match(
     rejectionOf(run)?.message ?? "",
-    /most plans allowed \(8\).*because these changed: Scaled\.factor/s,
+    /its limit of 8 plans.*because these changed: Scaled\.factor/s,
   );
 });
 

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
-import type { Verdict } from "../src/tensor/compiled/autotune-schedule.js";
+import type { TuningResult } from "../src/tensor/compiled/autotune-schedule.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
@@ -63,11 +63,11 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
   });
 
   test("is tried with launches in turn as well, on each schedule, and has the eager weights whichever is kept", () => {
-    let verdict: Verdict | undefined;
+    let tuning: TuningResult | undefined;
     const weights = train(device, 40, true, (step) => {
-      verdict = latestPlanOf(step)?.running?.verdict;
+      tuning = latestPlanOf(step)?.running?.tuning;
     });
-    assert.deepEqual(Object.keys(verdict?.times ?? {}), [
+    assert.deepEqual(Object.keys(tuning?.times ?? {}), [
       ...["graph", "graph without PDL", "graph with streams", "graph with streams without PDL"],
       ...["graph with low-priority streams", "graph with low-priority streams without PDL", "direct"],
     ]);

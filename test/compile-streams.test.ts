@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { type Device, type DeviceOptions, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
 import { bytes, type Driver, faulty, type Storage, type Stream, strict } from "holdfast/internals";
 import { assignStreams } from "../src/compile/index.js";
-import { around } from "../src/driver/index.js";
+import { interceptCalls } from "../src/driver/index.js";
 import { latestPlanOf } from "../src/tensor/index.js";
 import { withDevice } from "./support/devices.js";
 import { regressionRow } from "./support/regressions.js";
@@ -100,7 +100,7 @@ for (const capture of ["off", "on"] as const) {
 /** Tells of every launch inside a capture on which stream it was. */
 function recordingLaunches(driver: Driver, streams: Stream[]): Driver {
   let isCapturing = false;
-  return around(driver, (call, args, proceed) => {
+  return interceptCalls(driver, (call, args, proceed) => {
     if (call === "beginCapture") isCapturing = true;
     if (call === "endCapture") isCapturing = false;
     if (call === "launch" && isCapturing) streams.push(args[0] as Stream);
@@ -135,7 +135,7 @@ const forgetting =
   (nth: number): Wrap =>
   (driver) => {
     let seen = 0;
-    return around(driver, (call, _, proceed) =>
+    return interceptCalls(driver, (call, _, proceed) =>
       call === "waitEvent" && ++seen % nth === 0 ? undefined : proceed(),
     );
   };
@@ -181,12 +181,12 @@ test("with capture auto the ways are tried in turns, one is kept, and the others
       train(
         device,
         true,
-        ({ verdict, planned, placed, replayable }) => {
+        ({ tuning, planned, placed, replayable }) => {
           const graphs = ["graph", "graph with streams", "graph with low-priority streams"];
-          assert.deepEqual(Object.keys(verdict!.times).sort(), [...waysOf(device, graphs), "direct"].sort());
-          assert.equal(replayable.mode, verdict!.kept === "direct" ? "direct" : "graph");
+          assert.deepEqual(Object.keys(tuning!.times).sort(), [...waysOf(device, graphs), "direct"].sort());
+          assert.equal(replayable.mode, tuning!.kept === "direct" ? "direct" : "graph");
           const hasSideStreams = planned.schedule.calls.some(({ stream }) => stream > 0);
-          assert.equal(hasSideStreams, verdict!.kept.includes("streams"));
+          assert.equal(hasSideStreams, tuning!.kept.includes("streams"));
           assert.ok(placed.commands.length > 0);
           const { live } = device.runtime.arena.figures;
           assert.ok(
@@ -217,7 +217,7 @@ test("where memory is short only the plan without branches is tried", () => {
     assert.ok(peak > spare, `${peak} bytes would fit twice`);
     budget.charge("weights", bytes(room - peak - spare), "somebody else");
     for (let call = 0; call < callsToTryAll; call++) compiled(...inputs);
-    const tried = Object.keys(latestPlanOf(compiled)!.verdict!.times);
+    const tried = Object.keys(latestPlanOf(compiled)!.tuning!.times);
     assert.deepEqual(tried, [...waysOf(device, ["graph"]), "direct"]);
     compiled.close();
   });

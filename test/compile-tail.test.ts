@@ -52,7 +52,7 @@ const callsOf = (told: string): string[] => told.split("\n").filter((line) => /^
 const copiesIn = (calls: readonly string[]): number => calls.filter((line) => / copies /.test(line)).length;
 
 function requireTail(kernels: readonly string[], expected: readonly string[]): void {
-  const tail = kernels.slice(kernels.findIndex((line) => line.includes("gradientNorm of parts")));
+  const tail = kernels.slice(kernels.findIndex((line) => line.includes("gradientNorm of chunks")));
   assert.equal(tail.length, expected.length, tail.join("\n"));
   for (const [index, name] of expected.entries()) assert.ok(tail[index]?.includes(name), tail[index]);
 }
@@ -65,7 +65,7 @@ describe("a compiled training step on a GPU", { skip }, () => {
       assert.deepEqual(compiled.losses, eager.losses);
       assert.deepEqual(compiled.weights, eager.weights);
       const kernels = callsOf(compiled.told);
-      const norm = ["gradientNorm of parts", "gradientNorm + AdamW step"];
+      const norm = ["gradientNorm of chunks", "gradientNorm + AdamW step"];
       requireTail(kernels, [...norm, "mul", "2 × AdamW"]);
       const apart = train(device, "compiled", { comboKernels: false });
       requireTail(callsOf(apart.told), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);

@@ -12,7 +12,7 @@ import { groupsMissing, makeGroup } from "./support/control-group.js";
 import { repositoryRoot } from "./support/repository.js";
 
 const program = `
-  const { device } = await import(${JSON.stringify(join(repositoryRoot, "dist/src/index.js"))});
+  const { device } = await import(${JSON.stringify(join(repositoryRoot, "dist/lib/index.js"))});
   const cpu = await device("cpu");
   console.log(cpu.runtime.budget.limit);
   cpu.close();
@@ -50,7 +50,7 @@ describe("in a control group", { skip: groupsMissing("memory") }, () => {
 
 /** Two threads, whatever the machine has, and enough work to share. */
 const work = `
-  const { device, ones } = await import(${JSON.stringify(join(repositoryRoot, "dist/src/index.js"))});
+  const { device, ones } = await import(${JSON.stringify(join(repositoryRoot, "dist/lib/index.js"))});
   const cpu = await device("cpu", { threads: "2" });
   console.log(ones([512, 512]).matmul(ones([512, 512])).sum().item());
   cpu.close();

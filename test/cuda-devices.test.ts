@@ -66,7 +66,7 @@ describe("a machine with a GPU", { skip }, () => {
     second.close();
     await assert.rejects(device("cuda", { ...options, index: 2 }), {
       code: "NO_CUDA",
-      message: /GPU 2 does not exist: there are 2/,
+      message: /GPU 2 does not exist: this process sees 2 GPUs/,
     });
   });
 

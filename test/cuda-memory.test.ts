@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
 import { Device, type DeviceInfo, manualSeed, nn, optim, type RuntimeOptions } from "holdfast";
 import { bytes, type Driver, openRuntime, type Runtime, strict } from "holdfast/internals";
-import { around } from "../src/driver/index.js";
+import { interceptCalls } from "../src/driver/index.js";
 import { GiB, MiB } from "../src/units/index.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { heldOnEmulator, openEmulatorDriver, withEmulatorDriver } from "./support/emulator-driver.js";
@@ -81,7 +81,7 @@ describe("free memory", { skip }, () => {
 
   test("red proof: taken for a card of its own, the same machine would have next to nothing", () => {
     withUnifiedMachine((driver, host) => {
-      const lying = around(driver, (call, _args, proceed) => {
+      const lying = interceptCalls(driver, (call, _args, proceed) => {
         const result = proceed();
         return call === "describe" ? { ...(result as DeviceInfo), memory: "discrete" } : result;
       });

@@ -27,7 +27,7 @@ const pods = {
 };
 const containerfile = readRepositoryFile("deploy/Containerfile");
 
-const main = join(repositoryRoot, "dist/src/cli/main.js");
+const main = join(repositoryRoot, "dist/lib/main.js");
 const helps = new Map<string, string>();
 
 function helpOf(...command: readonly string[]): string {

@@ -13,7 +13,7 @@ import {
   openRuntime,
   type Runtime,
 } from "holdfast/internals";
-import { around } from "../src/driver/index.js";
+import { interceptCalls } from "../src/driver/index.js";
 import { bytes, KiB } from "../src/units/index.js";
 
 /** What gives back what. */
@@ -75,7 +75,7 @@ interface Outcome {
 function runWith(script: readonly string[]): Outcome {
   const device = openCpuDriver({ threads: 1, maximumBytes: 4096 * KiB });
   const left: Record<string, number> = {};
-  const counted = around(device, (call, _args, proceed) => {
+  const counted = interceptCalls(device, (call, _args, proceed) => {
     const result = proceed();
     const taken = opposites[call] ?? call;
     if (Object.values(opposites).includes(taken))
@@ -84,7 +84,7 @@ function runWith(script: readonly string[]): Outcome {
   });
   let calls = 0;
   let struck: DriverCall | undefined;
-  const driver: Driver = around(faulty(counted, script), (call, _args, proceed) => {
+  const driver: Driver = interceptCalls(faulty(counted, script), (call, _args, proceed) => {
     calls += 1;
     try {
       return proceed();

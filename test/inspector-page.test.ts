@@ -186,7 +186,7 @@ test("a search narrows the table, and a selected row is outlined in the picture"
     `document.querySelectorAll('[data-figure="All tensors of the step"] tbody tr').length === ${wanted.length}`,
   );
   await rows.first().click();
-  await page.locator(".plan-told").getByText(wanted[0]!.label, { exact: false }).waitFor();
+  await page.locator(".plan-status").getByText(wanted[0]!.label, { exact: false }).waitFor();
 });
 
 test("another run that is ticked is laid over the first", needsBrowser, async (t) => {
@@ -199,7 +199,7 @@ test("another run that is ticked is laid over the first", needsBrowser, async (t
   assert.match(page.url(), /with=second/);
   const { bytes } = await saved(page, () => loss.getByRole("button", { name: "CSV" }).click());
   const [head, ...rows] = bytes.toString().trim().split("\r\n");
-  assert.equal(head, "step,first,first least,first most,second");
+  assert.equal(head, "step,first,first min,first max,second");
   assert.equal(rows.length, 600);
   assert.equal(Number(rows[1]?.split(",")[4]), 0.5);
   await page.getByLabel("Compare second").uncheck();
@@ -403,7 +403,7 @@ test("the keyboard reaches tabs, help, charts, tables and the picture", needsBro
   await picture.focus();
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("Enter");
-  await page.locator(".plan-told").getByText("calls").waitFor();
+  await page.locator(".plan-status").getByText("calls").waitFor();
   const table = figure(page, "Live at the peak").locator("table");
   await table.focus();
   await page.keyboard.press("ArrowDown");
@@ -418,7 +418,7 @@ test("a pass is shown by the calls that it removed", needsBrowser, async (t) => 
   await passes
     .getByText(`${trace!.calls.length} calls before → ${dead!.calls.length} after`, { exact: false })
     .waitFor();
-  assert.equal(await passes.locator("li.gone").count(), dead!.calls.length);
+  assert.equal(await passes.locator("li.removed").count(), dead!.calls.length);
   assert.match(await figure(page, "explain()").locator("pre").innerText(), /compiled step "train step"/);
 });
 

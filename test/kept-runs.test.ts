@@ -83,13 +83,13 @@ describe("a run that 0.1.0 was stopped in", onCpu, () => {
     const { samples, overall } = model.evaluate(bars, { stride: 600 });
     assert.equal(samples, 7);
     assert.ok(overall.loss > 0 && overall.accuracy > 0);
-    const answers: crossasset.Answer[] = [];
-    const questions = model.predict(bars, (answer) => answers.push(answer), { stride: 600 });
-    assert.ok(questions >= samples);
-    assert.equal(answers.length, questions * 12);
-    for (const { probabilities } of answers)
+    const predictions: crossasset.Prediction[] = [];
+    const sampleCount = model.predict(bars, (prediction) => predictions.push(prediction), { stride: 600 });
+    assert.ok(sampleCount >= samples);
+    assert.equal(predictions.length, sampleCount * 12);
+    for (const { probabilities } of predictions)
       near(
-        probabilities.reduce((sum, one) => sum + one),
+        probabilities.reduce((sum, probability) => sum + probability),
         1,
       );
     device.close();
@@ -100,7 +100,7 @@ describe("a run that 0.1.0 was stopped in", onCpu, () => {
     const settings = { ...crossasset.defaultSettings, folds: 2, epochs: 2, batch: 15 };
     const asked = { ...settings, generate: 12_000, precision: "f32" };
     const job = crossasset.openJobRun({
-      ...{ path: run, settings: asked, device: device.runtime.device.name, runtime: device.runtime },
+      ...{ path: run, settings: asked, device: device.runtime.device.name, recordedDevice: device },
     });
     assert.deepEqual([job.resumed?.step, job.resumed?.fold], [8, 1]);
     const results = await crossasset.runJob({

@@ -5,7 +5,7 @@ import { after, test } from "node:test";
 import fc from "fast-check";
 import { type ErrorCode, HoldfastError } from "holdfast";
 import { type Driver, openCpuDriver, SavedSet, type Storage, strict } from "holdfast/internals";
-import { around } from "../src/driver/index.js";
+import { interceptCalls } from "../src/driver/index.js";
 import { Arena, Budget, poisonByte } from "../src/runtime/index.js";
 import { TlsfAllocator } from "../src/runtime/memory/tlsf-allocator.js";
 import { type Bytes, GiB, MiB } from "../src/units/index.js";
@@ -336,7 +336,7 @@ const faults: Readonly<Record<string, Fault>> = {
   },
   "what dies is poisoned with what lies beside it": {
     wrap: (driver) =>
-      around(driver, (call, args, proceed) => {
+      interceptCalls(driver, (call, args, proceed) => {
         const [stream, target, byte] = args as Parameters<Driver["fill"]>;
         const isDeath = call === "fill" && byte === poisonByte && target.size < granularity;
         if (!isDeath) return proceed();

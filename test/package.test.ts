@@ -46,7 +46,7 @@ function trackedFiles(): string[] | undefined {
 const packedPaths = packed.files.map(({ path }) => path);
 
 test("the package has the library, its types, the command, the guides, the examples and the licence", () => {
-  const paths = ["dist/src/index.js", "dist/src/index.d.ts", "dist/src/cli/main.js"];
+  const paths = ["dist/lib/index.js", "dist/src/index.d.ts", "dist/lib/main.js"];
   const pages = ["LICENSE", "README.md", "CHANGELOG.md", "package.json", "docs/start.md"];
   for (const path of [...paths, ...pages, "examples/spirals.ts", "deploy/pod.yaml"])
     assert.ok(packedPaths.includes(path), path);
@@ -54,7 +54,7 @@ test("the package has the library, its types, the command, the guides, the examp
 
 /** Packed files that belong to no part of the package. */
 function straysIn(paths: readonly string[]): string[] {
-  const folders = ["dist/src/", "docs/", "examples/", "deploy/"];
+  const folders = ["dist/lib/", "dist/src/", "docs/", "examples/", "deploy/"];
   const files = ["LICENSE", "README.md", "CHANGELOG.md", "package.json"];
   const belongs = (path: string): boolean =>
     files.includes(path) || folders.some((folder) => path.startsWith(folder));
@@ -122,7 +122,7 @@ test("the package is small", (t) => {
 });
 
 test("the command's file can be started by the system", () => {
-  assert.match(readRepositoryFile("dist/src/cli/main.js"), /^#!\/usr\/bin\/env node\n/);
+  assert.match(readRepositoryFile("dist/lib/main.js"), /^#!\/usr\/bin\/env node\n/);
 });
 
 test("the licence is Apache 2.0, in the file and in the manifest", () => {

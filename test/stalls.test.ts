@@ -58,7 +58,10 @@ describe("on the fake clock", () => {
     const clock = new FakeClock();
     const machine = openCpuDriver({ threads: 1 });
     const driver = faulty(strict(machine), ["the 1st copyToDevice takes 40s of fake time"], { clock });
-    const parts = openComponents({ driver, clock, environment: {} }, { log: () => {}, onPressure: () => {} });
+    const parts = openComponents(
+      { driver, clock, environment: {} },
+      { log: () => {}, onMemoryPressure: () => {} },
+    );
     const detector = new StallDetector(parts.sharedStatus, limitMs, clock);
     const stalls: Stall[] = [];
     clock.onTick(() => stalls.push(...[detector.examine()].filter((stall) => stall !== undefined)));

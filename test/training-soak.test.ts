@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DataLoader, manualSeed, nn, optim, TensorDataset } from "holdfast";
 import type { DriverCall } from "holdfast/internals";
-import { around } from "../src/driver/index.js";
+import { interceptCalls } from "../src/driver/index.js";
 import { KiB } from "../src/units/index.js";
 import { openDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
@@ -25,7 +25,7 @@ const takingCalls: ReadonlySet<DriverCall> = new Set([
 test(`${steps} steps of training leave memory where it was after the second, and learn`, () => {
   const taken: string[] = [];
   const driver = openTestDriver();
-  const counting = around(driver, (call, _, proceed) => {
+  const counting = interceptCalls(driver, (call, _, proceed) => {
     if (takingCalls.has(call)) taken.push(call);
     return proceed();
   });

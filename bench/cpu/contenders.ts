@@ -27,21 +27,25 @@ const aptInstall = (name: string): string => `not installed; Debian's package ${
 const npmInstall = "not installed; run npm run bench:cpu -- --install";
 
 export const entries: readonly Entry[] = [
-  { name: "holdfast", command: [process.execPath, compiled("holdfast.js")], whereToGetIt: "not built" },
+  {
+    name: "holdfast",
+    command: [process.execPath, "--conditions=holdfast-source", compiled("holdfast.js")],
+    whereToGetIt: "not built",
+  },
   {
     name: "holdfast-blas",
-    command: [process.execPath, compiled("holdfast.js")],
+    command: [process.execPath, "--conditions=holdfast-source", compiled("holdfast.js")],
     environment: { HOLDFAST_BLAS: openBlas },
     whereToGetIt: aptInstall("libopenblas0"),
   },
   {
     name: "holdfast-compiled",
-    command: [process.execPath, compiled("holdfast.js"), "--compiled"],
+    command: [process.execPath, "--conditions=holdfast-source", compiled("holdfast.js"), "--compiled"],
     whereToGetIt: "not built",
   },
   {
     name: "holdfast-compiled-blas",
-    command: [process.execPath, compiled("holdfast.js"), "--compiled"],
+    command: [process.execPath, "--conditions=holdfast-source", compiled("holdfast.js"), "--compiled"],
     environment: { HOLDFAST_BLAS: openBlas },
     whereToGetIt: aptInstall("libopenblas0"),
   },

@@ -1,5 +1,6 @@
 /** Holdfast's CrossAsset training step and product. HOLDFAST_BLAS, where it is set, names the library that multiplies. */
 
+import "../source-modules.js";
 import { crossasset, Device, nn, optim, type Tensor } from "holdfast";
 import { type GemmProblem, gemmCalls, gemmScratchBytes, submit } from "../../src/kernels/index.js";
 import { readRepositoryFile } from "../../test/support/repository.js";

@@ -16,7 +16,7 @@ function prepareGemm(): () => void {
   const address = (matrix: Float32Array) => Number(koffi.address(matrix));
   return () => {
     const [a, b, c] = [address(matrices.a), address(matrices.b), address(matrices.c)];
-    blas.products.f32(blasRowMajor, blasNoTranspose, blasNoTranspose, m, n, k, 1, a, k, b, n, 0, c, n);
+    blas.gemms.f32(blasRowMajor, blasNoTranspose, blasNoTranspose, m, n, k, 1, a, k, b, n, 0, c, n);
   };
 }
 

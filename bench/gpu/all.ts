@@ -8,7 +8,7 @@
  *   npm run bench:gpu -- --total 900           seconds for all of them; a part that has no time left is left out
  *   npm run bench:gpu -- --small --emulator    a trial where there is no GPU
  *
- * A part alone takes more options: `node dist/bench/gpu/eager.js --batch 64`.
+ * A part alone takes more options: `node --conditions=holdfast-source dist/bench/gpu/eager.js --batch 64`.
  */
 
 import { spawn } from "node:child_process";
@@ -50,6 +50,7 @@ interface Part {
 const atOnce = String(Math.max(2, Math.floor(0.75 * availableParallelism())));
 
 const own = (name: string, ...args: string[]): readonly string[] => [
+  "--conditions=holdfast-source",
   join(repositoryRoot, `dist/bench/gpu/${name}.js`),
   ...commonArguments(options),
   ...args,

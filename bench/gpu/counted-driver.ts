@@ -1,7 +1,7 @@
 /** A driver that counts what passes through it, and how long the host spends in it. */
 
 import type { Driver, DriverCall, Kernel, KernelSource } from "holdfast/internals";
-import { around, type HostSpan, type Launch } from "../../src/driver/index.js";
+import { type HostSpan, interceptCalls, type Launch } from "../../src/driver/index.js";
 import type { Span } from "../../src/units/index.js";
 
 export interface Counts {
@@ -79,7 +79,7 @@ export function countCalls(inner: Driver): CountedDriver {
       counts.bytesDown += (args[1] as HostSpan).size;
       counts.copyMs += ms;
     } else if (call === "loadKernel") {
-      if ((args[0] as KernelSource).product) {
+      if ((args[0] as KernelSource).gemm) {
         products.add(result as Kernel);
         counts.choices++;
         counts.algorithmMs += ms;
@@ -94,7 +94,7 @@ export function countCalls(inner: Driver): CountedDriver {
     }
   }
 
-  const driver = around(inner, (call, args, proceed) => {
+  const driver = interceptCalls(inner, (call, args, proceed) => {
     const startedAt = performance.now();
     const result = proceed();
     note(call, args, performance.now() - startedAt, result);

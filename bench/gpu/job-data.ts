@@ -1,7 +1,7 @@
 /** The CrossAsset job's own data, and the device that it is asked to run on: what the programs that measure the job share. */
 
 import { crossasset, Device, type DeviceOptions } from "holdfast";
-import { generateMarket, type Market, oracleAccuracy } from "../../src/crossasset/bars/index.js";
+import { generateMarket, type Market } from "../../src/crossasset/bars/index.js";
 import { countSamples } from "../../src/crossasset/samples/features.js";
 import {
   applyNormaliser,
@@ -10,6 +10,7 @@ import {
   historyBars,
   longestHorizon,
   makeSamples,
+  oracleAccuracy,
   type SampleRange,
   type Samples,
   sampleWidth,

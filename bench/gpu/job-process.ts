@@ -50,7 +50,7 @@ export async function runJobProcess(options: JobProcessOptions): Promise<JobProc
   mkdirSync(common.cache, { recursive: true, mode: 0o700 });
   // The emulator runs a step in seconds, which would look like a stall.
   const patience = common["emulator"] ? ["--stall-after", "off"] : [];
-  const main = join(repositoryRoot, "dist/src/cli/main.js");
+  const main = join(repositoryRoot, "dist/lib/main.js");
   const startedAt = performance.now();
   const child = spawn(
     process.execPath,

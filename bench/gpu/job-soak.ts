@@ -4,7 +4,7 @@
  * memory is full of NaN and the watchdog is armed. Memory stays where it was at the first sample, nothing is reported, every
  * number is finite, and the loss falls.
  *
- *   node dist/bench/gpu/job-soak.js --device cpu --samples 300 --batch 16 --steps 60 --every 20    a trial without a GPU
+ *   node --conditions=holdfast-source dist/bench/gpu/job-soak.js --device cpu --samples 300 --batch 16 --steps 60 --every 20    a trial without a GPU
  */
 
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";

@@ -3,7 +3,7 @@
  * its time goes, what it holds, and how often it is right, beside the commonest class and an oracle that knows the market's
  * regimes. Then a run that is ended by SIGTERM and by kill -9 and goes on: its last checkpoint has the bits of a run that was not.
  *
- *   node dist/bench/gpu/job.js --device cpu --samples 600 --batch 32 --epochs 2 --cut-epochs 3    a trial without a GPU
+ *   node --conditions=holdfast-source dist/bench/gpu/job.js --device cpu --samples 600 --batch 32 --epochs 2 --cut-epochs 3    a trial without a GPU
  */
 
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";

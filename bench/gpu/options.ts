@@ -1,5 +1,6 @@
 /** What every program of this folder takes on its command line, and the GPU that it opens by it. */
 
+import "../source-modules.js";
 import { mkdirSync } from "node:fs";
 import { Device, type DeviceOptions } from "holdfast";
 import { type CudaDriver, type CudaDriverOptions, type Driver, openCudaDriver } from "holdfast/internals";

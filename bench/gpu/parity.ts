@@ -3,7 +3,7 @@
  * batches on the CPU and on the GPU, eager, planned and replayed: the loss of each batch and the norm of the head's weight
  * gradient before clipping, beside each other, and how far each column is from the CPU's eager one.
  *
- *   node dist/bench/gpu/parity.js --emulator --samples 60 --batch 4 --batches 2    a trial without a GPU
+ *   node --conditions=holdfast-source dist/bench/gpu/parity.js --emulator --samples 60 --batch 4 --batches 2    a trial without a GPU
  */
 
 import { createHash } from "node:crypto";

@@ -2,7 +2,7 @@
  * `npm run bench:gpu -- --only recorder`: what a run's record costs. The CrossAsset trainer with and without a recorder, in turns, on
  * the GPU or with `--device cpu` on the CPU: the host's time for a step, and the step's own; then the recorder's part by itself.
  *
- *   node dist/bench/gpu/recorder.js --device cpu --batch 256 --rows 1024 --epochs 2 --rounds 3    on the CPU
+ *   node --conditions=holdfast-source dist/bench/gpu/recorder.js --device cpu --batch 256 --rows 1024 --epochs 2 --rounds 3    on the CPU
  */
 
 import { mkdtempSync, rmSync, statSync } from "node:fs";
@@ -47,7 +47,7 @@ function watcherOf(recorder: RunRecorder | undefined, hosts: number[]): Training
       const [time, loss] = [Date.now(), Number.NaN];
       recorder?.noteSent({ step, time, loss, lr, fold: 0, epoch, samples, hostMs });
     },
-    known: (loss) => recorder?.noteLoss(loss),
+    lossRead: (loss) => recorder?.noteLoss(loss),
     planned: (compiled) => recorder?.notePlans(compiled),
   };
 }
@@ -130,14 +130,14 @@ function timeAlone(
 ): number {
   const path = mkdtempSync(join(folder, "alone-"));
   const recorder = new RunRecorder({ folder: path, runtime });
-  const { sent, known } = watcherOf(recorder, []);
+  const { sent, lossRead } = watcherOf(recorder, []);
   const hosts: number[] = [];
   for (let group = 0; group < 10; group++) {
     const startedAt = performance.now();
     for (let step = 0; step < alone / 10; step++) {
       sent({ step: group * (alone / 10) + step + 1, epoch: 0, samples: batch, lr: 1e-3, hostMs: 0.01 });
       // Losses come some steps late, as they do.
-      if (step % 64 === 63) for (let late = 0; late < 64; late++) known(1 / (step + 1));
+      if (step % 64 === 63) for (let late = 0; late < 64; late++) lossRead(1 / (step + 1));
     }
     hosts.push((1000 * (performance.now() - startedAt)) / (alone / 10));
   }

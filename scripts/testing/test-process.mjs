@@ -64,6 +64,8 @@ export function runTestProcess(args, { root, isLong, timeoutMs, onOutput }) {
       env: {
         ...process.env,
         HOLDFAST_ON_REJECTED_PLAN: "error",
+        // Tests use internal modules next to the public API; programs that they start may do so too.
+        NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ""} --conditions=holdfast-source`,
         TEST_HOLDFAST_SIZES: isLong ? undefined : "8",
       },
       // A group of its own, so that ending it ends whatever it started too.

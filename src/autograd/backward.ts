@@ -12,9 +12,9 @@ import {
   type ValueType,
 } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
-import type { Node } from "./node.js";
+import type { Leaf, Node } from "./node.js";
 import { TemporaryGradients } from "./temporary-gradients.js";
-import type { Leaf, Value } from "./value.js";
+import type { Value } from "./value.js";
 
 export interface BackwardOptions {
   /** Keep the saved tensors, for another pass through the same graph. */
@@ -35,17 +35,17 @@ export function runBackward(
   // Checked before any gradient is delivered: an error halfway would leave only some of the gradients.
   for (const node of nodes) node.requireStep();
   const temporaries = new TemporaryGradients(runtime, onResult);
-  /** Gradients in flight: what has arrived so far at each recorded op. */
-  const arrived = new Map<Node, DeviceArray>();
-  arrived.set(root.source.node, seed);
+  /** Gradients in flight: the sum of those that have arrived at each recorded op. */
+  const gradientsInFlight = new Map<Node, DeviceArray>();
+  gradientsInFlight.set(root.source.node, seed);
   /** First gradients of leaves that still have to be copied to their storage: copied together at the end. */
-  let owed: ArrayCopy[] = [];
-  const paid: DeviceArray[] = [];
+  let pendingCopies: ArrayCopy[] = [];
+  const copiedGradients: DeviceArray[] = [];
   try {
     for (const node of nodes) {
-      const upstream = arrived.get(node);
+      const upstream = gradientsInFlight.get(node);
       if (!upstream) continue;
-      arrived.delete(node);
+      gradientsInFlight.delete(node);
       const gradients = computeGradients(temporaries, node, upstream);
       for (const [index, edge] of node.edges.entries()) {
         const gradient = gradients[index];
@@ -54,55 +54,55 @@ export function runBackward(
         else arrive(edge.source.node, gradient);
       }
       if (!retainGraph) node.release();
-      temporaries.letGo(upstream);
+      temporaries.release(upstream);
       releaseCopied();
       temporaries.sweep();
     }
   } finally {
-    payOwed();
+    flushCopies();
     releaseCopied();
   }
 
   function deliver(leaf: Leaf, gradient: DeviceArray): void {
-    // Where a copy costs no launch, deferring it only costs memory.
+    // On a device where a copy costs no launch, deferring it only costs memory.
     const destination = capabilitiesOf(runtime).combinesKernels ? leaf.takeDestination() : undefined;
     if (destination) {
-      owed.push({ source: gradient, target: destination });
-      temporaries.hold(gradient);
+      pendingCopies.push({ source: gradient, target: destination });
+      temporaries.retain(gradient);
       return;
     }
     // A gradient must be in place before it is added to.
-    payOwed();
+    flushCopies();
     leaf.accumulate(gradient);
   }
 
-  function payOwed(): void {
-    const copies = owed;
-    owed = [];
+  function flushCopies(): void {
+    const copies = pendingCopies;
+    pendingCopies = [];
     copyArrays(runtime, copies);
-    paid.push(...copies.map(({ source }) => source));
+    copiedGradients.push(...copies.map(({ source }) => source));
   }
 
   /** Deferred until now: other gradients of the same op may share the memory. */
   function releaseCopied(): void {
-    for (const gradient of paid.splice(0)) temporaries.letGo(gradient);
+    for (const gradient of copiedGradients.splice(0)) temporaries.release(gradient);
   }
 
   function arrive(node: Node, gradient: DeviceArray): void {
-    const before = arrived.get(node);
-    if (!before) {
-      arrived.set(node, gradient);
-      temporaries.hold(gradient);
+    const earlier = gradientsInFlight.get(node);
+    if (!earlier) {
+      gradientsInFlight.set(node, gradient);
+      temporaries.retain(gradient);
       return;
     }
-    if (temporaries.isSole(before)) {
-      runInto(runtime, add, before, [before, gradient], {});
+    if (temporaries.isSole(earlier)) {
+      runInto(runtime, add, earlier, [earlier, gradient], {});
       return;
     }
-    const total = temporaries.apply(add, [before, gradient]);
-    arrived.set(node, total);
-    temporaries.hold(total);
-    temporaries.letGo(before);
+    const total = temporaries.apply(add, [earlier, gradient]);
+    gradientsInFlight.set(node, total);
+    temporaries.retain(total);
+    temporaries.release(earlier);
   }
 }
 

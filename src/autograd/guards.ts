@@ -35,19 +35,19 @@ interface Note {
 export class Guards {
   /** Values that the trace read and did not write: of plain properties, and of others. */
   readonly #plain = new Notes();
-  readonly #own = new Notes();
+  readonly #tracked = new Notes();
   /** The change count at which all non-plain guards last held. */
   #checkedAt = -1;
   /** Values that the trace overwrote, and the values it left. */
   readonly #before = new Notes();
   readonly #left = new Notes();
-  readonly #made = new WeakSet<object>();
+  readonly #created = new WeakSet<object>();
   readonly #unguarded = new Notes();
 
   /** True if all guards hold. Called before every replay. */
   get hold(): boolean {
     if (this.#checkedAt !== changes) {
-      for (const note of this.#own.list) if (!holds(note)) return false;
+      for (const note of this.#tracked.list) if (!holds(note)) return false;
       this.#checkedAt = changes;
     }
     for (const note of this.#plain.list) if (!holds(note)) return false;
@@ -56,12 +56,14 @@ export class Guards {
 
   /** The names of the guards that no longer hold. */
   get broken(): readonly string[] {
-    return [...this.#own.list, ...this.#plain.list].filter((note) => !holds(note)).map(({ name }) => name());
+    return [...this.#tracked.list, ...this.#plain.list]
+      .filter((note) => !holds(note))
+      .map(({ name }) => name());
   }
 
   /** The number of guards. */
   get count(): number {
-    return this.#own.list.length + this.#plain.list.length;
+    return this.#tracked.list.length + this.#plain.list.length;
   }
 
   /** Applies the state that the traced function left. */
@@ -74,7 +76,7 @@ export class Guards {
     this.#before.apply();
   }
 
-  /** Runs a function that is traced on a device, and records what it reads. */
+  /** Runs a function that is traced on a device, and records its reads. */
   watch<T>(device: object, body: () => T): T {
     const outer = tracing.guards;
     tracing.guards = this;
@@ -91,16 +93,16 @@ export class Guards {
    * Records that the trace read a field. Fields that it created or wrote itself say nothing about the earlier state.
    */
   noteRead<S extends object>(subject: S, field: GuardedField<S>, value: unknown, name: () => string): void {
-    if (this.#made.has(subject) || this.#left.has(subject, field) || this.#unguarded.has(subject, field))
+    if (this.#created.has(subject) || this.#left.has(subject, field) || this.#unguarded.has(subject, field))
       return;
-    if (this.#own.has(subject, field) || this.#plain.has(subject, field)) return;
+    if (this.#tracked.has(subject, field) || this.#plain.has(subject, field)) return;
     if (field.isPlain) this.#plain.set(subject, field, copyPlainData(value), name);
-    else this.#own.set(subject, field, value, name);
+    else this.#tracked.set(subject, field, value, name);
   }
 
   /** Records a write that every replay repeats. */
   noteWrite<S extends object>(subject: S, field: GuardedField<S>, value: unknown, name: () => string): void {
-    if (this.#made.has(subject)) return;
+    if (this.#created.has(subject)) return;
     if (!this.#before.has(subject, field)) this.#before.set(subject, field, field.read(subject), name);
     this.#left.set(subject, field, value, name);
   }
@@ -119,12 +121,12 @@ export class Guards {
 
   /** Records that the trace created this object. */
   noteCreated(subject: object): void {
-    this.#made.add(subject);
+    this.#created.add(subject);
   }
 
   /** True if the trace created this object. */
   hasCreated(subject: object): boolean {
-    return this.#made.has(subject);
+    return this.#created.has(subject);
   }
 }
 
@@ -189,12 +191,14 @@ const maxMembers = 256;
 function copyPlainData(value: unknown, depth = 0): unknown {
   if (depth === maxDepth) return value;
   if (Array.isArray(value) && value.length <= maxMembers)
-    return value.map((one) => copyPlainData(one, depth + 1));
+    return value.map((element) => copyPlainData(element, depth + 1));
   if (value instanceof Map && value.size <= maxMembers)
-    return new Map([...value].map(([key, one]) => [key, copyPlainData(one, depth + 1)]));
+    return new Map([...value].map(([key, member]) => [key, copyPlainData(member, depth + 1)]));
   if (value instanceof Set && value.size <= maxMembers) return new Set(value);
   if (!isPlainObject(value) || Object.keys(value).length > maxMembers) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, copyPlainData(one, depth + 1)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, member]) => [key, copyPlainData(member, depth + 1)]),
+  );
 }
 
 function isSame(current: unknown, copy: unknown): boolean {
@@ -205,16 +209,18 @@ function isSame(current: unknown, copy: unknown): boolean {
     return (
       Array.isArray(copy) &&
       current.length === copy.length &&
-      current.every((one, at) => isSame(one, copy[at]))
+      current.every((element, index) => isSame(element, copy[index]))
     );
   if (current instanceof Map)
     return (
       copy instanceof Map &&
       current.size === copy.size &&
-      [...current].every(([key, one]) => isSame(one, copy.get(key)))
+      [...current].every(([key, member]) => isSame(member, copy.get(key)))
     );
   if (current instanceof Set)
-    return copy instanceof Set && current.size === copy.size && [...current].every((one) => copy.has(one));
+    return (
+      copy instanceof Set && current.size === copy.size && [...current].every((member) => copy.has(member))
+    );
   if (!isPlainObject(current) || !isPlainObject(copy)) return false;
   const keys = Object.keys(current);
   return (

@@ -1,12 +1,35 @@
-/** A recorded op: what backward needs to differentiate it. Saved tensors stay pinned until they are released. */
+/** A recorded op, with everything that backward needs to differentiate it. Saved tensors stay pinned until they are released. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { Attributes, DeviceArray, KernelOp, ValueType, ViewOp } from "../ops/index.js";
 import { type Runtime, SavedSet } from "../runtime/index.js";
-import type { Leaf, Source, Value } from "./value.js";
 import { versionOf } from "./versions.js";
 
 export type DifferentiableOp = KernelOp | ViewOp;
+
+/** Where gradients end: a tensor that requires its own gradient. */
+export interface Leaf {
+  /** Accumulates a gradient. The array is borrowed. */
+  accumulate(gradient: DeviceArray): void;
+  /**
+   * Returns the storage for a first gradient, or undefined if one has arrived. The caller must copy a gradient there:
+   * it counts as arrived from here on.
+   */
+  takeDestination(): DeviceArray | undefined;
+}
+
+/** An output of a recorded op. */
+export interface Source {
+  readonly node: Node;
+  readonly output: number;
+}
+
+/** An operand as a node sees it: an array, and the destination of its gradient. */
+export interface RecordedOperand {
+  readonly array: DeviceArray;
+  readonly source: Source | undefined;
+  readonly leaf: Leaf | undefined;
+}
 
 /** The destination of an operand's gradient. */
 export type Edge = { readonly source: Source } | { readonly leaf: Leaf } | undefined;
@@ -42,7 +65,7 @@ export class Node {
   constructor(
     runtime: Runtime,
     op: DifferentiableOp,
-    operands: readonly (Value | number)[],
+    operands: readonly (RecordedOperand | number)[],
     outputs: readonly DeviceArray[],
     attributes: Attributes,
   ) {
@@ -113,7 +136,7 @@ export class Node {
     return { array, version: versionOf(array.storage) };
   }
 
-  #recall(saved: Saved | undefined, index: number, what: string): DeviceArray {
+  #recall(saved: Saved | undefined, index: number, role: "operand" | "output"): DeviceArray {
     const { name } = this.op;
     if (this.#isReleased) {
       throw new HoldfastError(
@@ -126,14 +149,14 @@ export class Node {
     if (!saved) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `The gradient of ${name} reads ${what} ${index}, which its op table entry does not save.`,
+        `The gradient of ${name} reads ${role} ${index}, which its op table entry does not save.`,
         { numbers: { op: name } },
       );
     }
     if (versionOf(saved.array.storage) !== saved.version) {
       throw new HoldfastError(
         "SAVED_CHANGED",
-        `${name} saved its ${what} ${index} (${saved.array.dtype} [${saved.array.shape.join(", ")}]) for backward, but it was ` +
+        `${name} saved its ${role} ${index} (${saved.array.dtype} [${saved.array.shape.join(", ")}]) for backward, but it was ` +
           "overwritten in place afterwards. Use the op that returns a new tensor, or write after backward().",
         { numbers: { op: name } },
       );
@@ -154,7 +177,7 @@ function pinHolder(op: string): string {
   return existing;
 }
 
-function makeEdge(operand: Value | number): Edge {
+function makeEdge(operand: RecordedOperand | number): Edge {
   if (typeof operand === "number") return undefined;
   if (operand.source) return { source: operand.source };
   return operand.leaf && { leaf: operand.leaf };

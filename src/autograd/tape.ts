@@ -112,7 +112,7 @@ export class Tape {
       if (isRecorded) replaceValue(target, result.source);
       return;
     }
-    // Recorded before the write: if the op saves what is about to be overwritten, backward detects it.
+    // Recorded before the write: if the op saves an operand that it overwrites, backward detects it.
     const node = isRecorded ? this.#record(op as DifferentiableOp, operands, [array], attributes) : undefined;
     try {
       runInto(runtime, op, array, operands.map(toArray), attributes);
@@ -202,7 +202,7 @@ function makeView(operands: readonly (Value | number)[], array: DeviceArray, nod
   return new Value(array, { ...origin, base: operand.base ?? operand, cutBy: operand.cutBy });
 }
 
-/** The value now represents what was written; other values over the same memory are invalid. */
+/** The value now represents the written elements; other values over the same memory are invalid. */
 function replaceValue(target: Value, source: Value["source"]): void {
   noteRecordedWrite(target.array.storage);
   target.replaceSource(source);

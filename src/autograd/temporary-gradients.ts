@@ -1,6 +1,6 @@
 /**
- * The temporary arrays of a backward pass. Each is freed as soon as no gradient in flight uses it, so that the pass
- * needs the memory of a few gradients, not of all.
+ * The temporary arrays of a backward pass. Each is freed as soon as no gradient in flight uses it. So the pass needs
+ * the memory of a few gradients, not of all.
  */
 
 import {
@@ -24,9 +24,9 @@ interface Temporary {
 
 export class TemporaryGradients {
   readonly #runtime: Runtime;
-  readonly #lent = new Map<Storage, Temporary>();
+  readonly #temporaries = new Map<Storage, Temporary>();
   /** Created since the last `sweep`. */
-  #fresh: Storage[] = [];
+  #created: Storage[] = [];
   readonly #onResult: (op: string, array: DeviceArray) => void;
 
   constructor(runtime: Runtime, onResult: (op: string, array: DeviceArray) => void) {
@@ -46,7 +46,7 @@ export class TemporaryGradients {
     }
     const outputs = runOp(this.#runtime, op, operands, attributes);
     for (const output of outputs) {
-      this.#note(output, operands);
+      this.#track(output, operands);
       this.#onResult(op.name, output);
     }
     return outputs;
@@ -56,56 +56,56 @@ export class TemporaryGradients {
     firstOf(op.name, this.applyAll(op, operands, attributes));
 
   /** Records that a gradient in flight uses this array. */
-  hold(array: DeviceArray): void {
-    const temporary = this.#of(array);
+  retain(array: DeviceArray): void {
+    const temporary = this.#find(array);
     if (temporary) temporary.uses += 1;
   }
 
-  letGo(array: DeviceArray): void {
-    const temporary = this.#of(array);
+  release(array: DeviceArray): void {
+    const temporary = this.#find(array);
     if (!temporary || !array.storage) return;
     temporary.uses -= 1;
-    if (temporary.uses === 0) this.#giveBack(ownerOf(array.storage), temporary);
+    if (temporary.uses === 0) this.#free(ownerOf(array.storage), temporary);
   }
 
   /** True if this gradient is alone in its memory, so that it may be accumulated in place. */
   isSole(array: DeviceArray): boolean {
-    return this.#of(array)?.uses === 1 && !array.strides.includes(0) && array.storage?.owner === undefined;
+    return this.#find(array)?.uses === 1 && !array.strides.includes(0) && array.storage?.owner === undefined;
   }
 
   /** Frees everything created since the last sweep that no gradient uses. */
   sweep(): void {
-    const fresh = this.#fresh;
-    this.#fresh = [];
-    for (const storage of fresh) {
-      const temporary = this.#lent.get(storage);
-      if (temporary?.uses === 0) this.#giveBack(storage, temporary);
+    const created = this.#created;
+    this.#created = [];
+    for (const storage of created) {
+      const temporary = this.#temporaries.get(storage);
+      if (temporary?.uses === 0) this.#free(storage, temporary);
     }
   }
 
-  #of({ storage }: DeviceArray): Temporary | undefined {
-    return storage && this.#lent.get(ownerOf(storage));
+  #find({ storage }: DeviceArray): Temporary | undefined {
+    return storage && this.#temporaries.get(ownerOf(storage));
   }
 
-  #note({ storage }: DeviceArray, operands: readonly (DeviceArray | number)[]): void {
+  #track({ storage }: DeviceArray, operands: readonly (DeviceArray | number)[]): void {
     if (storage?.kind !== "step") return;
     const owner = ownerOf(storage);
     const isBorrowed = operands.some(
       (operand) => typeof operand === "object" && operand.storage && ownerOf(operand.storage) === owner,
     );
-    if (!isBorrowed && !this.#lent.has(owner)) {
-      this.#lent.set(owner, { uses: 0, views: undefined });
-      this.#fresh.push(owner);
+    if (!isBorrowed && !this.#temporaries.has(owner)) {
+      this.#temporaries.set(owner, { uses: 0, views: undefined });
+      this.#created.push(owner);
     }
     if (!storage.owner) return;
-    const temporary = this.#lent.get(owner);
+    const temporary = this.#temporaries.get(owner);
     if (!temporary) return;
     temporary.views ??= new Set();
     temporary.views.add(storage);
   }
 
-  #giveBack(owner: Storage, { views }: Temporary): void {
-    this.#lent.delete(owner);
+  #free(owner: Storage, { views }: Temporary): void {
+    this.#temporaries.delete(owner);
     for (const view of views ?? []) this.#runtime.arena.dropView(view);
     this.#runtime.arena.free(owner);
   }

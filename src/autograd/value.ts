@@ -2,24 +2,8 @@
 
 import type { DeviceArray } from "../ops/index.js";
 import { type GuardedField, stateChanged, tracing } from "./guards.js";
-import type { Node } from "./node.js";
+import type { Leaf, Source } from "./node.js";
 import { recordedVersionOf } from "./versions.js";
-
-/** Where gradients end: a tensor that requires its own gradient. */
-export interface Leaf {
-  /** Accumulates a gradient. The array is borrowed. */
-  accumulate(gradient: DeviceArray): void;
-  /**
-   * Returns the storage for a first gradient, or undefined if one has arrived. The caller must copy a gradient there:
-   * it counts as arrived from here on.
-   */
-  takeDestination(): DeviceArray | undefined;
-}
-
-export interface Source {
-  readonly node: Node;
-  readonly output: number;
-}
 
 /** Where a value comes from; empty if the user created it. */
 export interface Origin {
@@ -27,18 +11,18 @@ export interface Origin {
   readonly leaf?: Leaf;
   /** The value that it is a view of. */
   readonly base?: Value | undefined;
-  /** What detached it from a graph, for backward's message. */
+  /** The cause of its detachment from a graph, for backward's message. */
   readonly cutBy?: Cut | undefined;
 }
 
-/** What detaches a value from its graph: the user, or the end of the step. */
+/** The cause of a value's detachment from its graph: a call of the user, or the end of the step. */
 export type Cut = "detach" | "keep" | "keep without a graph" | "compiled step";
 
 export class Value {
   readonly array: DeviceArray;
   readonly base: Value | undefined;
   readonly cutBy: Cut | undefined;
-  /** Set if a gradient is wanted. An in-place op gives its value a new source. */
+  /** Set if the value needs a gradient. An in-place op gives its value a new source. */
   source: Source | undefined;
   #leaf: Leaf | undefined;
   static readonly #leafField: GuardedField<Value> = {
@@ -74,7 +58,7 @@ export class Value {
     return `requiresGrad of "${this.array.storage?.label ?? "an empty tensor"}"`;
   }
 
-  /** Detached on purpose: writes recorded through other values do not affect it. */
+  /** True if it was detached on purpose: writes recorded through other values do not affect it. */
   get isDetached(): boolean {
     return this.cutBy !== undefined && this.cutBy !== "compiled step";
   }

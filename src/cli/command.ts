@@ -11,12 +11,12 @@ import {
 } from "../errors/index.js";
 import { settingsTable } from "../runtime/index.js";
 import { packageVersion } from "../train/index.js";
-import { addPredictAndEval } from "./ask.js";
 import { addBars } from "./bars.js";
 import { addCompletion } from "./completion/index.js";
 import { addDoctor } from "./doctor/index.js";
 import { addHealth } from "./health.js";
 import { addInspect } from "./inspect.js";
+import { addPredictAndEval } from "./predict.js";
 import { tour } from "./tour.js";
 import { addTrain } from "./train/command.js";
 
@@ -60,7 +60,7 @@ export function buildProgram(end: (code: number) => void): Command {
     .action(printSettings);
   program
     .command("explain")
-    .argument("<code>", "an error code such as OUT_OF_BUDGET, or an exit code such as 4", knownCode)
+    .argument("<code>", "an error code such as OUT_OF_BUDGET, or an exit code such as 4", parseCode)
     .description("explain an error code or an exit code, and what to do about it")
     .action(explain);
   addCompletion(program);
@@ -100,8 +100,8 @@ function printSettings(): void {
   }
 }
 
-/** An error code or an exit code, as written in its table. */
-function knownCode(text: string): string {
+/** Parses an error code or an exit code. An unknown code is an error that lists the codes. */
+function parseCode(text: string): string {
   const code = text.toUpperCase();
   const isKnown =
     Object.hasOwn(errorCodes, code) || Object.values(exitCodes).some((row) => String(row.code) === code);

@@ -7,7 +7,7 @@ import { duration } from "./options.js";
 export function addHealth(program: Command, end: (code: number) => void): void {
   program
     .command("health")
-    .description("check a run, for probes; exit code 0 if it makes progress or ended well, else 1")
+    .description("check a run, for probes; exit code 0 if it makes progress or ended normally, else 1")
     .argument("<folder>", "the run's folder, such as runs/NAME")
     .addOption(
       new Option("--limit <time>", "max. time without a heartbeat or without progress")

@@ -1,3 +1,3 @@
-/** cli: the `holdfast` command. What it prints is for people; what it does, the layers below do. */
+/** cli: the `holdfast` command. It parses options and prints text; the layers below do the work. */
 
 export { run } from "./command.js";

@@ -1,15 +1,15 @@
-/** `holdfast inspect` as a person meets it: the address it prints, the text it prints, and its exit codes. */
+/** `holdfast inspect`: the printed address, the printed text, and its exit codes. */
 
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { makeFolder } from "../../test/support/folders.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
+import { packagePath } from "../files/index.js";
 
-const main = fileURLToPath(new URL("./main.js", import.meta.url));
+const main = packagePath("dist/lib/main.js");
 const { PATH = "" } = process.env;
 
 function holdfast(args: readonly string[], cwd = makeFolder()) {

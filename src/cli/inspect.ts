@@ -19,7 +19,7 @@ interface CommandOptions {
 
 const maxPort = 65_535;
 /** The interval between two prints, in milliseconds. */
-const watchEveryMs = 1000;
+const watchIntervalMs = 1000;
 
 export function addInspect(program: Command): void {
   program
@@ -84,6 +84,6 @@ async function showText(path: string, watch: boolean): Promise<void> {
     const lines = view.print({ columns: columns() }).replaceAll("\n", "\u001b[K\n");
     stdout.write(`\u001b[H${lines}\u001b[J`);
     if (!view.isLive) return;
-    await wait(watchEveryMs);
+    await wait(watchIntervalMs);
   }
 }

@@ -59,7 +59,9 @@ export function planStep(
     const traced = { name, calls: placed.calls, deadOnExit: trace.deadOnExit };
     const first = planCalls(runtime, traced, { rematerialize: isShort, ...settings });
     const fits =
-      first.plan.bytes <= availableMemory(runtime).room || settings.rematerialize !== undefined || isShort;
+      first.plan.bytes <= availableMemory(runtime).available ||
+      settings.rematerialize !== undefined ||
+      isShort;
     const planned = fits
       ? first
       : planCalls(runtime, traced, { ...settings, ...withoutExtraMemory, rematerialize: true });

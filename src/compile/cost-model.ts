@@ -26,6 +26,12 @@ const longKernel = 2;
  */
 export const busyGemmElements = ({ parallelism }: Device): number => 11_000 * parallelism;
 
+/**
+ * A batched GEMM has at most this many times the output elements that keep the device busy. One launch then costs it little, and more
+ * results would only be held longer.
+ */
+export const maxBatchedWaves = 4;
+
 /** With eight members, a launch costs each of them an eighth; more would only hold operands longer. */
 export const maxGroupedGemms = 8;
 

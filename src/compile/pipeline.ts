@@ -7,6 +7,7 @@ import { capabilitiesOf } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { fuseAttentionCasts } from "./fusion/attention-cast.js";
 import { batchCopies } from "./fusion/batch-copies.js";
+import { batchGemms } from "./fusion/batch-gemms.js";
 import { coalesceCasts } from "./fusion/coalesce-casts.js";
 import { fuseColumnReductions } from "./fusion/column-reductions.js";
 import { fuseHorizontally } from "./fusion/combo-kernels.js";
@@ -85,6 +86,11 @@ export const phases = {
     pass: "horizontalFusion",
     purpose: "adjacent weights are converted in one call",
     run: coalesceCasts,
+  },
+  batchGemms: {
+    pass: "horizontalFusion",
+    purpose: "on a GPU, independent GEMMs of the same shape are one batched GEMM",
+    run: (program, runtime, { isTuned }) => batchGemms(runtime, program, isTuned),
   },
   attentionCasts: {
     pass: "epilogueFusion",

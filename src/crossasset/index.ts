@@ -2,8 +2,6 @@
 
 export {
   type Bars,
-  type BarsSummary,
-  checkBars,
   checksumOfBars,
   generateBars,
   readBars,
@@ -11,21 +9,17 @@ export {
 } from "./bars/index.js";
 export type { JobEvent, JobListener } from "./job/events.js";
 export { type JobOptions, runJob } from "./job/job.js";
-export {
-  type JobRun,
-  type JobRunOptions,
-  openJobRun,
-  type ResumedJob,
-  requireRunSettings,
-  stateOfRun,
-} from "./job/job-run.js";
-export { type AnswerFigures, classNames, type FoldResult, type JobResults } from "./job/results.js";
+export type { ResumedJob } from "./job/job-checkpoint.js";
+export { type JobRun, type JobRunOptions, openJobRun } from "./job/job-run.js";
+export { classNames, type FoldResult, type JobResults, type PredictionFigures } from "./job/results.js";
+export { requireRunSettings, stateOfRun } from "./job/run-state.js";
 export { defaultSettings, type JobSettings } from "./job/settings.js";
 export {
-  type Answer,
-  type AskOptions,
   type EvaluatedModel,
   openTrainedModel,
+  type Prediction,
+  type PredictOptions,
   type TrainedModel,
 } from "./job/trained-model.js";
 export { CrossAsset, type CrossAssetOptions } from "./model.js";
+export { type BarsSummary, checkBars } from "./samples/index.js";

@@ -99,18 +99,18 @@ class Layer extends Module {
   #attend(h: Tensor): Tensor {
     const { heads, width, qkNorm } = this.#sizes;
     const [batch = 1, sources = 1] = h.shape;
-    const each = width / heads;
+    const headWidth = width / heads;
     if (!qkNorm) {
       const packed = functional
         .fusedProjections(h, [this.q, this.k, this.v])
-        .reshape([batch, sources, 3, heads, each]);
+        .reshape([batch, sources, 3, heads, headWidth]);
       return functional.packedAttention(packed).reshape([batch, sources, width]).matmul(this.o);
     }
-    const split = (weight: Parameter): Tensor => h.matmul(weight).reshape([batch, sources, heads, each]); // [B, S, H, d/H]
+    const split = (weight: Parameter): Tensor => h.matmul(weight).reshape([batch, sources, heads, headWidth]); // [B, S, H, d/H]
     const unit = (x: Tensor): Tensor => x.mul(x.square().sum(-1, { keepdim: true }).add(1e-12).rsqrt());
     const [q, k, v] = [unit(split(this.q)), unit(split(this.k)), split(this.v)];
     const attended = functional.scaledDotProductAttention(q, k, v, null, {
-      scale: Math.sqrt(each),
+      scale: Math.sqrt(headWidth),
       rowsFirst: true,
     });
     return attended.reshape([batch, sources, width]).matmul(this.o);

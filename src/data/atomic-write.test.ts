@@ -1,4 +1,4 @@
-/** Files are there whole or not at all, and what can't be written says why and the way out. */
+/** Files are written completely or not at all, and errors name the cause and give advice. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -9,17 +9,17 @@ import { makeFolder } from "../../test/support/folders.js";
 import { rejects } from "../../test/support/rejects.js";
 import { removeLeftovers, type WriteBytes, writeAtomically } from "./atomic-write.js";
 
-/** A disk that has room for so many bytes. */
-function fullAfter(room: number, code = "ENOSPC"): WriteBytes {
+/** A disk with this much free space. */
+function fullAfter(freeBytes: number, code = "ENOSPC"): WriteBytes {
   return (file, bytes, offset, length) => {
-    if (room === 0) throw Object.assign(new Error(`${code}: the system's words, write`), { code });
-    const written = writeSync(file, bytes, offset, Math.min(room, length));
-    room -= written;
+    if (freeBytes === 0) throw Object.assign(new Error(`${code}: the system's words, write`), { code });
+    const written = writeSync(file, bytes, offset, Math.min(freeBytes, length));
+    freeBytes -= written;
     return written;
   };
 }
 
-test("text and pieces are written whole and replace what was there, lasting or not", () => {
+test("text and chunks are written completely and replace the old file, lasting or not", () => {
   const folder = makeFolder();
   const path = join(folder, "status.json");
   for (const lasting of [true, false]) {
@@ -30,7 +30,7 @@ test("text and pieces are written whole and replace what was there, lasting or n
   assert.deepEqual(readdirSync(folder), ["status.json"]);
 });
 
-test("a file that takes several writes is written to its end", () => {
+test("a file that takes several writes is complete", () => {
   const path = join(makeFolder(), "slow");
   writeAtomically(path, "many small writes", {
     write: (file, bytes, offset) => writeSync(file, bytes, offset, 1),
@@ -38,19 +38,19 @@ test("a file that takes several writes is written to its end", () => {
   assert.equal(readFileSync(path, "utf8"), "many small writes");
 });
 
-test("a full disk is an error that says so, and leaves the old file and nothing beside it", () => {
+test("an error names a full disk, and only the old file remains", () => {
   const folder = makeFolder();
   const path = join(folder, "model");
   writeAtomically(path, "old");
-  for (const room of [0, 1, 7]) {
-    const save = () => writeAtomically(path, "new words", { write: fullAfter(room) });
+  for (const freeBytes of [0, 1, 7]) {
+    const save = () => writeAtomically(path, "new words", { write: fullAfter(freeBytes) });
     rejects("BAD_FILE", save, /^.*model can't be written: ENOSPC.*The disk is full: free some space/);
     assert.equal(readFileSync(path, "utf8"), "old");
     assert.deepEqual(readdirSync(folder), ["model"]);
   }
 });
 
-test("each reason of the system has its way out, on one line", () => {
+test("each error of the system has its advice, on one line", () => {
   const folder = makeFolder();
   writeFileSync(join(folder, "file"), "");
   const onDisk = (code: string) => () =>
@@ -68,12 +68,21 @@ test("each reason of the system has its way out, on one line", () => {
   rejects("BAD_FILE", () => removeLeftovers(join(folder, "none")), /can't be tidied: ENOENT/);
 });
 
-test("leftovers of dead processes are removed; those of living ones, and other files, stay", () => {
+test("temporary files of dead processes are removed; those of live processes and other files stay", () => {
   const folder = makeFolder();
   const dead = spawnSync(process.execPath, ["-e", ""]).pid;
-  const aside = (pid: number) => `model.safetensors.${pid}-01234567-89ab-cdef-0123-456789abcdef.part`;
-  for (const name of [aside(dead), aside(process.pid), aside(process.ppid), "notes.part", "model"])
+  const temporaryName = (pid: number) => `model.safetensors.${pid}-01234567-89ab-cdef-0123-456789abcdef.part`;
+  for (const name of [
+    temporaryName(dead),
+    temporaryName(process.pid),
+    temporaryName(process.ppid),
+    "notes.part",
+    "model",
+  ])
     writeFileSync(join(folder, name), "");
-  assert.deepEqual([...removeLeftovers(folder)].sort(), [aside(dead), aside(process.pid)].sort());
-  assert.deepEqual(readdirSync(folder).sort(), [aside(process.ppid), "model", "notes.part"].sort());
+  assert.deepEqual(
+    [...removeLeftovers(folder)].sort(),
+    [temporaryName(dead), temporaryName(process.pid)].sort(),
+  );
+  assert.deepEqual(readdirSync(folder).sort(), [temporaryName(process.ppid), "model", "notes.part"].sort());
 });

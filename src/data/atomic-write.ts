@@ -39,7 +39,7 @@ export interface AtomicWriteOptions {
   readonly write?: WriteBytes;
 }
 
-/** Writes a file of these chunks, or of this text, at the path. A failure is a BAD_FILE that says what to change. */
+/** Writes a file of these chunks, or of this text, at the path. A failure is a BAD_FILE error with advice. */
 export function writeAtomically(
   path: string,
   content: string | readonly Uint8Array[],
@@ -158,7 +158,7 @@ const advices: Readonly<Record<string, string>> = {
   EIO: "The disk has failed: see the system's log, and choose a folder on another disk.",
 };
 
-/** An error about a path: what failed, why, and what to change; on one line. */
+/** An error about a path, on one line: the failure, its cause, and advice. */
 export function fileError(what: string, path: string, cause: unknown): HoldfastError {
   if (cause instanceof HoldfastError) {
     const numbers = { ...cause.numbers, path };

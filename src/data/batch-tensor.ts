@@ -2,7 +2,7 @@
 
 import type { Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { Tensor, type TensorPlace } from "../tensor/index.js";
+import { type DeviceValue, Tensor } from "../tensor/index.js";
 
 export interface BatchNumber {
   readonly epoch: number;
@@ -17,16 +17,16 @@ export interface BatchBuffers extends BatchNumber {
 
 /** The buffers never die, so without this check a late use would read the rows of another batch. */
 export class BatchTensor extends Tensor {
-  readonly #place: BatchBuffers;
+  readonly #batch: BatchBuffers;
 
-  constructor(place: TensorPlace, batch: BatchBuffers) {
+  constructor(place: DeviceValue, batch: BatchBuffers) {
     super(place, `column ${batch.column} of batch ${batch.batch} in epoch ${batch.epoch}`);
-    this.#place = batch;
+    this.#batch = batch;
   }
 
   override get value(): Value {
-    if (this.#place.isCurrent()) return super.value;
-    const { epoch, batch, column } = this.#place;
+    if (this.#batch.isCurrent()) return super.value;
+    const { epoch, batch, column } = this.#batch;
     throw new HoldfastError(
       "DEAD_TENSOR",
       `"${this.name}" was used after its loader drew the next batch, which overwrites the same buffers. ` +

@@ -1,4 +1,4 @@
-/** Data sets: what they take, what they reject and with which row, and that they are uploaded once. */
+/** Data sets: column sources, errors with their row, and the upload. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -31,17 +31,17 @@ test("columns are nested arrays, typed arrays, flat arrays with a shape, and ten
 });
 
 test("a NaN or an infinity anywhere is found with its row, column and element", () => {
-  const place = fc.record({ rows: fc.integer({ min: 1, max: 20 }), width: fc.integer({ min: 1, max: 5 }) });
+  const sizes = fc.record({ rows: fc.integer({ min: 1, max: 20 }), width: fc.integer({ min: 1, max: 5 }) });
   const bad = fc.constantFrom(Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY);
   fc.assert(
     fc.property(
-      place,
+      sizes,
       fc.nat(),
       bad,
       fc.constantFrom("f32", "f64", "bf16", "f16"),
-      ({ rows, width }, at, value, dtype) => {
+      ({ rows, width }, position, value, dtype) => {
         const values = new Float64Array(rows * width);
-        const index = at % values.length;
+        const index = position % values.length;
         values[index] = value;
         const labels = new Int32Array(rows);
         assert.throws(
@@ -62,7 +62,7 @@ test("a NaN or an infinity anywhere is found with its row, column and element", 
   );
 });
 
-test("a number that its dtype can't hold is found too", () => {
+test("a number outside its dtype's range is rejected", () => {
   rejects(
     "NOT_FINITE",
     () => new TensorDataset([[1], [1e300]]),
@@ -71,7 +71,7 @@ test("a number that its dtype can't hold is found too", () => {
   rejects("BAD_DTYPE", () => new TensorDataset({ values: [0.5], shape: [1], dtype: "i32" }), /0\.5/);
 });
 
-test("labels are checked where their classes are told, when the data set is made", () => {
+test("the constructor checks labels if their classes are given", () => {
   const make = (values: readonly number[], ignoreIndex?: number) => () =>
     new TensorDataset({
       values,
@@ -86,7 +86,7 @@ test("labels are checked where their classes are told, when the data set is made
   rejects("BAD_INDEX", make([-100, 1], -1), /label -100;.* set it to -1 /);
 });
 
-test("columns of different length, of no rows, and with a shape that lies are rejected", () => {
+test("columns of different lengths, without rows, or with a wrong shape are rejected", () => {
   rejects(
     "BAD_SHAPE",
     () => new TensorDataset([1, 2], [1, 2, 3]),
@@ -102,7 +102,7 @@ test("columns of different length, of no rows, and with a shape that lies are re
   rejects("BAD_ARGUMENT", () => new TensorDataset(), /at least one column/);
 });
 
-test("a data set is uploaded once a device, stands in the budget under its label, and can be released", () => {
+test("a data set is uploaded once per device, is charged under its label, and can be released", () => {
   const data = new TensorDataset(
     [
       [1, 2],
@@ -121,7 +121,7 @@ test("a data set is uploaded once a device, stands in the budget under its label
   assert.equal(runtime.budget.usedBy("data set"), 0);
 });
 
-test("a data set that the device can't hold is rejected with the table of holders", () => {
+test("a data set that does not fit on the device is rejected with the table of holders", () => {
   const data = new TensorDataset({ values: new Float32Array(8 * 2 ** 20), shape: [8, 2 ** 20] });
   withDevice({ memory: "48MiB", arena: "1MiB" }, (small) =>
     rejects("OUT_OF_BUDGET", () => data.placeOn(small), /data set/),

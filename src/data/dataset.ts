@@ -28,7 +28,7 @@ import {
 /** A column as nested arrays, a typed array (one number per row), a flat array with its shape, or a tensor. */
 export type ColumnSource = NestedArray | FlatColumn | Tensor;
 
-/** Elements in row-major order with their shape: the fast form for large data. */
+/** Elements in row-major order with their shape: the fast way to pass large data. */
 export interface FlatColumn {
   readonly values: NumberArray | readonly number[];
   /** The number of rows comes first. */
@@ -136,7 +136,7 @@ export class TensorDataset<Sources extends readonly ColumnSource[] = readonly Co
    * const data = new TensorDataset([[1, 2], [3, 4]]);
    * data.placeOn(cpu);
    * data.release(cpu);
-   * console.log(cpu.runtime.budget.usedBy("data set")); // → 0
+   * console.log(cpu.diagnostics().budget.usedByLabel["data set"]); // → 0
    * cpu.close();
    * ```
    */

@@ -1,4 +1,4 @@
-/** Loaders: every row once an epoch, orders that follow from the seed, batches that end when the next is drawn. */
+/** Loaders: every row once per epoch, orders from the seed, and batches that end when the next is drawn. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -18,7 +18,7 @@ function numberedRows(
 ): TensorDataset<[{ values: Float32Array; shape: number[] }, Int32Array]> {
   const values = Float32Array.from(
     { length: rows * width },
-    (_, at) => Math.floor(at / width) + (at % width) / 4,
+    (_, index) => Math.floor(index / width) + (index % width) / 4,
   );
   return new TensorDataset(
     { values, shape: [rows, width] },
@@ -26,18 +26,18 @@ function numberedRows(
   );
 }
 
-/** The labels of an epoch, batch by batch, after holding each row against its label. */
+/** Checks each row against its label, and returns the labels of an epoch by batch. */
 function labelsOf(batches: Iterable<readonly [Tensor, Tensor]>): number[][] {
   return Array.from(batches, ([x, y]) => {
     const labels = [...y.dataSync()];
     const width = x.shape[1] ?? 0;
-    const expected = labels.map((label) => Array.from({ length: width }, (_, at) => label + at / 4));
+    const expected = labels.map((label) => Array.from({ length: width }, (_, index) => label + index / 4));
     assert.deepEqual(x.tolist(), expected);
     return labels;
   });
 }
 
-test("in order: every row once, the last batch smaller, or left out where told so", () => {
+test("in order: every row once; the last batch is smaller, or left out with dropLast", () => {
   const data = numberedRows(7);
   assert.deepEqual(labelsOf(new DataLoader(data, { batchSize: 3 })), [[0, 1, 2], [3, 4, 5], [6]]);
   const whole = new DataLoader(data, { batchSize: 3, dropLast: true });
@@ -54,7 +54,7 @@ test("in order: every row once, the last batch smaller, or left out where told s
   assert.deepEqual(labelsOf(new DataLoader(data, { batchSize: 100 })), [[0, 1, 2, 3, 4, 5, 6]]);
 });
 
-test("shuffled: every row once, whatever the sizes, resident or sent up, with the same order", () => {
+test("shuffled: every row once for any sizes, in the same order resident and not", () => {
   const sizes = fc.record({
     rows: fc.integer({ min: 1, max: 40 }),
     width: fc.integer({ min: 1, max: 9 }),
@@ -66,12 +66,12 @@ test("shuffled: every row once, whatever the sizes, resident or sent up, with th
       const data = numberedRows(rows, width);
       const options: DataLoaderOptions = { batchSize, shuffle: true, seed, device: cpu };
       const loaders = [new DataLoader(data, options), new DataLoader(data, { ...options, resident: false })];
-      const [resident, sent] = loaders.map((loader) => labelsOf(loader));
+      const [resident, uploaded] = loaders.map((loader) => labelsOf(loader));
       assert.deepEqual(
         resident!.flat().sort((a, b) => a - b),
         Array.from({ length: rows }, (_, row) => row),
       );
-      assert.deepEqual(sent, resident);
+      assert.deepEqual(uploaded, resident);
       for (const loader of loaders) loader.close();
       data.release(cpu);
     }),
@@ -80,7 +80,7 @@ test("shuffled: every row once, whatever the sizes, resident or sent up, with th
   assert.equal(cpu.runtime.diagnostics().arena.live, 0);
 });
 
-test("an epoch's order follows from the seed and its number: it differs from the next and can be replayed", () => {
+test("an epoch's order depends on the seed and its number, and can be repeated", () => {
   const data = numberedRows(50);
   const make = (seed: number): DataLoader<typeof data extends TensorDataset<infer S> ? S : never> =>
     new DataLoader(data, { batchSize: 8, shuffle: true, seed });
@@ -89,47 +89,47 @@ test("an epoch's order follows from the seed and its number: it differs from the
   assert.notDeepEqual(first, second);
   assert.deepEqual(labelsOf(b.epoch(1)), second);
   assert.deepEqual(labelsOf(b.epoch(0)), first);
-  assert.deepEqual(labelsOf(b), second, "the epoch behind the replayed one comes next");
+  assert.deepEqual(labelsOf(b), second, "the epoch after the repeated one comes next");
   assert.notDeepEqual(labelsOf(make(2)), first);
 });
 
-test("a batch stays at one address, and its tensors are rejected by name once the next one is drawn", () => {
+test("batches have one address, and a batch's tensors are rejected by name once the next batch is drawn", () => {
   const loader = new DataLoader(numberedRows(5), { batchSize: 2 });
   const addresses = new Set<number>();
-  const seen: Tensor[] = [];
+  const earlierBatches: Tensor[] = [];
   for (const [x] of loader) {
     addresses.add(x.array.storage!.span.address);
-    for (const old of seen) {
+    for (const old of earlierBatches) {
       rejects("DEAD_TENSOR", () => old.sum(), /column 0 of batch \d in epoch 0.* clone\(\)/);
       rejects("DEAD_TENSOR", () => old.tolist());
     }
-    seen.push(x);
+    earlierBatches.push(x);
   }
   assert.equal(addresses.size, 1);
-  assert.deepEqual(seen.at(-1)?.shape, [1, 3], "the last batch stays");
+  assert.deepEqual(earlierBatches.at(-1)?.shape, [1, 3], "the last batch stays");
 });
 
-test("a clone outlives its batch, and backward notices when the next batch was drawn over what it saved", () => {
+test("a clone outlives its batch, and backward detects that the next batch has overwritten a saved tensor", () => {
   const loader = new DataLoader(numberedRows(4), { batchSize: 2 });
   const pass = loader[Symbol.iterator]();
   const [x] = pass.next().value!;
-  const kept = x.clone();
+  const clone = x.clone();
   cpu.step(() => {
-    const weight = kept.mul(0).keep();
+    const weight = clone.mul(0).keep();
     weight.requiresGrad = true;
     const loss = weight.mul(x).sum();
     pass.next();
     rejects("SAVED_CHANGED", () => loss.backward());
     weight.release();
   });
-  assert.deepEqual(kept.tolist(), [
+  assert.deepEqual(clone.tolist(), [
     [0, 0.25, 0.5],
     [1, 1.25, 1.5],
   ]);
-  kept.release();
+  clone.release();
 });
 
-test("two passes of one loader at a time are rejected; two loaders share the data set", () => {
+test("two concurrent passes of one loader are rejected; two loaders share the data set", () => {
   const data = numberedRows(6);
   const [loader, other] = [new DataLoader(data, { batchSize: 2 }), new DataLoader(data, { batchSize: 3 })];
   const first = loader[Symbol.iterator]();
@@ -144,17 +144,17 @@ test("two passes of one loader at a time are rejected; two loaders share the dat
   assert.deepEqual(second.next().value?.[1].tolist(), [2, 3]);
 });
 
-test("a loader says what it sends up", () => {
+test("a loader reports its uploads", () => {
   const data = numberedRows(6);
   const row = 3 * 4 + 4;
-  const of = (options: Partial<DataLoaderOptions>): object =>
+  const uploadsWith = (options: Partial<DataLoaderOptions>): object =>
     new DataLoader(data, { batchSize: 2, ...options }).uploads;
-  assert.deepEqual(of({}), { perEpoch: 0, perBatch: 0 });
-  assert.deepEqual(of({ shuffle: true }), { perEpoch: 24, perBatch: 0 });
-  assert.deepEqual(of({ resident: false }), { perEpoch: 0, perBatch: 2 * row });
+  assert.deepEqual(uploadsWith({}), { perEpoch: 0, perBatch: 0 });
+  assert.deepEqual(uploadsWith({ shuffle: true }), { perEpoch: 24, perBatch: 0 });
+  assert.deepEqual(uploadsWith({ resident: false }), { perEpoch: 0, perBatch: 2 * row });
 });
 
-test("a closed loader gives its buffers back, and what it has drawn is over", () => {
+test("a closed loader frees its buffers, and its batches are invalid", () => {
   const data = numberedRows(4);
   const before = cpu.runtime.budget.used;
   const loader = new DataLoader(data, { batchSize: 2 });
@@ -166,13 +166,13 @@ test("a closed loader gives its buffers back, and what it has drawn is over", ()
   rejects("DEAD_TENSOR", () => x.sum());
 });
 
-test("epochs that are none are rejected", () => {
+test("invalid epoch numbers are rejected", () => {
   const loader = new DataLoader(numberedRows(4), { batchSize: 2 });
   for (const epoch of [-1, 0.5, Number.NaN])
     rejects("BAD_ARGUMENT", () => loader.epoch(epoch).next(), /no epoch/);
 });
 
-test("a loader goes on from its state with the rest of the epoch, and then with the next ones", () => {
+test("a loader continues from its state with the rest of the epoch, and then with the next epochs", () => {
   const data = new TensorDataset(Float32Array.from({ length: 10 }, (_, row) => row));
   for (const shuffle of [false, true]) {
     const make = (seed: number) => new DataLoader(data, { batchSize: 3, shuffle, seed, device: cpu });
@@ -186,18 +186,18 @@ test("a loader goes on from its state with the rest of the epoch, and then with 
       }
       return rows;
     };
-    const straight = rowsOf(make(1), 12);
+    const uninterrupted = rowsOf(make(1), 12);
     for (let stop = 1; stop <= 8; stop++) {
       const first = make(1);
       const before = rowsOf(first, stop);
       const second = make(2);
       second.loadStateDict(JSON.parse(JSON.stringify(first.stateDict())));
-      assert.deepEqual([...before, ...rowsOf(second, 12 - stop)], straight, `after ${stop} batches`);
+      assert.deepEqual([...before, ...rowsOf(second, 12 - stop)], uninterrupted, `after ${stop} batches`);
     }
   }
 });
 
-test("a loop over the last batch is still in its epoch until it has ended", () => {
+test("the epoch of the last batch ends when its loop ends", () => {
   const loader = new DataLoader(new TensorDataset([[1], [2]]), { batchSize: 1, device: cpu });
   const states = Array.from(loader, () => loader.stateDict());
   assert.deepEqual(
@@ -214,7 +214,7 @@ test("a loop over the last batch is still in its epoch until it has ended", () =
   assert.equal([...loader].length, 2);
 });
 
-test("a state of other data, other batches or no place at all is rejected", () => {
+test("a state of other data, of other batches or with an invalid position is rejected", () => {
   const make = (options: { batchSize: number; shuffle?: boolean }, rows = 4) =>
     new DataLoader(new TensorDataset(new Float32Array(rows)), { ...options, device: cpu });
   const loader = make({ batchSize: 2 });

@@ -253,9 +253,9 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
    * const cpu = await device("cpu");
    * const data = new TensorDataset([[1], [2]]);
    * const batches = new DataLoader(data, { batchSize: 1 });
-   * const before = cpu.runtime.budget.usedBy("data set");
+   * const before = cpu.diagnostics().budget.usedByLabel["data set"];
    * batches.close();
-   * console.log(cpu.runtime.budget.usedBy("data set") < before); // → true
+   * console.log(cpu.diagnostics().budget.usedByLabel["data set"] < before); // → true
    * cpu.close();
    * ```
    */
@@ -389,7 +389,9 @@ function pickRows(column: Column, rows: Uint32Array): Uint8Array {
   const size = rowLength(column) * dtypes[column.dtype].bytes;
   const bytes = new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength);
   const picked = new Uint8Array(rows.length * size);
-  for (const [at, row] of rows.entries()) picked.set(bytes.subarray(row * size, (row + 1) * size), at * size);
+  for (const [index, row] of rows.entries()) {
+    picked.set(bytes.subarray(row * size, (row + 1) * size), index * size);
+  }
   return picked;
 }
 

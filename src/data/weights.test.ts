@@ -1,4 +1,4 @@
-/** Weights on disk: every bit comes back, and a file that does not fit changes nothing. */
+/** Weights on disk: every bit is restored, and a file that does not fit changes nothing. */
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -27,7 +27,7 @@ const bytesOf = (module: nn.Module): Record<string, Uint8Array> =>
   );
 
 for (const dtype of ["f32", "f64", "bf16", "f16"] as const) {
-  test(`a module's ${dtype} weights come back bit for bit, with the metadata`, () => {
+  test(`a module's ${dtype} weights are restored bit for bit, with the metadata`, () => {
     const [saved, loaded] = [makeModel(dtype), makeModel(dtype)];
     saveWeights(path, saved, new Map([["epoch", "7"]]));
     const { missing, unexpected, metadata } = loadWeights(path, loaded);
@@ -52,19 +52,19 @@ test("a file of another width is rejected with its path, and nothing is written"
   sameNamedBytes(bytesOf(model), before, "the module");
 });
 
-test("strict loading wants every name; loose loading says what was left out", () => {
+test("strict loading needs every name; non-strict loading returns the missing names", () => {
   saveWeights(path, new nn.Sequential(new nn.Linear(2, 2)).to(cpu));
   const larger = new nn.Sequential(new nn.Linear(2, 2), new nn.Linear(2, 2)).to(cpu);
   rejects("BAD_STATE", () => loadWeights(path, larger), /missing in the state: 1.weight, 1.bias/);
   assert.deepEqual(loadWeights(path, larger, { strict: false }).missing, ["1.weight", "1.bias"]);
 });
 
-test("a module on no device has no weights to save, and no file is made", () => {
+test("a module without a device has no weights to save, and no file is created", () => {
   rejects("NO_DEVICE", () => saveWeights(join(folder, "none.safetensors"), new nn.Linear(1, 1)));
   rejects("BAD_FILE", () => loadWeights(join(folder, "none.safetensors"), makeModel()));
 });
 
-test("tensors of other dtypes load where they fit, or are skipped by name", () => {
+test("tensors of foreign dtypes are converted if they fit, or skipped by name", () => {
   const layer = new nn.Linear(1, 2).to(cpu);
   const file = fileWith(
     JSON.stringify({
@@ -90,7 +90,7 @@ test("tensors of other dtypes load where they fit, or are skipped by name", () =
       [1, -1.125],
     ],
   );
-  // What is in the file and not in the module is never decoded.
+  // A tensor that is not in the module is never decoded.
   assert.deepEqual(loadWeights(path, layer, { strict: false }).unexpected, ["steps"]);
   data.setBigInt64(8, 2n ** 40n, true);
   data.setUint8(16, 0);
@@ -101,7 +101,7 @@ test("tensors of other dtypes load where they fit, or are skipped by name", () =
   assert.deepEqual(layer.bias?.tolist(), [1, -1.125]);
 });
 
-test("arguments that are no path and no module are rejected", () => {
+test("arguments other than a path and a module are rejected", () => {
   const model = makeModel();
   for (const wrong of [undefined, 7, {}]) {
     rejects("BAD_FILE", () => saveWeights(wrong as never, model));

@@ -13,8 +13,8 @@ export function captureNotOpen(
   stream: Pick<Stream, "id">,
   origin: Pick<Stream, "id"> | undefined,
 ): HoldfastError {
-  const there = origin ? `the open capture began on stream #${origin.id}` : "no capture is open";
-  const message = `endCapture on stream #${stream.id} failed: ${there}. Call endCapture once, on the stream that beginCapture was called with.`;
+  const state = origin ? `the open capture began on stream #${origin.id}` : "no capture is open";
+  const message = `endCapture on stream #${stream.id} failed: ${state}. Call endCapture once, on the stream that beginCapture was called with.`;
   return new HoldfastError("CAPTURE_ORDER", message, { numbers: { stream: stream.id } });
 }
 

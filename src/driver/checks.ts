@@ -7,10 +7,10 @@ import type { Argument, HostSpan, Parameter } from "./driver.js";
 const maxBlocks = 2 ** 31 - 1;
 
 const scalarRanges = {
-  i32: { least: -(2 ** 31), most: 2 ** 31 - 1, isWhole: true },
-  u32: { least: 0, most: 2 ** 32 - 1, isWhole: true },
-  f32: { least: Number.NEGATIVE_INFINITY, most: Number.POSITIVE_INFINITY, isWhole: false },
-  f64: { least: Number.NEGATIVE_INFINITY, most: Number.POSITIVE_INFINITY, isWhole: false },
+  i32: { min: -(2 ** 31), max: 2 ** 31 - 1, isWhole: true },
+  u32: { min: 0, max: 2 ** 32 - 1, isWhole: true },
+  f32: { min: Number.NEGATIVE_INFINITY, max: Number.POSITIVE_INFINITY, isWhole: false },
+  f64: { min: Number.NEGATIVE_INFINITY, max: Number.POSITIVE_INFINITY, isWhole: false },
 } as const;
 
 export function requireLaunch(
@@ -42,14 +42,14 @@ export function requireScalar(
   what: () => string,
 ): number {
   if (typeof argument !== "number") throw badArgument(`${what()} is a span; pass a number.`);
-  const { least, most, isWhole } = scalarRanges[parameter];
-  if (isWhole && !(Number.isInteger(argument) && argument >= least && argument <= most)) {
-    throw badArgument(`${what()} is ${argument}; pass a whole number from ${least} to ${most}.`);
+  const { min, max, isWhole } = scalarRanges[parameter];
+  if (isWhole && !(Number.isInteger(argument) && argument >= min && argument <= max)) {
+    throw badArgument(`${what()} is ${argument}; pass a whole number from ${min} to ${max}.`);
   }
   return argument;
 }
 
-/** Checks that the span lies inside host memory of `length` bytes and returns its offset. */
+/** Checks that the span is inside host memory of `length` bytes and returns its offset. */
 export function requireHostSpan({ memory, offset, size }: HostSpan, length: number): number {
   if (
     !Number.isInteger(offset) ||
@@ -59,7 +59,7 @@ export function requireHostSpan({ memory, offset, size }: HostSpan, length: numb
     offset + size > length
   ) {
     throw badArgument(
-      `Host span of ${size} bytes at offset ${offset} lies outside host memory #${memory.id}, which has ${length} bytes.`,
+      `Host span of ${size} bytes at offset ${offset} is outside host memory #${memory.id}, which has ${length} bytes. Pass a range inside it.`,
     );
   }
   return offset;

@@ -55,7 +55,7 @@ export function readIfPresent(path: string): string | undefined {
     if (["ENOENT", "ENOTDIR", "EACCES"].includes(reason)) return undefined;
     throw new HoldfastError(
       "DRIVER_FAILED",
-      `${path} cannot be read (${reason}), so the machine's limits are unknown.`,
+      `${path} cannot be read (${reason}), so the machine's limits are unknown. Check the permissions of this process.`,
       { cause },
     );
   }

@@ -6,9 +6,8 @@
  * - Calls return at once. Work on a stream runs in order; only a synchronize guarantees that it has completed.
  * - Arguments are copied during the call: the caller may change its arrays and records afterwards.
  * - Between `beginCapture` and `endCapture` work is recorded and does not run.
- * - A call that throws has changed nothing. One exception: work that fails after it was issued is reported by the
- *   next `synchronize`, `synchronizeEvent`, `isReached` or `destroyStream` after it, and the work queued after it does
- *   not run.
+ * - A call that throws has changed nothing. One exception: the failure of issued work is thrown by the next
+ *   `synchronize`, `synchronizeEvent`, `isReached` or `destroyStream`. Work queued after the failed work does not run.
  */
 
 import type { Bytes, Span } from "../units/index.js";
@@ -82,8 +81,8 @@ export function isMemory(parameter: Parameter): parameter is MemoryParameter {
 }
 
 /**
- * A memory parameter that the kernel takes as a tensor map: a matrix, or a batch at a fixed stride, of which TMA copies
- * tiles to shared memory. A launch passes a span as for any other parameter, and the driver encodes the map. Elements
+ * A memory parameter that the kernel takes as a tensor map. It describes a matrix, or a batch at a fixed stride; TMA
+ * copies tiles of it to shared memory. A launch passes a span as for any other parameter, and the driver encodes the map. Elements
  * outside the matrix read as 0.
  */
 export interface TensorMap {
@@ -114,8 +113,8 @@ export interface CudaCode {
   readonly entry: string;
   /** Threads per block. Blocks and the grid (`Launch.blocks`) are one-dimensional. */
   readonly threads: number;
-  /** The compute capability whose architecture-specific instructions it uses. Default: any that Holdfast supports. */
-  readonly onlyFor?: string;
+  /** The compute capability whose architecture-specific instructions (sm_90a) it uses. Default: any. */
+  readonly requiredCapability?: string;
   /** Dynamic shared memory, for kernels that need more than the 48 KiB of static shared memory. */
   readonly sharedBytes?: number;
   /** The memory parameters passed as tensor maps: `const __grid_constant__`, 128 bytes aligned to 64. */
@@ -124,7 +123,7 @@ export interface CudaCode {
    * True if the kernel executes griddepcontrol.wait before it reads anything that its predecessor writes, and before it
    * writes. Its launches may then use programmatic dependent launch.
    */
-  readonly waits?: boolean;
+  readonly hasGridDependencyWait?: boolean;
 }
 
 /** Layout of a GEMM operand: row-major. Strides are in elements. */
@@ -145,10 +144,9 @@ export const biasAlignment = 16;
 export type GemmPrecision = "f32" | "tf32" | "bf16";
 
 /**
- * `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or batched, for a device with a
- * GEMM library. The kernel's parameters are A, B, C and, if present, the bias.
+ * A GEMM of a library: `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or batched. The kernel's parameters are A, B, C and, if present, the bias.
  */
-export interface Product {
+export interface LibraryGemm {
   /** The dtype of A and B. */
   readonly dtype: "f32" | "f64" | "f16" | "bf16";
   /**
@@ -173,10 +171,10 @@ export interface Product {
   /** `gelu` is the tanh approximation. */
   readonly activation: "none" | "relu" | "gelu";
   /** Index of the library's algorithm, in its order of preference. Default: 0. */
-  readonly choice?: number;
+  readonly algorithm?: number;
 }
 
-/** A kernel's code for each driver; a driver loads its own kind and ignores the others. */
+/** A kernel's code for each driver. A driver loads the kind that it can run and ignores the others. */
 export interface KernelSource {
   readonly name: string;
   readonly parameters: readonly Parameter[];
@@ -191,7 +189,7 @@ export interface KernelSource {
    */
   readonly native?: (...args: number[]) => void;
   readonly cuda?: CudaCode;
-  readonly product?: Product;
+  readonly gemm?: LibraryGemm;
 }
 
 /** A loaded kernel. */
@@ -204,7 +202,7 @@ export interface Kernel {
   /** Required workspace size, aligned to 256 bytes. Undefined or 0: no workspace. */
   readonly workspaceBytes?: number;
   /** For a library GEMM: the number of algorithms. */
-  readonly choices?: number;
+  readonly algorithmCount?: number;
 }
 
 /** A memory parameter takes a span, so that the accessed bytes are known; a scalar parameter takes a number. */
@@ -224,7 +222,7 @@ export interface Launch {
 }
 
 /**
- * Nodes of a recorded graph by kind. A library GEMM counts as one kernel, however many nodes it has. The runtime
+ * Nodes of a recorded graph by kind. A library GEMM counts as one kernel, even if it has several nodes. The runtime
  * rejects memory and host nodes.
  */
 export interface NodeCount {
@@ -243,7 +241,7 @@ export interface Graph {
 
 export interface StreamOptions {
   /** High priority: its work runs before that of other streams when the device cannot run all. Default: false. */
-  readonly isFirst?: boolean;
+  readonly isHighPriority?: boolean;
 }
 
 /** CUDA also has "global", which fails on calls of other threads, and "relaxed", which disables the checks. */
@@ -278,7 +276,7 @@ export interface Driver {
   recordEvent(event: Event, stream: Stream): void;
   /** Delays a stream's later work until the event completes. */
   waitEvent(stream: Stream, event: Event): void;
-  /** True if the event has completed. Never blocks and need not make progress, so do not poll it in a loop. */
+  /** True if the event has completed. Never blocks. The CPU driver makes no progress here, so do not poll it in a loop. */
   isReached(event: Event): boolean;
   synchronizeEvent(event: Event): void;
   synchronize(stream: Stream): void;

@@ -8,7 +8,7 @@ import type * as Koffi from "koffi";
 import { HoldfastError } from "../errors/index.js";
 import { formatBytes, MiB } from "../units/index.js";
 
-/** koffi runs C code on its own stack, 2 MiB by default, on which numerical libraries crash. */
+/** koffi runs C code on a separate stack, 2 MiB by default, on which numerical libraries crash. */
 const stackBytes = 16 * MiB;
 
 let loaded: typeof Koffi | undefined;

@@ -1,4 +1,4 @@
-/** The host's memory figures on machines of many kinds, shown by a root folder of the test's own. */
+/** The host's memory figures on many kinds of machines, simulated by a root folder. */
 
 import assert from "node:assert/strict";
 import { totalmem } from "node:os";
@@ -9,7 +9,7 @@ import { readHostMemory } from "./host-memory.js";
 
 const eightGiB = "MemTotal:        8388608 kB\nMemFree:          100000 kB\nMemAvailable:    4194304 kB\n";
 
-test("without control groups the host's own figures count", () => {
+test("without cgroups the host's figures count", () => {
   withHostFiles({ "proc/meminfo": eightGiB }, (root) => {
     const expected = { total: 8 * GiB, available: 4 * GiB, binding: 8 * GiB };
     const { cgroupLimit, cgroupUsed, ...found } = readHostMemory(root);
@@ -17,7 +17,7 @@ test("without control groups the host's own figures count", () => {
   });
 });
 
-test("a group's headroom cuts what is available, wherever above us the limit stands", () => {
+test("a cgroup's headroom limits the available memory, at any level above the process", () => {
   withHostFiles(
     {
       "proc/meminfo": eightGiB,
@@ -37,7 +37,7 @@ test("a group's headroom cuts what is available, wherever above us the limit sta
   );
 });
 
-test("the least headroom counts even where another group has the tighter limit", () => {
+test("the least headroom counts even if another cgroup has the tighter limit", () => {
   withHostFiles(
     {
       "proc/meminfo": eightGiB,
@@ -68,7 +68,7 @@ test("page cache that the kernel would drop does not count as used", () => {
   );
 });
 
-test("a group that is over its limit leaves nothing", () => {
+test("a cgroup over its limit leaves nothing", () => {
   withHostFiles(
     {
       "proc/meminfo": eightGiB,
@@ -104,7 +104,7 @@ test("version 1 limits are read, and its huge number means none", () => {
   );
 });
 
-test("off Linux the figures of Node.js stand in", () => {
+test("without /proc the figures of Node.js count", () => {
   withHostFiles({}, (root) => {
     const { total, available } = readHostMemory(root);
     assert.equal(total, totalmem());
@@ -136,7 +136,7 @@ for (const [path, content] of [
   });
 }
 
-test("this machine's own figures make sense", () => {
+test("the figures of this machine are plausible", () => {
   const { total, available } = readHostMemory();
   assert.ok(total >= available && available > 0);
 });

@@ -1,4 +1,4 @@
-/** How many threads there are on machines of many kinds, shown by a root folder of the test's own. */
+/** The number of threads on many kinds of machines, simulated by a root folder. */
 
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
@@ -9,13 +9,13 @@ import { withHostFiles } from "../../test/support/fake-host.js";
 import { openCpuDriver } from "./cpu/index.js";
 import { type HostThreadsInfo, readHostThreads } from "./host-threads.js";
 
-/** On a machine of eight processors. */
+/** On a machine with eight processors. */
 function threadsWith(files: Readonly<Record<string, string>>): HostThreadsInfo {
-  let found: HostThreadsInfo | undefined;
+  let info: HostThreadsInfo | undefined;
   withHostFiles(files, (root) => {
-    found = readHostThreads(root, 8);
+    info = readHostThreads(root, 8);
   });
-  return found ?? assert.fail("nothing was read");
+  return info ?? assert.fail("nothing was read");
 }
 
 /** In a group of version 2, nested once. */
@@ -29,13 +29,13 @@ function nested(inner: string, outer: string): HostThreadsInfo {
 
 const unlimited = { threads: 8, cgroupCpus: undefined };
 
-test("without control groups, and with groups that limit nothing, the system's offer counts", () => {
+test("without cgroups, and with cgroups without a limit, the system's number counts", () => {
   assert.deepEqual(threadsWith({}), unlimited);
   assert.deepEqual(threadsWith({ "proc/self/cgroup": "0::/\n" }), unlimited);
   assert.deepEqual(nested("max 100000\n", "max 100000\n"), unlimited);
 });
 
-test("the tightest limit counts, wherever above us it stands", () => {
+test("the tightest limit counts, at any level above the process", () => {
   assert.deepEqual(nested("600000 100000\n", "200000 100000\n"), { threads: 2, cgroupCpus: 2 });
   assert.deepEqual(nested("200000 100000\n", "600000 100000\n"), { threads: 2, cgroupCpus: 2 });
   assert.deepEqual(nested("max 100000\n", "300000 100000\n"), { threads: 3, cgroupCpus: 3 });
@@ -66,7 +66,7 @@ test("version 1 limits are read, under either name of their folder, and −1 mea
   }
 });
 
-test("what is malformed is ignored, and the limits beside it count", () => {
+test("malformed files are ignored, and other limits count", () => {
   for (const text of ["", "many\n", "100000\n", "-5 100000\n", "1e5 100000\n", "100000 0\n", "0 100000\n"]) {
     assert.deepEqual(nested(text, "max 100000\n"), unlimited, JSON.stringify(text));
     assert.deepEqual(nested(text, "200000 100000\n"), { threads: 2, cgroupCpus: 2 }, JSON.stringify(text));
@@ -81,7 +81,7 @@ test("a folder where a file should be is ignored", () => {
   });
 });
 
-test("the CPU driver has as many threads, unless it is told another number", () => {
+test("the CPU driver uses this number by default", () => {
   const files = {
     "proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n",
     "proc/self/cgroup": "0::/\n",
@@ -99,7 +99,7 @@ test("the CPU driver has as many threads, unless it is told another number", () 
   });
 });
 
-test("this machine's own figures make sense", () => {
+test("the figures of this machine are plausible", () => {
   const { threads } = readHostThreads();
   assert.ok(threads >= 1 && threads <= availableParallelism());
 });

@@ -15,7 +15,7 @@ export interface HostThreadsInfo {
 }
 
 /**
- * Reads the current figures. Rounds a fraction of a processor down: with two threads on 1.5 processors one would be
+ * Reads the current figures. Rounds a fraction of a processor down. Of two threads on 1.5 processors, one would be
  * throttled in every period, and all threads wait for the slowest at the end of each kernel. Newer versions of Node.js
  * round the same way. Half a processor still gets one thread.
  */

@@ -2,7 +2,6 @@
  * driver: the interface to hardware, with CUDA and the CPU as implementations and the wrappers `strict` and `faulty`.
  */
 
-export { type Around, around } from "./around.js";
 export { basicKernels } from "./basic-kernels.js";
 export {
   type Blas,
@@ -62,11 +61,11 @@ export {
   type Kernel,
   type KernelSource,
   type Launch,
+  type LibraryGemm,
   type MemoryInfo,
   type MemoryParameter,
   type NodeCount,
   type Parameter,
-  type Product,
   type Stream,
   type StreamOptions,
   type TensorMap,
@@ -75,4 +74,5 @@ export { type FaultyOptions, faulty } from "./faulty/index.js";
 export { loadKoffi } from "./foreign-functions.js";
 export { type HostMemoryInfo, readHostMemory } from "./host-memory.js";
 export { type HostThreadsInfo, readHostThreads } from "./host-threads.js";
+export { type CallInterceptor, interceptCalls } from "./intercept-calls.js";
 export { strict } from "./strict/index.js";

@@ -38,7 +38,7 @@ export class Reservations {
     const owner = this.#findReservation(range);
     const numbers = { address: range.address, size: range.size };
     if (!owner) {
-      const message = `Cannot commit ${formatSpan(range)}: it lies in none of the ${this.#list.length} reservations. Pass a range inside a span that reserve() returned.`;
+      const message = `Cannot commit ${formatSpan(range)}: it is in none of the ${this.#list.length} reservations. Pass a range inside a span that reserve() returned.`;
       throw new HoldfastError("NOT_OWNER", message, { numbers });
     }
     if (range.address % this.#granularity !== 0 || range.size % this.#granularity !== 0 || range.size === 0) {

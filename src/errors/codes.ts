@@ -101,7 +101,7 @@ export const errorCodes = {
   },
   NOT_FINITE: {
     meaning: "A NaN or an infinity was found where training would have continued with it.",
-    help: "The message says where it first appeared: a row of the data, an op, or the gradients' norm.",
+    help: "The message says where it first appeared: a row of the data, an op, or the gradients' norm. Correct the data, or lower the learning rate.",
     exit: "rejected",
   },
   DIVERGED: {
@@ -195,7 +195,7 @@ export const errorCodes = {
   },
   DEAD_ADDRESS: {
     meaning: "A copy, fill, kernel or graph accesses an address outside the live spans.",
-    help: "A storage was freed, or a size is wrong; the message has the address and the call.",
+    help: "A storage was freed too early, or a size is wrong; the message has the address and the call.",
   },
   FOREIGN_MEMORY: {
     meaning:
@@ -203,7 +203,7 @@ export const errorCodes = {
     help: "Copy through the staging ring, as upload() and read() do.",
   },
   CAPTURE_REJECTED: {
-    meaning: "A call that is illegal inside a capture was made there.",
+    meaning: "A call was made inside a capture that is illegal there.",
     help: "Do it before the capture; the message names the call and the op.",
   },
   CAPTURE_ORDER: {
@@ -217,7 +217,7 @@ export const errorCodes = {
   },
   CAPTURE_MISMATCH: {
     meaning: "A replay gave different bits than the same work run directly.",
-    help: "The captured function is not repeatable; the message names the first buffer that differs.",
+    help: "The message names the first buffer that differs. Make the captured function do the same work on the same memory every time.",
   },
 
   // Compiled steps
@@ -237,11 +237,11 @@ export const errorCodes = {
   },
   DRIVER_FAILED: {
     meaning: "A driver call failed; the message has its name and its error.",
-    help: "See the cause; `holdfast doctor` shows whether the machine works.",
+    help: "The message says what to do; `holdfast doctor` shows whether the machine works.",
   },
   KERNEL_FAILED: {
     meaning: "A kernel did not compile, did not load, or trapped.",
-    help: "The message names the kernel and the trap; run with the strict driver to find the access.",
+    help: "The message names the kernel and the compiler's error or the trap; the strict driver finds an invalid access.",
   },
   UPLOAD_CORRUPT: {
     meaning: "Uploaded bytes had a different checksum when read back.",

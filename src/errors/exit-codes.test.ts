@@ -1,18 +1,18 @@
-/** The exit codes are distinct and stable, and say truthfully whether another try makes sense. */
+/** The exit codes are distinct and stable, and show correctly whether a retry makes sense. */
 
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { exitCodes, toExitCode } from "./exit-codes.js";
 import { HoldfastError } from "./holdfast-error.js";
 
-it("no two exits share a code, and none can be taken for a shell's or a signal's", () => {
+it("no two exits share a code, and none is a code of a shell or a signal", () => {
   const codes = Object.values(exitCodes).map(({ code }) => code);
   assert.equal(new Set(codes).size, codes.length);
-  // 126 and 127 are the shell's own; 128 + n is the end by signal n.
+  // 126 and 127 are the shell's codes; 128 + n is the end by signal n.
   assert.ok(codes.every((code) => code >= 0 && code < 126));
 });
 
-it("an error that no retry can mend has an exit code of its own", () => {
+it("an error that every retry would repeat has a separate exit code", () => {
   for (const code of [
     "BAD_SETTING",
     "BAD_ARGUMENT",
@@ -29,7 +29,7 @@ it("an error that no retry can mend has an exit code of its own", () => {
   assert.equal(toExitCode(new TypeError("a fault of ours")), exitCodes.failed.code);
 });
 
-it("a file error is worth another try only where the system's reason can pass, however deep it lies", () => {
+it("a file error is worth a retry only if the system's reason can pass, at any depth of causes", () => {
   const failing = (reason: string): HoldfastError => {
     const cause = Object.assign(new Error(reason), { code: reason });
     const inner = new HoldfastError("BAD_FILE", "can't be written", { cause });

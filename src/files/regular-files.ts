@@ -25,7 +25,7 @@ export function openRegularFile(path: string): OpenedFile {
     if (stats.isFile()) return { file, stats };
     throw new HoldfastError(
       "BAD_FILE",
-      `${path} is a folder, a pipe or a device. Put a regular file there.`,
+      `${path} is a folder, a pipe or a device. Replace it with a regular file.`,
       {
         numbers: { path },
       },

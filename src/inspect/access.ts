@@ -1,7 +1,7 @@
 /**
  * Access control. A web page in a user's browser could send requests here: under another host name for this address, or from another
- * site. So a request must name this server in its Host header, come from its own page, carry the token if there is one, and be
- * read-only.
+ * site. So a request must be read-only, name this server in its Host header, and come from the server's page. It must carry the
+ * token if the server has one.
  */
 
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
@@ -34,7 +34,7 @@ export function makeToken(): string {
 }
 
 /** The reason to reject a request; undefined if it is accepted. `checkToken` checks the token. */
-export function reject(policy: AccessPolicy, request: IncomingMessage): Rejection | undefined {
+export function rejectionOf(policy: AccessPolicy, request: IncomingMessage): Rejection | undefined {
   const { method = "", url = "", headers } = request;
   const [host = "", ...others] = hostsIn(request);
   if (others.length > 0) return { status: 400, error: "The request has several Host headers. Send one." };
@@ -59,7 +59,7 @@ export function reject(policy: AccessPolicy, request: IncomingMessage): Rejectio
 }
 
 export interface TokenCheck {
-  readonly isGood: boolean;
+  readonly isValid: boolean;
   /** True if the token was in the address: the answer then sets the cookie. */
   readonly isFromUrl: boolean;
 }
@@ -70,18 +70,20 @@ export function checkToken(
   query: URLSearchParams,
 ): TokenCheck {
   const { token } = policy;
-  if (token === undefined) return { isGood: true, isFromUrl: false };
+  if (token === undefined) return { isValid: true, isFromUrl: false };
   const { authorization = "", cookie = "" } = request.headers;
   const bearer = /^Bearer +(\S+)$/i.exec(authorization)?.[1];
-  const kept = cookie
+  const cookieToken = cookie
     .split(";")
-    .map((part) => part.trim())
-    .find((part) => part.startsWith(`${policy.cookie}=`))
+    .map((pair) => pair.trim())
+    .find((pair) => pair.startsWith(`${policy.cookie}=`))
     ?.slice(policy.cookie.length + 1);
   const presented = query.get("token");
   const isFromUrl = presented !== null && isSame(presented, token);
-  const isGood = isFromUrl || [bearer, kept].some((one) => one !== undefined && isSame(one, token));
-  return { isGood, isFromUrl };
+  const isValid =
+    isFromUrl ||
+    [bearer, cookieToken].some((candidate) => candidate !== undefined && isSame(candidate, token));
+  return { isValid, isFromUrl };
 }
 
 export function cookieOf({ cookie, token = "" }: AccessPolicy): string {

@@ -1,13 +1,13 @@
 /**
- * The page's files, read once at the start: an address is looked up in a table and never becomes a path. The page may have scripts
- * within its text, as an import map must be; they are allowed by their digests, and no others are.
+ * The page's files, read once at the start. An address is looked up in a table and never becomes a path. The policy allows the
+ * inline scripts of the page, such as its import map, by their digests; it allows no other inline script.
  */
 
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join, relative, sep } from "node:path";
-import { fileURLToPath } from "node:url";
 import { withFileError } from "../data/index.js";
+import { packagePath } from "../files/index.js";
 
 export interface Asset {
   readonly type: string;
@@ -37,7 +37,7 @@ const types: Readonly<Record<string, string>> = {
 };
 
 /** The folder of the built page. */
-export const pageFolder = fileURLToPath(new URL("./page", import.meta.url));
+export const pageFolder = packagePath("dist/src/inspect/page");
 
 export function readPage(folder: string = pageFolder): Page {
   const files = withFileError(`${folder} can't be read`, folder, () =>

@@ -1,4 +1,4 @@
-/** Steps and metrics as CSV: read back, they are what they were. */
+/** Steps and metrics as CSV are read back unchanged. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ import { stepColumns } from "../records/index.js";
 import { readSteps } from "../train/index.js";
 import { metricsCsv, stepsCsv } from "./csv.js";
 
-test("every step is a line, its numbers come back to the bit, and a loss that is not known is empty", () => {
+test("every step is a line, its numbers are read back bit for bit, and an unknown loss is empty", () => {
   const run = writeSampleRun(makeFolder(), "a", {
     steps: 5000,
     lossAt: (step) => (step === 3 ? Number.NaN : undefined),
@@ -20,8 +20,8 @@ test("every step is a line, its numbers come back to the bit, and a loss that is
   assert.equal(rows[2]?.["loss"], "");
   for (const [index, row] of rows.entries()) {
     if (index === 2) continue;
-    const wanted = run.rowOf(index + 1);
-    for (const column of stepColumns) assert.equal(Number(row[column]), wanted[column]);
+    const expected = run.rowOf(index + 1);
+    for (const column of stepColumns) assert.equal(Number(row[column]), expected[column]);
   }
 });
 
@@ -42,7 +42,7 @@ test("records of different kinds share the columns, and nested fields have names
   ]);
 });
 
-test("a text that a sheet would run as a formula is marked as text; numbers below 0 are not", () => {
+test("a text that a spreadsheet would run as a formula is marked as text; negative numbers are not", () => {
   const text = metricsCsv([{ note: "=1+1", change: -2.5 }]);
   assert.deepEqual(parse(text, { columns: true }), [{ note: "'=1+1", change: "-2.5" }]);
 });

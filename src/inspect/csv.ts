@@ -4,18 +4,18 @@ import { type JsonRecord, stepColumns } from "../records/index.js";
 import type { StepSeries } from "../train/index.js";
 
 /** Rows per chunk of the answer. */
-const rowsInPiece = 4096;
+const rowsPerChunk = 4096;
 
 /** Yields chunks, because a million steps are 100 MB. Unknown losses are empty. */
 export function* stepsCsv(steps: StepSeries): Generator<string> {
   yield `${stepColumns.join()}\r\n`;
   const columns = stepColumns.map((name) => steps[name]);
   const rows = steps.step.length;
-  for (let from = 0; from < rows; from += rowsInPiece) {
-    let piece = "";
-    for (let row = from; row < Math.min(rows, from + rowsInPiece); row++)
-      piece += `${columns.map((column) => numberCell(column[row] ?? Number.NaN)).join()}\r\n`;
-    yield piece;
+  for (let from = 0; from < rows; from += rowsPerChunk) {
+    let chunk = "";
+    for (let row = from; row < Math.min(rows, from + rowsPerChunk); row++)
+      chunk += `${columns.map((column) => numberCell(column[row] ?? Number.NaN)).join()}\r\n`;
+    yield chunk;
   }
 }
 

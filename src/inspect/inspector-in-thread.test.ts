@@ -1,4 +1,4 @@
-/** The inspector beside a training: it answers while the thread that trains does nothing but train. */
+/** The inspector in a thread next to a training: it answers while the training thread is busy. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -28,21 +28,21 @@ test("it answers while this thread is blocked", async () => {
   assert.equal(Atomics.load(answered, 0), 200);
 });
 
-test("an error at opening is the same as without the thread", async () => {
+test("an error at the start is the same as without the thread", async () => {
   await assert.rejects(openInspectorInThread({ root: "/no/such/folder" }), {
     code: "BAD_FILE",
     message: /is not a folder/,
   });
 });
 
-test("a training beside it has the same losses while two hundred clients never finish asking", async () => {
+test("a training has the same losses while two hundred clients never complete their requests", async () => {
   const { path } = writeSampleRun(makeFolder(), "a", { steps: 3 });
   const { url, close } = await openInspectorInThread({ root: path });
   after(close);
   const device = openDevice();
   const train = (): number[] => {
     const weight = tensor(
-      Array.from({ length: 64 }, (_, place) => place / 64),
+      Array.from({ length: 64 }, (_, index) => index / 64),
       { device },
     );
     const step = device.compile((x: Tensor) => ({ loss: x.sub(0.5).square().mean() }));

@@ -5,12 +5,12 @@ import { HoldfastError } from "../errors/index.js";
 import type { ThreadMessage } from "./inspector-in-thread.js";
 import { type InspectorOptions, openInspector } from "./server.js";
 
-const tell = (message: ThreadMessage): void => parentPort?.postMessage(message);
+const post = (message: ThreadMessage): void => parentPort?.postMessage(message);
 
 try {
   const { url } = await openInspector(workerData as InspectorOptions);
-  tell({ url });
+  post({ url });
 } catch (error) {
   if (!(error instanceof HoldfastError)) throw error;
-  tell({ code: error.code, message: error.message });
+  post({ code: error.code, message: error.message });
 }

@@ -8,7 +8,7 @@ import type { ServerResponse } from "node:http";
 import { join } from "node:path";
 import { countSteps, inspectionFiles, readStatus, runFiles } from "../train/index.js";
 import { MiB } from "../units/index.js";
-import { safeHeaders } from "./answers.js";
+import { safeHeaders } from "./responses.js";
 
 export interface LiveOptions {
   /** The polling interval in milliseconds; default: 500. */
@@ -77,9 +77,9 @@ class LiveRun {
   readonly listeners = new Set<ServerResponse>();
   readonly #path: string;
   readonly #pollMs: number;
-  #seen: ReadonlyMap<string, string> = new Map();
+  #signatures: ReadonlyMap<string, string> = new Map();
   #timer: NodeJS.Timeout | undefined;
-  #saidMs = Date.now();
+  #sentMs = Date.now();
   /** The first event for a new listener. */
   #status = "";
   #rows = "";
@@ -95,7 +95,7 @@ class LiveRun {
       response.write(this.#status + this.#rows);
       return;
     }
-    void this.#look(true);
+    void this.#poll(true);
   }
 
   remove(response: ServerResponse): void {
@@ -103,18 +103,18 @@ class LiveRun {
     if (this.listeners.size === 0) clearTimeout(this.#timer);
   }
 
-  async #look(isFirst: boolean): Promise<void> {
-    const seen = await signatures(this.#path);
-    const changed = (name: string): boolean => seen.get(name) !== this.#seen.get(name);
+  async #poll(isFirst: boolean): Promise<void> {
+    const current = await signatures(this.#path);
+    const changed = (name: string): boolean => current.get(name) !== this.#signatures.get(name);
     let text = "";
     if (changed(runFiles.status)) text += this.#status = this.#statusEvent();
     if (isFirst || changed(inspectionFiles.steps)) text += this.#rows = this.#rowsEvent();
     for (const [what, name] of Object.entries(announced))
       if (!isFirst && changed(name)) text += event("changed", { what });
-    this.#seen = seen;
+    this.#signatures = current;
     this.#send(text);
     // All listeners may be gone by now.
-    if (this.listeners.size > 0) this.#timer = setTimeout(() => void this.#look(false), this.#pollMs);
+    if (this.listeners.size > 0) this.#timer = setTimeout(() => void this.#poll(false), this.#pollMs);
   }
 
   #statusEvent(): string {
@@ -137,12 +137,12 @@ class LiveRun {
 
   #send(text: string): void {
     const nowMs = Date.now();
-    const isDue = nowMs - this.#saidMs >= commentMs;
+    const isDue = nowMs - this.#sentMs >= commentMs;
     if (text === "" && !isDue) return;
-    this.#saidMs = nowMs;
+    this.#sentMs = nowMs;
     for (const response of this.listeners) {
       if (response.writableLength > maxUnread) response.destroy();
-      else response.write(text === "" ? ": still here\n\n" : text);
+      else response.write(text === "" ? ": keep-alive\n\n" : text);
     }
   }
 }
@@ -154,7 +154,7 @@ function event(name: string, data: unknown): string {
 /** A signature of each watched file that changes with every write. */
 async function signatures(path: string): Promise<ReadonlyMap<string, string>> {
   const names = [runFiles.status, inspectionFiles.steps, ...Object.values(announced)];
-  const found = await Promise.all(
+  const entries = await Promise.all(
     names.map(async (name): Promise<[string, string]> => {
       try {
         const { ino, size, mtimeMs } = await stat(join(path, name));
@@ -164,5 +164,5 @@ async function signatures(path: string): Promise<ReadonlyMap<string, string>> {
       }
     }),
   );
-  return new Map(found);
+  return new Map(entries);
 }

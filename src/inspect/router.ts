@@ -2,10 +2,10 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Rejection } from "./access.js";
-import { type Body, json, safeHeaders } from "./answers.js";
 import { type Page, policyFor, readPage } from "./assets.js";
 import { type LiveOptions, LiveRuns } from "./live.js";
 import { plainPage } from "./plain-page.js";
+import { type Body, json, safeHeaders } from "./responses.js";
 import { runExports } from "./run-exports.js";
 import { findRun, type ListedRun, type ShownFolder } from "./run-list.js";
 import { listLines, RunView, rejectedDetail } from "./run-view.js";
@@ -18,7 +18,7 @@ export interface RouterOptions extends LiveOptions {
 const defaultPoints = 2000;
 const maxPoints = 50_000;
 /** Max. rows in memory over all runs; the least recently used runs are dropped. */
-const maxRowsHeld = 2 ** 23;
+const maxCachedRows = 2 ** 23;
 
 export class Router {
   readonly #shown: ShownFolder;
@@ -93,11 +93,11 @@ export class Router {
     const view = this.#views.get(run.path) ?? new RunView(run);
     this.#views.delete(run.path);
     this.#views.set(run.path, view);
-    let held = 0;
-    for (const one of this.#views.values()) held += one.steps.rows;
+    let cachedRows = 0;
+    for (const cached of this.#views.values()) cachedRows += cached.steps.rows;
     for (const [path, { steps }] of this.#views) {
-      if ((held <= maxRowsHeld && this.#views.size <= 64) || path === run.path) break;
-      held -= steps.rows;
+      if ((cachedRows <= maxCachedRows && this.#views.size <= 64) || path === run.path) break;
+      cachedRows -= steps.rows;
       this.#views.delete(path);
     }
     return view;
@@ -136,16 +136,20 @@ function fileAnswer(
 }
 
 function stepsAnswer({ steps }: RunView, query: URLSearchParams): Body | Rejection {
-  const wanted = { from: query.get("from"), to: query.get("to"), points: query.get("points") };
-  for (const [name, text] of Object.entries(wanted)) {
+  const requested = { from: query.get("from"), to: query.get("to"), points: query.get("points") };
+  for (const [name, text] of Object.entries(requested)) {
     if (text !== null && !/^\d{1,15}$/.test(text))
       return { status: 400, error: `${name} must be a whole number from 0.` };
   }
   const numberOf = (text: string | null): number | undefined => (text === null ? undefined : Number(text));
-  const points = Math.min(numberOf(wanted.points) ?? defaultPoints, maxPoints);
+  const points = Math.min(numberOf(requested.points) ?? defaultPoints, maxPoints);
   if (points === 0) return { status: 400, error: "points must be a whole number from 1." };
   steps.refresh();
-  const { columns, ...rest } = steps.points({ from: numberOf(wanted.from), to: numberOf(wanted.to), points });
+  const { columns, ...rest } = steps.points({
+    from: numberOf(requested.from),
+    to: numberOf(requested.to),
+    points,
+  });
   const lists = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, [...values]]));
   return json({ ...rest, columns: lists });
 }

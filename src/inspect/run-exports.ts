@@ -1,9 +1,9 @@
 /** The exports of a run: a name, and a function that makes the bytes. */
 
 import { readRun } from "../train/index.js";
-import type { Body } from "./answers.js";
 import { metricsCsv, stepsCsv } from "./csv.js";
 import { exportMemorySnapshot, exportTrace } from "./exports/index.js";
+import type { Body } from "./responses.js";
 import type { RunView } from "./run-view.js";
 
 export interface RunExport {

@@ -1,4 +1,4 @@
-/** Runs are found by listing their folder: a name is never a way to another place, and neither is a link. */
+/** Runs are found by listing their folder: neither a name nor a link leads out of it. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -10,7 +10,7 @@ import { rejects } from "../../test/support/rejects.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
 import { findRun, findShown, listRuns } from "./run-list.js";
 
-test("folders that hold something of a run are runs, others and files are not", () => {
+test("folders with a file of a run are runs; other folders and files are not", () => {
   const root = makeFolder();
   writeSampleRun(root, "whole", { steps: 1 });
   mkdirSync(join(root, "begun", "checkpoints"), { recursive: true });
@@ -51,7 +51,7 @@ test("a link to an outside folder is not a run; a link inside is", () => {
   assert.deepEqual(names.sort(), ["latest", "one"]);
 });
 
-test("a file that is a link to outside, a folder or a pipe keeps its run from being read", (t) => {
+test("a run is not read if one of its files is a link to outside, a folder or a pipe", (t) => {
   const outer = makeFolder();
   const root = join(outer, "runs");
   const { path } = writeSampleRun(root, "one", { steps: 1 });

@@ -12,12 +12,12 @@ import { inspectionFiles, legacyIncidentsFile, runFiles } from "../train/index.j
 /** The recorder's previous log and its current one. */
 export const phaseFiles = ["recorder.old.log", runFiles.recorder] as const;
 
-const { checkpoints, ...ownFiles } = runFiles;
+const { checkpoints, ...recordFiles } = runFiles;
 
 /** All files in a run's folder that the inspector opens. */
-const readFiles: readonly string[] = [
+const openedFiles: readonly string[] = [
   ...new Set<string>([
-    ...Object.values(ownFiles),
+    ...Object.values(recordFiles),
     ...Object.values(inspectionFiles),
     legacyIncidentsFile,
     ...phaseFiles,
@@ -75,7 +75,7 @@ export function findRun(shown: ShownFolder, name: string): ListedRun | undefined
 }
 
 function looksLikeRun(path: string): boolean {
-  return [...readFiles, checkpoints].some(
+  return [...openedFiles, checkpoints].some(
     (name) => lstatSync(join(path, name), { throwIfNoEntry: false }) !== undefined,
   );
 }
@@ -87,7 +87,7 @@ function isFolderInside(path: string, realRoot: string): boolean {
 
 /** Rejects links that lead out of the folder, and files that are not regular, such as pipes. */
 function rejectionOf(path: string, realRoot: string): string | undefined {
-  for (const name of readFiles) {
+  for (const name of openedFiles) {
     const file = join(path, name);
     const link = lstatSync(file, { throwIfNoEntry: false });
     if (!link || link.isFile()) continue;

@@ -1,4 +1,4 @@
-/** One run as the inspector shows it. Each request reads what is new in its folder. */
+/** One run as the inspector shows it. Each request reads the new data of its folder. */
 
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
@@ -15,11 +15,11 @@ export function listLines(shown: ShownFolder): RunLine[] {
   const newest = (line: RunLine): string => line.started ?? line.updated ?? "";
   return listRuns(shown)
     .map(lineOf)
-    .sort((one, other) => compare(newest(other), newest(one)) || compare(one.name, other.name));
+    .sort((a, b) => compare(newest(b), newest(a)) || compare(a.name, b.name));
 }
 
-function compare(one: string, other: string): number {
-  return one < other ? -1 : one > other ? 1 : 0;
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 function lineOf({ name, path, rejection }: ListedRun): RunLine {
@@ -27,15 +27,15 @@ function lineOf({ name, path, rejection }: ListedRun): RunLine {
   if (rejection !== undefined) return { name, state: "broken", ...nothing, note: rejection };
   const { run, status, messages } = readRun(path, { metrics: false });
   const note = messages[0] ?? null;
-  const known = {
+  const facts = {
     ...{ device: textOf(run?.device), started: textOf(run?.started) },
     ...{ step: status?.step ?? null, of: status?.of ?? null, updated: status?.updated ?? null },
   };
-  if (!status) return { name, state: "broken", ...nothing, ...known, note: note ?? "It has no status." };
-  if (status.state !== "running") return { name, state: status.state, ...known, isLive: false, note };
+  if (!status) return { name, state: "broken", ...nothing, ...facts, note: note ?? "It has no status." };
+  if (status.state !== "running") return { name, state: status.state, ...facts, isLive: false, note };
   const { state, reason } = healthOf(path);
-  if (state === "failed") return { name, state, ...known, isLive: false, note: reason };
-  return { name, state: "running", ...known, isLive: true, note: state === "stalled" ? reason : note };
+  if (state === "failed") return { name, state, ...facts, isLive: false, note: reason };
+  return { name, state: "running", ...facts, isLive: true, note: state === "stalled" ? reason : note };
 }
 
 function textOf(value: unknown): string | null {
@@ -89,7 +89,7 @@ export class RunView {
     const kept: MemorySample[] = [];
     for (let first = 0; first < memory.length; first += perBucket) {
       const bucket = memory.slice(first, first + perBucket);
-      kept.push(bucket.reduce((one, other) => (other.used > one.used ? other : one)));
+      kept.push(bucket.reduce((a, b) => (b.used > a.used ? b : a)));
     }
     const last = memory.at(-1);
     return last && kept.at(-1) !== last ? [...kept, last] : kept;

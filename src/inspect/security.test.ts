@@ -1,4 +1,4 @@
-/** Who may not look, and what nobody can reach: other names for the address, other sites, other files, and crowds of slow clients. */
+/** Rejected requests: other host names, other sites, other files, and many slow clients. */
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -26,7 +26,7 @@ writeSampleRun(root, "one", { steps: 50 });
 const inspector = await openTestInspector({ root });
 const { port, ask } = inspector;
 
-/** Every way to write a path upwards that servers have fallen for. */
+/** All spellings of parent paths that have misled servers. */
 const upwards = [
   "..",
   "%2e%2e",
@@ -46,9 +46,9 @@ const upwards = [
   "～",
 ];
 
-test("no way upwards, however it is written, leads to a file or a run outside", async () => {
+test("no spelling of a parent path leads to a file or a run outside", async () => {
   const targets = ["private", "secret.json", "private/run.json", "etc/passwd"];
-  const places = [
+  const prefixes = [
     "/",
     "/assets/",
     "/api/runs/",
@@ -56,13 +56,13 @@ test("no way upwards, however it is written, leads to a file or a run outside", 
     "/api/runs/one/export/",
     "/api/runs/one/plans/",
   ];
-  for (const place of places) {
+  for (const prefix of prefixes) {
     for (const up of upwards) {
       for (const target of targets) {
         for (const path of [
-          `${place}${up}/${target}`,
-          `${place}${`${up}/`.repeat(8)}${target}`,
-          `${place}${up}${target}`,
+          `${prefix}${up}/${target}`,
+          `${prefix}${`${up}/`.repeat(8)}${target}`,
+          `${prefix}${up}${target}`,
         ]) {
           const text = await exchange(
             port,
@@ -76,8 +76,8 @@ test("no way upwards, however it is written, leads to a file or a run outside", 
   }
 });
 
-test("no address that anybody makes up is answered with a file, or with anything but JSON", async () => {
-  const piece = fc.oneof(
+test("a random address is never answered with a file, only with JSON", async () => {
+  const segment = fc.oneof(
     fc.constantFrom(
       ...upwards,
       "api",
@@ -93,8 +93,8 @@ test("no address that anybody makes up is answered with a file, or with anything
     fc.webSegment(),
   );
   await fc.assert(
-    fc.asyncProperty(fc.array(piece, { minLength: 1, maxLength: 7 }), async (pieces) => {
-      const path = `/${pieces.join("/").replaceAll(/[^\u0021-\u007e]/g, "")}`;
+    fc.asyncProperty(fc.array(segment, { minLength: 1, maxLength: 7 }), async (segments) => {
+      const path = `/${segments.join("/").replaceAll(/[^\u0021-\u007e]/g, "")}`;
       const { status, text, headers } = await ask(path);
       assert.ok([200, 303, 400, 404].includes(status), `${path}: ${status}`);
       assert.ok(!text.includes(secret), path);
@@ -104,7 +104,7 @@ test("no address that anybody makes up is answered with a file, or with anything
   );
 });
 
-test("a request under another name than the server's own is rejected: a rebound name reaches nothing", async () => {
+test("a request with another host name is rejected, against DNS rebinding", async () => {
   for (const host of [
     "evil.example",
     `evil.example:${port}`,
@@ -121,18 +121,18 @@ test("a request under another name than the server's own is rejected: a rebound 
   assert.match(await exchange(port, "GET /api/runs HTTP/1.0\r\n\r\n"), /^HTTP\/1\.1 403 /);
   const empty = "GET /api/runs HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n";
   assert.match(await exchange(port, empty), /^HTTP\/1\.1 403 /);
-  const own = `127.0.0.1:${port}`;
+  const ownHost = `127.0.0.1:${port}`;
   for (const [first, second] of [
-    ["evil.example", own],
-    [own, "evil.example"],
-    [own, own],
+    ["evil.example", ownHost],
+    [ownHost, "evil.example"],
+    [ownHost, ownHost],
   ]) {
     const twice = `GET /api/runs HTTP/1.1\r\nHost: ${first}\r\nhost: ${second}\r\nConnection: close\r\n\r\n`;
     assert.match(await exchange(port, twice), /^HTTP\/1\.1 400 [\s\S]*several Host headers/);
   }
 });
 
-test("a request that another site's page makes is rejected, and nothing allows its reading", async () => {
+test("a request of another site's page is rejected, and no header allows it to read the answer", async () => {
   for (const origin of [
     "http://evil.example",
     "null",
@@ -150,7 +150,7 @@ test("a request that another site's page makes is rejected, and nothing allows i
   assert.equal((await ask("/api/runs", { "Sec-Fetch-Site": "same-origin" })).status, 200);
 });
 
-test("only reading is answered, and no request may have a body", async () => {
+test("only GET and HEAD are answered, and no request may have a body", async () => {
   for (const method of ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"]) {
     const { status, headers } = await ask("/api/runs", {}, method);
     assert.deepEqual([status, headers.allow], [405, "GET, HEAD"], method);
@@ -206,12 +206,12 @@ test("the token in the address becomes a cookie that scripts and other sites don
   assert.deepEqual([status, headers.location], [303, "/"]);
   const [cookie = ""] = headers["set-cookie"] ?? [];
   assert.match(cookie, /^holdfast-inspect-\d+=a-token-of-ours; HttpOnly; SameSite=Strict; Path=\/$/);
-  const kept = { Cookie: `other=1; ${cookie.split(";")[0]}` };
-  assert.equal((await guarded.ask("/", kept)).status, 200);
-  assert.equal((await guarded.ask("/api/runs", kept)).status, 200);
+  const withCookie = { Cookie: `other=1; ${cookie.split(";")[0]}` };
+  assert.equal((await guarded.ask("/", withCookie)).status, 200);
+  assert.equal((await guarded.ask("/api/runs", withCookie)).status, 200);
 });
 
-test("a server at every address may be named by this machine's name and addresses, and one at an address only by it", () => {
+test("a server on all addresses accepts this machine's names and addresses; a server on one address accepts only that one", () => {
   const { hosts } = makeAccessPolicy("0.0.0.0", 8080, makeToken());
   for (const name of [hostname().toLowerCase(), "localhost", "127.0.0.1", "[::1]"])
     assert.ok(hosts.has(`${name}:8080`), name);
@@ -230,14 +230,14 @@ test("any other text is rejected as a token", () => {
   fc.assert(
     fc.property(fc.string(), (text) => {
       const query = new URLSearchParams({ token: text });
-      const { isGood } = checkToken(gate, { headers: {} } as Parameters<typeof checkToken>[1], query);
-      assert.equal(isGood, text === "the-right-token");
+      const { isValid } = checkToken(gate, { headers: {} } as Parameters<typeof checkToken>[1], query);
+      assert.equal(isValid, text === "the-right-token");
     }),
   );
 });
 
 for (const count of [200, 600]) {
-  test(`${count} clients that never end their requests don't keep a proper one from its answer`, async () => {
+  test(`${count} clients that never end their requests do not block a valid request`, async () => {
     const { port: crowded, ask: askCrowded } = await openTestInspector({ root });
     const slow = await Promise.all(Array.from({ length: count }, () => openSlowClient(crowded)));
     after(() => {
@@ -248,12 +248,12 @@ for (const count of [200, 600]) {
 }
 
 test("a client that takes too long over its request is closed", async () => {
-  const { port: hasty } = await openTestInspector({ root, patienceMs: 100 });
+  const { port: hasty } = await openTestInspector({ root, headerTimeoutMs: 100 });
   const slow = await openSlowClient(hasty);
   await new Promise((resolve) => slow.resume().on("close", resolve));
 });
 
-test("so many may listen and no more; when one leaves, another may", async () => {
+test("the number of listeners is limited; when one leaves, another may listen", async () => {
   const { port: busy } = await openTestInspector({ root, maxListeners: 3, pollMs: 5 });
   const path = "/api/runs/one/live";
   const listeners = await Promise.all([1, 2, 3].map(() => listenTo(busy, path)));
@@ -263,7 +263,7 @@ test("so many may listen and no more; when one leaves, another may", async () =>
   );
   assert.equal((await listenTo(busy, path)).status, 503);
   listeners[0]?.close();
-  // The server sees it leave a moment later.
+  // The server notices the closed connection a moment later.
   for (let status = 0; status !== 200; ) ({ status } = await listenTo(busy, path));
 });
 
@@ -278,7 +278,7 @@ test("closing ends listeners and pending requests", async () => {
   await ends;
 });
 
-test("nothing in the folder is changed by looking at it", async () => {
+test("reading a folder changes nothing in it", async () => {
   const path = join(root, "one");
   const state = () =>
     readdirSync(path, { recursive: true, encoding: "utf8" })

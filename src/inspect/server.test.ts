@@ -1,4 +1,4 @@
-/** The inspector's answers: what a run's folder holds, live as it grows, and a message where it is damaged. */
+/** The inspector's answers: the data of a run's folder, live updates, and messages about damage. */
 
 import assert from "node:assert/strict";
 import { appendFileSync, mkdirSync, readdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
@@ -64,9 +64,9 @@ test("a run has its settings, status, results, metrics, plans and incidents", as
 test("steps come as points, of a range too, and an invalid request is rejected", async () => {
   const whole = await inspector.json<StepsAnswer>("/api/runs/older/steps");
   assert.deepEqual([whole.rows, whole.from, whole.to, whole.columns["step"]?.length], [300, 0, 300, 300]);
-  const part = await inspector.json<StepsAnswer>("/api/runs/older/steps?from=100&to=200&points=10");
-  assert.deepEqual([part.rows, part.from, part.to, part.columns["loss"]?.length], [300, 100, 200, 10]);
-  assert.equal(part.columns["step"]?.at(-1), 200);
+  const range = await inspector.json<StepsAnswer>("/api/runs/older/steps?from=100&to=200&points=10");
+  assert.deepEqual([range.rows, range.from, range.to, range.columns["loss"]?.length], [300, 100, 200, 10]);
+  assert.equal(range.columns["step"]?.at(-1), 200);
   for (const query of ["from=-1", "to=x", "points=0", "points=1e9", "from=1.5", "from="]) {
     const { status, text } = await inspector.ask(`/api/runs/older/steps?${query}`);
     assert.equal(status, 400, query);
@@ -81,7 +81,7 @@ test("a loss that is not finite is null in the answer", async () => {
   assert.deepEqual((await json<StepsAnswer>("/api/runs/a/steps")).columns["loss"], [1, null, 1]);
 });
 
-test("a plan, the memory and the phases come as they were written", async () => {
+test("a plan, the memory and the phases are sent unchanged", async () => {
   const plan = await inspector.json<PlanRecord>("/api/runs/older/plans/0");
   const written = samplePlan({ time: Date.UTC(2026, 0, 1) });
   assert.deepEqual(JSON.stringify(plan), JSON.stringify(written));
@@ -95,7 +95,7 @@ test("a plan, the memory and the phases come as they were written", async () => 
   assert.deepEqual([phases.length, phases.at(-1)], [2000, "line 2999"]);
 });
 
-test("of many memory samples the peaks and the last are sent", async () => {
+test("of many memory samples, the peaks and the last one are sent", async () => {
   const folder = makeFolder();
   const { path } = writeSampleRun(folder, "a", { steps: 1 });
   const { json } = await openTestInspector({ root: folder });
@@ -121,7 +121,7 @@ test("exports are downloads with a name, and HEAD says the same without a body",
   assert.ok(Number(head.headers["content-length"]) > 0);
 });
 
-test("the trace is JSON and the snapshot a pickle; a plan that is not there has none", async () => {
+test("the trace is JSON and the snapshot a pickle; a missing plan has no snapshot", async () => {
   const trace = await inspector.json<{ traceEvents: unknown[] }>("/api/runs/older/export/trace.json");
   assert.ok(trace.traceEvents.length > 0);
   const snapshot = await inspector.ask("/api/runs/older/export/memory-0.pickle");
@@ -159,7 +159,7 @@ test("without a built page the list of runs is shown as plain text, with names t
   assert.match(text, /<td>&#60;script&#62;alert\(1\)&#60;<\/td><td>finished<\/td><td>1 of 1<\/td>/);
 });
 
-test("the page and its files come from a list made at the start; its own scripts are allowed by their digests", async () => {
+test("the page and its files come from a list made at the start; its inline scripts are allowed by their digests", async () => {
   const folder = makeFolder();
   mkdirSync(join(folder, "charts"));
   const html =
@@ -184,7 +184,7 @@ test("the page and its files come from a list made at the start; its own scripts
     assert.equal((await ask(`/assets/${path}`)).status, 404, path);
 });
 
-test("every answer says that it is not for other sites, not to be guessed at and not to be kept", async () => {
+test("every answer has headers against other sites, MIME sniffing and caching", async () => {
   for (const path of ["/", "/api/runs", "/nothing", "/api/runs/older/export/steps.csv"]) {
     const { headers } = await inspector.ask(path);
     assert.equal(headers["cross-origin-resource-policy"], "same-origin", path);
@@ -228,7 +228,7 @@ test("a listener receives the status, new rows, and each changed file", async ()
   close();
 });
 
-test("HEAD of the live events has their type and no end to wait for", async () => {
+test("HEAD of the live events has their type and ends at once", async () => {
   const { status, headers, text } = await inspector.ask("/api/runs/older/live", {}, "HEAD");
   assert.deepEqual([status, headers["content-type"], text], [200, "text/event-stream; charset=utf-8", ""]);
 });
@@ -246,7 +246,7 @@ test("a second listener receives the current state at once", async () => {
   second.close();
 });
 
-test("a folder with any file cut, emptied or filled with something else is answered, with a message or without the part", async () => {
+test("a folder with a truncated, empty or replaced file is answered, with a message or without its data", async () => {
   const folder = makeFolder();
   const { path } = writeSampleRun(folder, "a", { steps: 30, incidents: sampleIncidents() });
   const names = readdirSync(path).filter((name) => name.includes("."));
@@ -269,7 +269,7 @@ test("a folder with any file cut, emptied or filled with something else is answe
         }
         for (const rest of ["", "/a", "/a/steps", "/a/memory", "/a/phases", "/a/export/steps.csv"]) {
           const { status, text } = await ask(`/api/runs${rest}`);
-          // 503: the step log is none, and there is nothing else to tell.
+          // 503: the file is not a step log, so there is no data.
           const isTold = status === 200 || (status === 503 && /steps/.test(rest));
           assert.ok(isTold, `${rest}: ${status} ${text}`);
           if (!rest.endsWith("csv")) JSON.parse(text);
@@ -289,12 +289,12 @@ test("a damaged line is a message, and the run's state is still sent", async () 
   const { json } = await openTestInspector({ root: folder });
   const { messages, status } = await json<RunDetail>("/api/runs/a");
   assert.equal(status?.state, "finished");
-  for (const part of [
+  for (const pattern of [
     /of metrics\.jsonl is not JSON/,
     /Line 2 of plans\.jsonl/,
     /steps\.bin is not a step log/,
   ])
-    assert.match(messages.join("\n"), part);
+    assert.match(messages.join("\n"), pattern);
 });
 
 test("an occupied port, an invalid token and an invalid address are rejected in one line", async () => {

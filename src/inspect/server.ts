@@ -19,9 +19,9 @@ import {
   makeAccessPolicy,
   makeToken,
   type Rejection,
-  reject,
+  rejectionOf,
 } from "./access.js";
-import { rawRejection, send, sendRejection } from "./answers.js";
+import { rawRejection, send, sendRejection } from "./responses.js";
 import { Router, type RouterOptions } from "./router.js";
 import { findShown } from "./run-list.js";
 
@@ -77,9 +77,9 @@ export async function openInspector(options: InspectorOptions): Promise<Inspecto
   policy = makeAccessPolicy(host, bound, token);
   const shownHost = host === "0.0.0.0" || host === "::" ? "localhost" : host;
   const query = token === undefined ? "" : `?token=${token}`;
-  const place = run === undefined ? "" : `#/${encodeURIComponent(run)}`;
+  const fragment = run === undefined ? "" : `#/${encodeURIComponent(run)}`;
   return {
-    url: `http://${urlHost(shownHost, bound)}/${query}${place}`,
+    url: `http://${urlHost(shownHost, bound)}/${query}${fragment}`,
     close: () =>
       new Promise((resolve) => {
         router.close();
@@ -96,11 +96,11 @@ async function answer(
   response: ServerResponse,
 ): Promise<void> {
   try {
-    const rejection = reject(policy, request);
+    const rejection = rejectionOf(policy, request);
     if (rejection) return sendRejection(response, rejection);
     const { path, query } = splitUrl(request.url ?? "/");
-    const { isGood, isFromUrl } = checkToken(policy, request, query);
-    if (!isGood) {
+    const { isValid, isFromUrl } = checkToken(policy, request, query);
+    if (!isValid) {
       const error = "A token is required. Open the address that the inspector printed.";
       return sendRejection(response, { status: 401, error });
     }

@@ -1,4 +1,4 @@
-/** The steps as points: nothing that stands out is hidden, rows that fit are exact, and a log that grows or is cut is followed. */
+/** The steps as points: outliers stay visible, few rows are exact, and a growing or truncated log is followed. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -21,7 +21,7 @@ const loss = fc.oneof(
   fc.constantFrom(Number.NaN, Infinity, -Infinity),
 );
 
-test("however few the points, the least and the greatest loss of any range are among them, and every row is counted", () => {
+test("with any number of points, the min. and max. loss of a range are included, and every row is counted", () => {
   fc.assert(
     fc.property(
       fc.array(loss, { minLength: 1, maxLength: 300 }),
@@ -31,16 +31,16 @@ test("however few the points, the least and the greatest loss of any range are a
       (losses, one, other, points) => {
         const { table } = tableOf({ steps: losses.length, lossAt: (step) => losses[step - 1] });
         const [from, to] = [Math.min(one, other), Math.max(one, other)];
-        const asked = table.points({ from, to, points });
+        const actual = table.points({ from, to, points });
         const inside = losses.slice(from, to);
-        const known = inside.filter(Number.isFinite);
-        const { lossMin, lossMax, notFinite, step } = asked.columns;
+        const finite = inside.filter(Number.isFinite);
+        const { lossMin, lossMax, notFinite, step } = actual.columns;
         assert.equal(step.length, Math.min(points, inside.length));
-        const seen = (column: Float64Array) => [...column].filter((value) => !Number.isNaN(value));
-        assert.equal(Math.min(...seen(lossMin)), Math.min(...known));
-        assert.equal(Math.max(...seen(lossMax)), Math.max(...known));
+        const finiteOf = (column: Float64Array) => [...column].filter((value) => !Number.isNaN(value));
+        assert.equal(Math.min(...finiteOf(lossMin)), Math.min(...finite));
+        assert.equal(Math.max(...finiteOf(lossMax)), Math.max(...finite));
         const lost = notFinite.reduce((sum, count) => sum + count, 0);
-        assert.equal(lost, inside.length - known.length);
+        assert.equal(lost, inside.length - finite.length);
         if (inside.length > 0) assert.equal(step.at(-1), Math.min(to, losses.length));
       },
     ),
@@ -48,7 +48,7 @@ test("however few the points, the least and the greatest loss of any range are a
   );
 });
 
-test("where there are as many points as rows, each is its row", () => {
+test("with as many points as rows, each point is its row", () => {
   const { run, table } = tableOf({ steps: 100 });
   const { columns, rows, from, to } = table.points({ from: 10, to: 60, points: 50 });
   assert.deepEqual([rows, from, to], [100, 10, 60]);
@@ -66,7 +66,7 @@ test("a point's loss is the mean of its rows, and its host time too", () => {
   assert.deepEqual([...table.points({ points: 2 }).columns.loss], [2.5, 6.5]);
 });
 
-test("samples a second are those of the clock, however many rows a point stands for", () => {
+test("samples per second are measured by the clock, for any number of rows per point", () => {
   for (const [stepMs, points] of [
     [20, 1000],
     [20, 7],
@@ -77,18 +77,18 @@ test("samples a second are those of the clock, however many rows a point stands 
     const { table } = tableOf({ steps: 1000, stepMs, batch: 10 });
     const { samplesPerSecond } = table.points({ points }).columns;
     for (const [index, rate] of samplesPerSecond.entries()) {
-      // Before the very first row there is nothing to count from.
+      // The very first row has no earlier row to measure from.
       if (index === 0 && points === 1000) assert.ok(Number.isNaN(rate));
       else assert.ok(Math.abs(rate - 10_000 / stepMs) < 1e-6 * rate, `${rate} at point ${index}`);
     }
   }
 });
 
-test("the rate of a range does not depend on where the range begins", () => {
+test("the rate of a range does not depend on the start of the range", () => {
   const { table } = tableOf({ steps: 1000, stepMs: 0.5, batch: 10 });
   const whole = table.points({ points: 1000 }).columns.samplesPerSecond;
-  const part = table.points({ from: 600, to: 700, points: 100 }).columns.samplesPerSecond;
-  assert.deepEqual([...part], [...whole.subarray(600, 700)]);
+  const range = table.points({ from: 600, to: 700, points: 100 }).columns.samplesPerSecond;
+  assert.deepEqual([...range], [...whole.subarray(600, 700)]);
 });
 
 test("new rows are read, and columns returned earlier stay unchanged", () => {
@@ -113,8 +113,8 @@ test("a log that a resume has cut is read again, even if it is longer by then", 
   losses.value = 2;
   run.appendSteps(100);
   table.refresh();
-  const { loss: seen } = table.series();
-  assert.deepEqual([seen.length, seen[49], seen[50], seen[149]], [150, 1, 2, 2]);
+  const { loss: finiteOf } = table.series();
+  assert.deepEqual([finiteOf.length, finiteOf[49], finiteOf[50], finiteOf[149]], [150, 1, 2, 2]);
   assert.deepEqual([before.loss.length, before.loss[60]], [100, 1]);
 });
 

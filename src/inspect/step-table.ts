@@ -76,20 +76,20 @@ export class StepTable {
   /** Reads new rows. */
   refresh(): void {
     const count = this.count();
-    if (count < this.#rows) this.#forget();
+    if (count < this.#rows) this.#clear();
     if (count === 0) return;
     // Also reads the last known row, to detect a change.
     const from = Math.max(0, this.#rows - 1);
     const fresh = readSteps(this.#path, { from });
     if (this.#rows === 0 || this.#isLast(fresh)) this.#put(fresh, from);
     else {
-      this.#forget();
+      this.#clear();
       this.#put(readSteps(this.#path), 0);
     }
   }
 
   /** Copies to new memory, because callers may hold the old columns. */
-  #forget(): void {
+  #clear(): void {
     this.#columns = emptyColumns(0);
     this.#rows = 0;
   }
@@ -112,8 +112,8 @@ export class StepTable {
 
   /** The rows read so far. Later rows are not included. */
   series(): StepSeries {
-    const part = (column: StepColumn): Float64Array => this.#columns[column].subarray(0, this.#rows);
-    return Object.fromEntries(stepColumns.map((column) => [column, part(column)])) as StepSeries;
+    const rowsOf = (column: StepColumn): Float64Array => this.#columns[column].subarray(0, this.#rows);
+    return Object.fromEntries(stepColumns.map((column) => [column, rowsOf(column)])) as StepSeries;
   }
 
   /** At most `points` points. With fewer rows, each row is a point. */
@@ -141,22 +141,22 @@ export class StepTable {
     pointEnd: number,
   ): void {
     const { loss, hostMs } = this.#columns;
-    let [sum, least, greatest, known, host] = [0, Infinity, -Infinity, 0, 0];
+    let [sum, min, max, finite, host] = [0, Infinity, -Infinity, 0, 0];
     for (let row = first; row < pointEnd; row++) {
       const value = loss[row] ?? Number.NaN;
       if (Number.isFinite(value)) {
         sum += value;
-        if (value < least) least = value;
-        if (value > greatest) greatest = value;
-        known++;
+        if (value < min) min = value;
+        if (value > max) max = value;
+        finite++;
       }
       host += hostMs[row] ?? 0;
     }
-    const isKnown = known > 0;
-    columns.loss[point] = isKnown ? sum / known : Number.NaN;
-    columns.lossMin[point] = isKnown ? least : Number.NaN;
-    columns.lossMax[point] = isKnown ? greatest : Number.NaN;
-    columns.notFinite[point] = pointEnd - first - known;
+    const hasFinite = finite > 0;
+    columns.loss[point] = hasFinite ? sum / finite : Number.NaN;
+    columns.lossMin[point] = hasFinite ? min : Number.NaN;
+    columns.lossMax[point] = hasFinite ? max : Number.NaN;
+    columns.notFinite[point] = pointEnd - first - finite;
     columns.hostMs[point] = host / (pointEnd - first);
     for (const column of ["step", "time", "lr", "fold", "epoch"] as const)
       columns[column][point] = this.#columns[column][pointEnd - 1] ?? Number.NaN;
@@ -180,15 +180,15 @@ class RateMeter {
   /** Over the rows from the first to the last, or over earlier ones too if the span is short. */
   upTo(first: number, last: number): number {
     const time = this.#time;
-    const wanted = (time[last] ?? 0) - minSpanMs;
+    const latestMs = (time[last] ?? 0) - minSpanMs;
     if (this.#later < 0) {
       this.#earlier = first - 1;
       this.#later = first - 1;
-      while (this.#earlier > 0 && (time[this.#earlier] ?? 0) > wanted) this.#moveEarlier(-1);
+      while (this.#earlier > 0 && (time[this.#earlier] ?? 0) > latestMs) this.#moveEarlier(-1);
     }
     while (this.#later < last) this.#sum += this.#samples[++this.#later] ?? 0;
     // The nearest row before the first that is far enough in the past.
-    while (this.#earlier + 1 < first && (time[this.#earlier + 1] ?? 0) <= wanted) this.#moveEarlier(1);
+    while (this.#earlier + 1 < first && (time[this.#earlier + 1] ?? 0) <= latestMs) this.#moveEarlier(1);
     const spanMs = this.#earlier < 0 ? 0 : (time[last] ?? 0) - (time[this.#earlier] ?? 0);
     if (spanMs > 0) return (this.#sum * 1000) / spanMs;
     // There is nothing before the very first row; later rows are counted from it.

@@ -4,13 +4,13 @@ const heights = "▁▂▃▄▅▆▇█";
 
 /** A sparkline, one character per value; an unknown value is a dot. */
 export function sparkline(values: ArrayLike<number>): string {
-  const known = Array.from(values).filter(Number.isFinite);
-  const least = known.reduce((one, other) => Math.min(one, other), Infinity);
-  const greatest = known.reduce((one, other) => Math.max(one, other), -Infinity);
-  const step = (greatest - least) / (heights.length - 1);
+  const finite = Array.from(values).filter(Number.isFinite);
+  const min = finite.reduce((a, b) => Math.min(a, b), Infinity);
+  const max = finite.reduce((a, b) => Math.max(a, b), -Infinity);
+  const step = (max - min) / (heights.length - 1);
   return Array.from(values, (value) => {
     if (!Number.isFinite(value)) return "·";
-    return heights[step > 0 ? Math.round((value - least) / step) : 0] ?? "";
+    return heights[step > 0 ? Math.round((value - min) / step) : 0] ?? "";
   }).join("");
 }
 
@@ -23,11 +23,11 @@ export function progressBar(share: number, width: number): string {
 const shades = ["█", "▓", "▒", "░"] as const;
 
 /** A stacked bar; neighbours have different shades, and the rest is empty. */
-export function phasesBar(parts: readonly number[], whole: number, width: number): string {
+export function stackedBar(sizes: readonly number[], total: number, width: number): string {
   let [bar, sum] = ["", 0];
-  for (const [index, part] of parts.entries()) {
-    sum += part;
-    const end = Math.min(width, Math.round((sum / Math.max(whole, 1)) * width));
+  for (const [index, size] of sizes.entries()) {
+    sum += size;
+    const end = Math.min(width, Math.round((sum / Math.max(total, 1)) * width));
     bar += shadeOf(index).repeat(Math.max(0, end - bar.length));
   }
   return bar.padEnd(width, "·");

@@ -1,4 +1,4 @@
-/** The view for terminals: it says what there is, fits its columns, and nothing in a file can steer the terminal. */
+/** The view for terminals: it shows the run's data, fits its columns, and removes control characters from files. */
 
 import assert from "node:assert/strict";
 import { appendFileSync, mkdirSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
@@ -7,7 +7,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { makeFolder } from "../../test/support/folders.js";
 import { sampleIncidents, writeSampleRun } from "../../test/support/sample-run.js";
-import { phasesBar, sparkline } from "./text-marks.js";
+import { sparkline, stackedBar } from "./text-marks.js";
 import { viewAsText } from "./view-as-text.js";
 
 function proveFits(text: string, columns: number): void {
@@ -18,7 +18,7 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
   const run = writeSampleRun(makeFolder(), "first", { incidents: sampleIncidents() });
   const text = viewAsText(run.path).print();
   proveFits(text, 80);
-  for (const part of [
+  for (const pattern of [
     /^run +first: finished, step 200 of 200$/m,
     /^settings +folds 2, epochs 3, batch 32, seed 42, lr 0\.001$/m,
     /^loss +█[▁-█]{69}$/m,
@@ -29,13 +29,13 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
     /^memory +96 MiB of 512 MiB, 18\.8 %, at step 200; by holder:\n +█{40}▓{10}▒{5}░{5}$/m,
     /█ step arena 64 MiB/,
     /^plans +train step: graph, 9 calls, step memory/m,
-    /alive at the peak, call \d/,
+    /live at the peak, call \d/,
     /steps not finite at step 30: 3 steps had a loss/,
   ])
-    assert.match(text, part);
+    assert.match(text, pattern);
 });
 
-test("the speed is the one that the trainer has measured, and not that of the clock between two steps", () => {
+test("the speed is the trainer's measurement, not the clock difference between two steps", () => {
   const run = writeSampleRun(makeFolder(), "a", { state: "running", steps: 20, stepMs: 5000 });
   const view = viewAsText(run.path);
   assert.match(view.print(), /^speed +1,602 samples\/s, /m, "the last epoch's");
@@ -65,7 +65,7 @@ test("a folder of several runs is a list with their problems, and a folder of on
   assert.equal(viewAsText(makeFolder()).print(), "This folder has no runs.\n");
 });
 
-test("whatever stands in its files, a run is described, in its columns and without a letter that steers a terminal", () => {
+test("a run with any contents of its files is described within the columns, without control characters", () => {
   const names = readdirSync(writeSampleRun(makeFolder(), "a", { steps: 5 }).path).filter((name) =>
     name.includes("."),
   );
@@ -84,17 +84,17 @@ test("whatever stands in its files, a run is described, in its columns and witho
       (name, text, columns) => {
         const { path } = writeSampleRun(makeFolder(), "a", { steps: 5 });
         writeFileSync(join(path, name), text);
-        const told = viewAsText(path).print({ columns });
-        proveFits(told, columns);
-        // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not come through.
-        assert.doesNotMatch(told, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
+        const printed = viewAsText(path).print({ columns });
+        proveFits(printed, columns);
+        // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters must be removed.
+        assert.doesNotMatch(printed, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
       },
     ),
     { numRuns: 80 },
   );
 });
 
-test("damage is reported: a cut step log is read up to its last complete row, and an invalid one has a message", () => {
+test("damage is reported: a truncated step log is read up to its last complete row, and an invalid one has a message", () => {
   const { path } = writeSampleRun(makeFolder(), "a", { steps: 20 });
   truncateSync(join(path, "steps.bin"), 512 + 10 * 64 + 7);
   appendFileSync(join(path, "incidents.jsonl"), "{\n");
@@ -112,7 +112,7 @@ test("a sparkline spans min. to max., with a dot for an unknown value", () => {
 });
 
 test("a stacked bar has the requested width, and its rest is empty", () => {
-  assert.equal(phasesBar([50, 25], 100, 8), "████▓▓··");
-  assert.equal(phasesBar([300], 100, 4), "████");
-  assert.equal(phasesBar([], 0, 3), "···");
+  assert.equal(stackedBar([50, 25], 100, 8), "████▓▓··");
+  assert.equal(stackedBar([300], 100, 4), "████");
+  assert.equal(stackedBar([], 0, 3), "···");
 });

@@ -5,7 +5,7 @@ import { formatBytes, formatDuration } from "../units/index.js";
 import type { RunDetail, RunLine } from "./page/wire.js";
 import type { RunView } from "./run-view.js";
 import type { StepPoints } from "./step-table.js";
-import { fitLine, phasesBar, progressBar, shadeOf, sparkline, tableLines } from "./text-marks.js";
+import { fitLine, progressBar, shadeOf, sparkline, stackedBar, tableLines } from "./text-marks.js";
 
 export interface TextOptions {
   /** Columns of the terminal; default: 80. */
@@ -52,7 +52,7 @@ export function describeRun(
   } catch {
     // The detail already has the message.
   }
-  const parts: readonly (readonly [string, readonly string[]])[] = [
+  const sections: readonly (readonly [string, readonly string[]])[] = [
     ["run", headLines(line, detail, now)],
     ["settings", settingLines(detail, width)],
     ["loss", points ? lossLines(points) : []],
@@ -64,7 +64,7 @@ export function describeRun(
     ["incidents", incidentLines(detail)],
     ["notes", notes.slice(0, maxNotes)],
   ];
-  const lines = parts.flatMap(([word, texts]) =>
+  const lines = sections.flatMap(([word, texts]) =>
     texts.map((text, index) => (index === 0 ? word : "").padEnd(margin) + text),
   );
   return `${lines.map((text) => fitLine(text, columns).trimEnd()).join("\n")}\n`;
@@ -75,7 +75,7 @@ function headLines(line: RunLine, { status }: RunDetail, now: number): string[] 
   const isCounted = step !== null && of !== null && of > 0;
   const at =
     step === null ? "" : isCounted ? `, step ${count(step)} of ${count(of)}` : `, step ${count(step)}`;
-  const heard =
+  const heartbeat =
     isLive && updated !== null
       ? `last heartbeat ${formatDuration(Math.max(0, now - Date.parse(updated)))} ago`
       : `last heartbeat ${minuteOf(updated)}`;
@@ -84,7 +84,7 @@ function headLines(line: RunLine, { status }: RunDetail, now: number): string[] 
     `${name}: ${state}${at}`,
     ...(isCounted ? [`${progressBar(step / of, 40)} ${percent(step / of)}`] : []),
     device ?? "an unknown device",
-    `started ${minuteOf(started)}, ${heard}`,
+    `started ${minuteOf(started)}, ${heartbeat}`,
     ...(reason === undefined || reason === null ? [] : [reason]),
   ];
 }
@@ -99,23 +99,23 @@ function settingLines({ run }: RunDetail, width: number): string[] {
 function lossLines({ rows, columns }: StepPoints): string[] {
   const { loss, lossMin, lossMax, notFinite, step } = columns;
   if (rows === 0) return [];
-  const known = Array.from(loss).filter(Number.isFinite);
-  const least = Array.from(lossMin)
+  const finite = Array.from(loss).filter(Number.isFinite);
+  const min = Array.from(lossMin)
     .filter(Number.isFinite)
-    .reduce((one, other) => Math.min(one, other), Infinity);
-  const most = Array.from(lossMax)
+    .reduce((a, b) => Math.min(a, b), Infinity);
+  const max = Array.from(lossMax)
     .filter(Number.isFinite)
-    .reduce((one, other) => Math.max(one, other), -Infinity);
-  const lost = notFinite.reduce((sum, one) => sum + one, 0);
+    .reduce((a, b) => Math.max(a, b), -Infinity);
+  const notFiniteRows = notFinite.reduce((sum, a) => sum + a, 0);
   const figures =
-    known.length === 0
-      ? "not known yet"
-      : `now ${figure(known.at(-1))}, first ${figure(known[0])}, min ${figure(least)}, max ${figure(most)}`;
+    finite.length === 0
+      ? "unknown yet"
+      : `now ${figure(finite.at(-1))}, first ${figure(finite[0])}, min ${figure(min)}, max ${figure(max)}`;
   return [
     sparkline(loss),
     figures,
     `${count(rows)} steps, up to step ${count(step.at(-1) ?? 0)}`,
-    ...(lost > 0 ? [`${count(lost)} steps have a loss that is not finite or unknown`] : []),
+    ...(notFiniteRows > 0 ? [`${count(notFiniteRows)} steps have a loss that is not finite or unknown`] : []),
   ];
 }
 
@@ -123,13 +123,12 @@ function speedLines({ rows, columns }: StepPoints, { status, metrics }: RunDetai
   if (rows === 0) return [];
   const { hostMs, lr } = columns;
   // The trainer's figure: times of single steps say little, because the host runs ahead of the device.
-  const told = [
-    status?.figures?.samplesPerSecond,
-    ...metrics.map((one) => one["samplesPerSecond"]).reverse(),
+  const rates = [status?.figures?.samplesPerSecond, ...metrics.map((a) => a["samplesPerSecond"]).reverse()];
+  const rate = rates.find((a) => typeof a === "number");
+  const throughput = rate === undefined ? "" : `${count(Math.round(rate))} samples/s, `;
+  return [
+    `${throughput}host ${formatDuration(hostMs.at(-1) ?? 0)} per step; learning rate ${figure(lr.at(-1))}`,
   ];
-  const rate = told.find((one) => typeof one === "number");
-  const said = rate === undefined ? "" : `${count(Math.round(rate))} samples/s, `;
-  return [`${said}host ${formatDuration(hostMs.at(-1) ?? 0)} per step; learning rate ${figure(lr.at(-1))}`];
 }
 
 function epochLines({ metrics }: RunDetail): string[] {
@@ -164,13 +163,13 @@ function testLines({ metrics }: RunDetail): string[] {
 function memoryLines(sample: MemorySample | undefined, width: number): string[] {
   if (!sample) return [];
   const { used, limit, arena, step } = sample;
-  const holders = [...sample.holders].sort((one, other) => other.bytes - one.bytes);
+  const holders = [...sample.holders].sort((a, b) => b.bytes - a.bytes);
   const named = holders
     .slice(0, maxHolders)
     .map(({ label, bytes }, index) => `${shadeOf(index)} ${label} ${formatBytes(bytes)}`);
   return [
     `${formatBytes(used)} of ${formatBytes(limit)}, ${percent(used / Math.max(limit, 1))}, at step ${count(step)}; by holder:`,
-    phasesBar(
+    stackedBar(
       holders.map(({ bytes }) => bytes),
       used,
       Math.min(60, width),
@@ -182,28 +181,28 @@ function memoryLines(sample: MemorySample | undefined, width: number): string[] 
 
 function planLines({ name, inputs, mode, calls, memory }: PlanRecord): string[] {
   const { peak, peakAt, tensors } = memory;
-  const alive = tensors
+  const live = tensors
     .filter(({ birth, death }) => birth <= peakAt && peakAt <= death)
-    .sort((one, other) => other.bytes - one.bytes);
+    .sort((a, b) => b.bytes - a.bytes);
   return [
     `${name}: ${mode ?? "not run yet"}, ${count(calls.length)} calls, step memory ${formatBytes(peak)}`,
     `  for ${inputs}`,
-    ...(alive.length > 0 ? [`  ${alive.length} alive at the peak, call ${peakAt}; the largest:`] : []),
-    ...alive.slice(0, 3).map(({ label, type = "scratch", bytes, isSaved }) => {
+    ...(live.length > 0 ? [`  ${live.length} live at the peak, call ${peakAt}; the largest:`] : []),
+    ...live.slice(0, 3).map(({ label, type = "scratch", bytes, isSaved }) => {
       return `    ${formatBytes(bytes).padStart(10)}  ${label}  ${type}${isSaved ? "  saved for backward" : ""}`;
     }),
   ];
 }
 
 function incidentLines({ incidents }: RunDetail): string[] {
-  const told = incidents
+  const lines = incidents
     .slice(-maxIncidents)
     .flatMap(({ kind, step, message, phases }) => [
       `${kind} at step ${count(step)}: ${message}`,
       ...(phases.length > 0 ? [`  after ${phases.slice(-3).join(", ")}`] : []),
     ]);
   const left = incidents.length - maxIncidents;
-  return left > 0 ? [`${count(left)} earlier`, ...told] : told;
+  return left > 0 ? [`${count(left)} earlier`, ...lines] : lines;
 }
 
 function count(value: number): string {

@@ -24,7 +24,7 @@ export function checkRowKernel({ name, inputs, outputs, scalars, stages }: RowKe
 }
 
 /** The shared memory of a GPU block allows so many values in one pass. */
-const maxColumnValues = 4;
+export const maxColumnValues = 4;
 
 export function checkColumnKernel({ name, inputs, outputs, scalars, values }: ColumnKernel): void {
   if (values.length === 0) throw bad(name, "reduces no value");

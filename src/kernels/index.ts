@@ -23,6 +23,7 @@ export { columnPartialCount } from "./codegen/cuda/column-partials.js";
 export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
 export { canSumColumns } from "./codegen/cuda/row-config.js";
 export { rowLanesOf } from "./codegen/wasm/configs.js";
+export { maxVectorBytes, warpSize } from "./cost-model.js";
 export {
   canFuseEpilogue,
   canGroupGemms,

@@ -9,10 +9,10 @@ export abstract class CallTrace implements TraceSink {
   abstract recordCall(call: KernelCall): void;
   abstract record(command: LoadedCommand): void;
   abstract upload(items: Iterable<UploadItem>): void;
-  abstract assume(holds: () => boolean): void;
-  abstract guard(number: Storage | undefined): void;
+  abstract addGuard(isValid: () => boolean): void;
+  abstract writeOnlyIfFinite(value: Storage | undefined): void;
   abstract checkIndices(found: Storage, check: IndexCheck): void;
-  abstract forget(storage: Storage): void;
+  abstract discard(storage: Storage): void;
   abstract reject(what: string, label: string, advice?: string): never;
 }
 

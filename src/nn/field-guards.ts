@@ -17,9 +17,9 @@ interface Rooted {
 
 /** Registers the fields of a module and of its submodules for traces on a device; called when it moves there. */
 export function registerFields(module: Rooted, device: object): void {
-  const known = modulesOn.get(device) ?? new WeakList();
-  modulesOn.set(device, known);
-  known.add(module);
+  const modules = modulesOn.get(device) ?? new WeakList();
+  modulesOn.set(device, modules);
+  modules.add(module);
 }
 
 /** Reads a field without recording the read. */
@@ -59,8 +59,8 @@ const userFields = new Map<string, GuardedField<Fields>>();
 type Fields = Record<string, unknown>;
 
 function userField(key: string): GuardedField<Fields> {
-  const known = userFields.get(key);
-  if (known) return known;
+  const existing = userFields.get(key);
+  if (existing) return existing;
   const field: GuardedField<Fields> = {
     read: (module) => module[key],
     write: (module, value) => {

@@ -1,4 +1,4 @@
-/** nn.functional: that names, orders of arguments, options and defaults are PyTorch's. The ops have tests of their own. */
+/** nn.functional: names, orders of arguments, options and defaults are PyTorch's. The ops have separate tests. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,16 +10,16 @@ const cpu = openDevice({ threads: 1 });
 const f64 = (values: readonly number[], shape: readonly number[] = [values.length]): Tensor =>
   cpu.fromHost(values, shape, "f64");
 
-/** What PyTorch 2 gives for these calls in float64. */
-function near(found: Tensor, expected: readonly number[], what: string): void {
-  const values = found.dataSync();
-  assert.equal(values.length, expected.length, what);
-  for (const [at, value] of expected.entries()) {
-    assert.ok(Math.abs(values[at]! - value) <= 1e-12, `${what}, at ${at}: ${values[at]}`);
+/** Compares with the values of PyTorch 2 for these calls in float64. */
+function near(actual: Tensor, expected: readonly number[], name: string): void {
+  const values = actual.dataSync();
+  assert.equal(values.length, expected.length, name);
+  for (const [index, value] of expected.entries()) {
+    assert.ok(Math.abs(values[index]! - value) <= 1e-12, `${name}, at ${index}: ${values[index]}`);
   }
 }
 
-test("every function that users look for by PyTorch's name is there", () => {
+test("every function has PyTorch's name, in camelCase", () => {
   const names = [
     ...[
       "linear",
@@ -60,7 +60,7 @@ test("activations have PyTorch's defaults", () => {
   });
 });
 
-test("layerNorm takes a weight, a bias, either or none, and an eps of 1e-5", () => {
+test("layerNorm takes an optional weight and an optional bias, and has a default eps of 1e-5", () => {
   cpu.step(() => {
     const x = f64([1, 3], [1, 2]);
     const size = 1 / Math.sqrt(1 + 1e-5);
@@ -72,7 +72,7 @@ test("layerNorm takes a weight, a bias, either or none, and an eps of 1e-5", () 
   });
 });
 
-test("rmsNorm has the dtype's own eps, and normalize goes along axis 1", () => {
+test("rmsNorm's default eps is the dtype's epsilon, and normalize's default axis is 1", () => {
   cpu.step(() => {
     const x = f64([3, 4, 0, 0], [2, 2]);
     near(F.normalize(x), [0.6, 0.8, 0, 0], "normalize");
@@ -83,7 +83,7 @@ test("rmsNorm has the dtype's own eps, and normalize goes along axis 1", () => {
   });
 });
 
-test("dropout lets everything pass in evaluation and drops half unless told otherwise", () => {
+test("dropout returns its input in evaluation, and its default p is 0.5", () => {
   cpu.step(() => {
     const x = cpu.fromHost(new Float32Array(1000).fill(1), [1000], "f32");
     assert.equal(F.dropout(x, 0.5, false), x);
@@ -112,7 +112,7 @@ test("embedding takes the indices first, and pad counts from the last axis", () 
   });
 });
 
-test("losses pass their options on, and a null weight is none", () => {
+test("losses pass on their options, and a weight of null means no weight", () => {
   cpu.step(() => {
     const logits = f64([0, 0, 0, 0], [2, 2]);
     const target = cpu.fromHost([0, 1], [2], "i32");

@@ -15,7 +15,7 @@ export function* itemsIn<Item extends object>(
   fields: Iterable<readonly [name: string, field: unknown]>,
   isItem: (value: object) => value is Item,
 ): Generator<NamedItem<Item>> {
-  // Containers being walked: one that contains itself would be walked for ever.
+  // Containers on the current path: a container that contains itself would never end.
   const open = new Set<object>();
   for (const [name, field] of fields) yield* itemsAt(name, field);
 
@@ -28,16 +28,16 @@ export function* itemsIn<Item extends object>(
     const entries = entriesOf(value);
     if (!entries || open.has(value)) return;
     open.add(value);
-    for (const [key, part] of entries) {
+    for (const [key, member] of entries) {
       // A list of numbers may be long: names are built only if there is something to name.
-      if (typeof part === "object" && part !== null) yield* itemsAt(`${name}.${key}`, part);
+      if (typeof member === "object" && member !== null) yield* itemsAt(`${name}.${key}`, member);
     }
     open.delete(value);
   }
 }
 
 /** The entries of a container; undefined for any other object. */
-function entriesOf(value: object): Iterable<[key: string | number, part: unknown]> | undefined {
+function entriesOf(value: object): Iterable<[key: string | number, member: unknown]> | undefined {
   if (Array.isArray(value)) return value.entries();
   if (value instanceof Set) return [...value].entries();
   if (value instanceof Map) return mapEntries(value);
@@ -45,10 +45,10 @@ function entriesOf(value: object): Iterable<[key: string | number, part: unknown
 }
 
 function* mapEntries(map: ReadonlyMap<unknown, unknown>): Generator<[string | number, unknown]> {
-  let place = 0;
-  for (const [key, part] of map) {
-    yield [typeof key === "string" || typeof key === "number" ? key : place, part];
-    place++;
+  let index = 0;
+  for (const [key, member] of map) {
+    yield [typeof key === "string" || typeof key === "number" ? key : index, member];
+    index++;
   }
 }
 
@@ -59,10 +59,10 @@ function isPlainObject(value: object): boolean {
 
 /** Rejects two items with the same name: a state can hold only one of them. */
 export function requireOwnNames(owner: string, items: readonly NamedItem<object>[]): void {
-  const known = new Map<string, object>();
+  const itemsByName = new Map<string, object>();
   for (const [name, item] of items) {
-    const other = known.get(name);
-    known.set(name, item);
+    const other = itemsByName.get(name);
+    itemsByName.set(name, item);
     if (other === undefined || other === item) continue;
     throw new HoldfastError(
       "BAD_ARGUMENT",

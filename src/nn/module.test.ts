@@ -1,4 +1,4 @@
-/** Modules: state dicts of tensors and of stored elements, strict and loose, whole or not at all. */
+/** Modules: state dicts, strict and not, their parameters and submodules, and errors. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -27,7 +27,7 @@ function storedAs(
   return { dtype, shape, bytes: new Uint8Array(array.buffer) };
 }
 
-test("a state of tensors carries every bit from one module to another, in one copy", () => {
+test("loading a state of tensors copies every bit to another module, in one copy", () => {
   const [from, to] = [makeModel(), makeModel()];
   const before = cpu.runtime.diagnostics().transfers.up.copies;
   assert.deepEqual(to.loadStateDict(from.stateDict()), { missing: [], unexpected: [] });
@@ -35,7 +35,7 @@ test("a state of tensors carries every bit from one module to another, in one co
   sameNamedBytes(valuesOf(to), valuesOf(from), "the loaded module");
 });
 
-test("stored elements are taken as they are, and converted where their dtype is another", () => {
+test("stored elements are loaded, and converted if their dtype differs", () => {
   const layer = new nn.Linear(2, 1).to(cpu);
   for (const dtype of ["f32", "f64", "bf16"] as const) {
     const state = { weight: storedAs(dtype, [1.5, -2], [1, 2]), bias: storedAs("f32", [0.25], [1]) };
@@ -48,7 +48,7 @@ test("stored elements are taken as they are, and converted where their dtype is 
   assert.deepEqual(half.weight.tolist(), [[1.5, -2]]);
 });
 
-test("strict loading rejects names that only one side has; loose loading gives them back", () => {
+test("strict loading rejects missing and unexpected names; non-strict loading returns them", () => {
   const model = makeModel();
   const state = { "0.weight": ones([4, 3]), extra: ones([1]) };
   rejects(
@@ -61,7 +61,7 @@ test("strict loading rejects names that only one side has; loose loading gives t
   assert.deepEqual(model.stateDict()["0.weight"]?.tolist(), ones([4, 3]).tolist());
 });
 
-test("a wrong shape, or bytes that are too few, is rejected either way, and nothing is written", () => {
+test("a wrong shape or too few bytes are rejected in both modes, and nothing is written", () => {
   const model = makeModel();
   const before = valuesOf(model);
   const good = { "0.weight": ones([4, 3]), "0.bias": ones([4]), "2.weight": ones([2, 4]) };
@@ -75,12 +75,12 @@ test("a wrong shape, or bytes that are too few, is rejected either way, and noth
   sameNamedBytes(valuesOf(model), before, "the module");
 });
 
-test("a state for a module on no device is rejected", () => {
+test("a module without a device rejects a state", () => {
   const state = { weight: tensor([[1]]), bias: tensor([1]) };
   rejects("NO_DEVICE", () => new nn.Linear(1, 1).loadStateDict(state), /model\.to\(cpu\)/);
 });
 
-test("loading after a forward pass is seen by backward: what it saved has changed", () => {
+test("backward rejects saved tensors that a load after forward has changed", () => {
   const layer = new nn.Linear(2, 2).to(cpu);
   cpu.step(() => {
     const x = ones([1, 2]);
@@ -98,7 +98,7 @@ class Holder extends nn.Module {
   readonly shape = [2, 2];
 }
 
-test("modules and parameters in arrays and plain objects are part of a module", () => {
+test("modules and parameters in arrays and plain objects belong to a module", () => {
   assert.deepEqual(
     [...new Holder().namedParameters()].map(([name]) => name),
     ["scales.0", "list.0.weight", "list.0.bias", "list.1.weight", "byName.a.weight"],
@@ -147,29 +147,33 @@ class Hiding extends nn.Module {
   }
 }
 
-test("a layer in a #private field is missed, the message says how that comes and what to do, and that helps", () => {
-  const missed = new Hiding(false).to(cpu);
-  rejects("NO_DEVICE", () => missed.forward(), /but not #private fields.*registerModule\(name, layer\)/);
-  const found = new Hiding(true).to(cpu);
-  assert.deepEqual(namesOf(found), ["layer.weight", "layer.bias"]);
-  assert.match(String(found), /\(layer\): Linear/);
-  found.eval();
-  assert.ok([...found.namedModules()].every(([, { isTraining }]) => !isTraining));
-  found.forward();
+test("a layer in a #private field is not found; the error explains why, and its advice works", () => {
+  const unregistered = new Hiding(false).to(cpu);
+  rejects(
+    "NO_DEVICE",
+    () => unregistered.forward(),
+    /but not #private fields.*registerModule\(name, layer\)/,
+  );
+  const registered = new Hiding(true).to(cpu);
+  assert.deepEqual(namesOf(registered), ["layer.weight", "layer.bias"]);
+  assert.match(String(registered), /\(layer\): Linear/);
+  registered.eval();
+  assert.ok([...registered.namedModules()].every(([, { isTraining }]) => !isTraining));
+  registered.forward();
 });
 
-test("registered parts come behind the fields, each under a name of its own", () => {
+test("registered items come after the fields, each with a unique name", () => {
   const module = new nn.ModuleList();
-  const [one, other] = [scale(), scale()];
-  assert.equal(module.registerParameter("one", one), one);
-  module.registerParameter("one", one);
+  const [parameter, other] = [scale(), scale()];
+  assert.equal(module.registerParameter("one", parameter), parameter);
+  module.registerParameter("one", parameter);
   assert.deepEqual(namesOf(module), ["one"]);
   rejects("BAD_ARGUMENT", () => module.registerParameter("one", other), /the name is already used/);
   rejects("BAD_ARGUMENT", () => module.registerParameter("a.b", other), /without dots/);
   rejects("BAD_ARGUMENT", () => module.registerParameter("", other), /without dots/);
   rejects(
     "BAD_ARGUMENT",
-    () => module.registerModule("x", one as never),
+    () => module.registerModule("x", parameter as never),
     /takes a module as its second argument/,
   );
   rejects(
@@ -182,7 +186,7 @@ test("registered parts come behind the fields, each under a name of its own", ()
   rejects("BAD_ARGUMENT", () => clash.parameters(), /Deep has two items with the name "byKey\.7\.inner\.0"/);
 });
 
-test("a container's subclass has its own fields and registered modules behind its list", () => {
+test("a container's subclass has its fields and registered modules after its list", () => {
   class Stack extends nn.Sequential {
     readonly tail = new nn.Linear(1, 1, { bias: false });
   }
@@ -191,7 +195,7 @@ test("a container's subclass has its own fields and registered modules behind it
   assert.deepEqual(namesOf(stack), ["0.weight", "tail.weight", "more.weight"]);
 });
 
-test("a weight that two layers share is one parameter, and its gradient has both parts", () => {
+test("a weight that two layers share is one parameter, and its gradient is the sum of both", () => {
   const [words, head] = [new nn.Embedding(3, 2), new nn.Linear(2, 3, { bias: false })];
   head.weight = words.weight;
   const tied = new nn.ModuleList<nn.Module>([words, head]).to(cpu);
@@ -204,10 +208,10 @@ test("a weight that two layers share is one parameter, and its gradient has both
     .sum()
     .backward();
   const [first, ...others] = words.weight.grad!.tolist() as number[][];
-  const row = words.weight.tolist() as number[][];
-  const sums = [0, 1].map((column) => Math.fround(row.reduce((sum, one) => sum + one[column]!, 0)));
-  // As a word, row 0 gets the sum of all rows; as a part of the head, every row gets row 0.
-  for (const [column, value] of row[0]!.entries()) {
+  const rows = words.weight.tolist() as number[][];
+  const sums = [0, 1].map((column) => Math.fround(rows.reduce((sum, row) => sum + row[column]!, 0)));
+  // From the embedding, row 0 gets the sum of all rows; from the head, every row gets row 0.
+  for (const [column, value] of rows[0]!.entries()) {
     assert.ok(Math.abs(first![column]! - (sums[column]! + value)) < 1e-6);
     for (const other of others) assert.equal(other[column], value);
   }
@@ -218,29 +222,31 @@ test("a module prints its layers, also through console.log", () => {
 });
 
 test("apply visits every module, the outermost last", () => {
-  const seen: string[] = [];
-  new nn.Sequential(new nn.Linear(1, 1), new nn.ReLU()).apply((module) => seen.push(module.constructor.name));
-  assert.deepEqual(seen, ["Linear", "ReLU", "Sequential"]);
+  const visited: string[] = [];
+  new nn.Sequential(new nn.Linear(1, 1), new nn.ReLU()).apply((module) =>
+    visited.push(module.constructor.name),
+  );
+  assert.deepEqual(visited, ["Linear", "ReLU", "Sequential"]);
 });
 
-test("a module that finds no room leaves none taken", () => {
+test("a module that does not fit leaves no memory allocated", () => {
   const small = openDevice({ memory: "64MiB" });
   const large = new Holder();
   large.scales.push(new nn.Parameter([2048, 2048], nn.init.zeros()));
   const before = small.runtime.budget.used;
-  // Room for the weights, and none for their gradients.
+  // The weights fit, but their gradients do not.
   rejects("OUT_OF_BUDGET", () => large.to(small), /gradients/);
   assert.equal(small.runtime.budget.used, before);
 });
 
-test("losses as modules keep their options", () => {
+test("loss modules apply their options", () => {
   const [logits, labels] = [ones([2, 4], { device: cpu }), tensor([0, 3], { dtype: "i32", device: cpu })];
   assert.equal(new nn.CrossEntropyLoss().forward(logits, labels).item(), Math.fround(Math.log(4)));
   const single = new nn.CrossEntropyLoss({ reduction: "none" }).forward(logits, labels);
   assert.deepEqual(single.shape, [2]);
 });
 
-test("labels given as floats are told to be converted", () => {
+test("labels of floats are rejected, with advice to convert them", () => {
   rejects(
     "BAD_SHAPE",
     () => nn.functional.crossEntropy(ones([2, 4], { device: cpu }), tensor([0, 3], { device: cpu })),

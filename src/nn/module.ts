@@ -279,8 +279,8 @@ export abstract class Module {
    * console.log(model.parameters().map(({ requiresGrad }) => requiresGrad)); // → [ false, false, true, true ]
    * ```
    */
-  requiresGrad_(wanted = true): this {
-    for (const parameter of this.parameters()) parameter.requiresGrad = wanted;
+  requiresGrad_(requiresGrad = true): this {
+    for (const parameter of this.parameters()) parameter.requiresGrad = requiresGrad;
     return this;
   }
 
@@ -337,9 +337,9 @@ export abstract class Module {
    * ```
    */
   loadStateDict(state: LoadableState, { strict = true }: { readonly strict?: boolean } = {}): LoadResult {
-    const own = new Map(this.namedParameters());
-    const result = matchState(this.constructor.name, own, state, strict);
-    writeState(own, state);
+    const parameters = new Map(this.namedParameters());
+    const result = matchState(this.constructor.name, parameters, state, strict);
+    writeState(parameters, state);
     return result;
   }
 
@@ -380,14 +380,14 @@ export abstract class Module {
   #register<Item extends Module | Parameter>(call: string, name: string, item: Item, isOne: boolean): Item {
     const subject = `${this.constructor.name}.${call}(${JSON.stringify(name)}, …)`;
     if (!isOne) {
-      const what = call === "registerModule" ? "module" : "parameter";
-      throw new HoldfastError("BAD_ARGUMENT", `${subject} takes a ${what} as its second argument.`);
+      const kind = call === "registerModule" ? "module" : "parameter";
+      throw new HoldfastError("BAD_ARGUMENT", `${subject} takes a ${kind} as its second argument.`);
     }
     if (typeof name !== "string" || name === "" || name.includes(".")) {
       throw new HoldfastError("BAD_ARGUMENT", `${subject}: pass a name that is a text without dots.`);
     }
-    const known = this.#registered.get(name);
-    if (known !== undefined && known !== item) {
+    const existing = this.#registered.get(name);
+    if (existing !== undefined && existing !== item) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
         `${subject}: the name is already used. Register each item under its own name.`,

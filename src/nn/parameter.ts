@@ -1,6 +1,6 @@
 /**
- * A parameter: a tensor that a module learns. It is created with its shape and initializer, and gets its memory when
- * its module moves to a device: persistent, at a constant address, next to the module's other parameters.
+ * A parameter: a tensor that a module learns. It is created with its shape and initializer, and gets its memory when its module
+ * moves to a device. The memory is persistent, has a constant address, and is next to the module's other parameters.
  */
 
 import { type GuardedField, stateChanged, tracing, Value } from "../autograd/index.js";
@@ -8,7 +8,7 @@ import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { contiguousStrides, formatShape, type Shape, sizeOf } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
-import { type Device, LeafGradient, nextDraw, Tensor, type TensorPlace } from "../tensor/index.js";
+import { type Device, type DeviceValue, LeafGradient, nextDraw, Tensor } from "../tensor/index.js";
 
 /** The seed and the number of a draw, which determine the drawn values. */
 export type Draw = ReturnType<typeof nextDraw>;
@@ -53,11 +53,11 @@ export class Parameter extends Tensor {
   #dtype: Dtype;
   #requiresGrad: boolean;
   #isPlaced = false;
-  #place: TensorPlace | undefined;
+  #place: DeviceValue | undefined;
   static readonly #placeField: GuardedField<Parameter> = {
     read: (parameter) => parameter.#place,
     write: (parameter, place) => {
-      parameter.#place = place as TensorPlace;
+      parameter.#place = place as DeviceValue;
     },
   };
 
@@ -120,9 +120,9 @@ export class Parameter extends Tensor {
   }
 
   /** A frozen parameter gets no gradient, and optimizers skip it. */
-  override set requiresGrad(wanted: boolean) {
-    this.#requiresGrad = wanted;
-    if (this.#isPlaced) this.value.leaf = wanted ? this.gradientHolder : undefined;
+  override set requiresGrad(requiresGrad: boolean) {
+    this.#requiresGrad = requiresGrad;
+    if (this.#isPlaced) this.value.leaf = requiresGrad ? this.gradientHolder : undefined;
   }
 
   /**
@@ -186,17 +186,17 @@ export class Parameter extends Tensor {
     const array = { shape: this.#shape, strides, dtype, storage: weight };
     const holder = new LeafGradient(device.runtime, () => ({ ...array, storage: gradient }));
     const place = { device, value: new Value(array, requiresGrad ? { leaf: holder } : {}) };
-    this.settle(place);
+    this.bind(place);
     this.#place = place;
     stateChanged();
-    this.settleGradient(holder);
+    this.setGradientHolder(holder);
     this.#isPlaced = true;
   }
 
   /** Its memory is guarded in a trace: `Module.to` may place it again. */
-  protected override requirePlace(): TensorPlace {
+  protected override requireDeviceValue(): DeviceValue {
     if (!this.#isPlaced) throw this.#unplaced();
-    const place = super.requirePlace();
+    const place = super.requireDeviceValue();
     tracing.guards?.noteRead(this, Parameter.#placeField, place, () => `the memory of "${this.name}"`);
     return place;
   }

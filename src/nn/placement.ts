@@ -25,15 +25,20 @@ export function placeParameters(
   dtype?: Dtype,
 ): void {
   const moving = parameters.filter(
-    (one) => !one.isPlaced || one.device !== device || (dtype !== undefined && one.dtype !== dtype),
+    (parameter) =>
+      !parameter.isPlaced ||
+      parameter.device !== device ||
+      (dtype !== undefined && parameter.dtype !== dtype),
   );
   const sized = moving.filter(({ numel }) => numel > 0);
   if (sized.length === 0) return;
-  const sizes = sized.map((one) => ({
-    name: one.name,
-    size: one.numel * dtypes[dtype ?? one.dtype].bytes,
+  const sizes = sized.map((parameter) => ({
+    name: parameter.name,
+    size: parameter.numel * dtypes[dtype ?? parameter.dtype].bytes,
   }));
-  const values = sized.map((one) => (one.isPlaced ? one.dataSync() : one.initialValues()));
+  const values = sized.map((parameter) =>
+    parameter.isPlaced ? parameter.dataSync() : parameter.initialValues(),
+  );
   const { persistent } = device.runtime;
   const weights = persistent.place("weights", name, sizes);
   let gradients: Region;
@@ -47,14 +52,18 @@ export function placeParameters(
   // Passes over a whole region include the padding, so it must be zero.
   device.runtime.fill(weights.whole, 0);
   device.runtime.fill(gradients.whole, 0);
-  const uploads = sized.flatMap((one, index) => {
-    const [weight, gradient, own] = [weights.storages[index], gradients.storages[index], values[index]];
-    if (!weight || !gradient || !own) return [];
-    const target = dtype ?? one.dtype;
-    leaveHome(one);
-    one.settleIn(device, { weight, gradient }, target);
-    homes.set(one, home);
-    return [{ source: encodeElements(own, target), target: weight }];
+  const uploads = sized.flatMap((parameter, index) => {
+    const [weight, gradient, initialValues] = [
+      weights.storages[index],
+      gradients.storages[index],
+      values[index],
+    ];
+    if (!weight || !gradient || !initialValues) return [];
+    const target = dtype ?? parameter.dtype;
+    leaveHome(parameter);
+    parameter.settleIn(device, { weight, gradient }, target);
+    homes.set(parameter, home);
+    return [{ source: encodeElements(initialValues, target), target: weight }];
   });
   device.runtime.upload(uploads);
 }

@@ -25,14 +25,14 @@ export interface LoadResult {
 /** Compares a state with the parameters; rejects all of it if it does not fit. */
 export function matchState(
   module: string,
-  own: ReadonlyMap<string, Parameter>,
+  parameters: ReadonlyMap<string, Parameter>,
   state: LoadableState,
   strict: boolean,
 ): LoadResult {
-  const missing = [...own.keys()].filter((name) => !Object.hasOwn(state, name));
-  const unexpected = Object.keys(state).filter((name) => !own.has(name));
+  const missing = [...parameters.keys()].filter((name) => !Object.hasOwn(state, name));
+  const unexpected = Object.keys(state).filter((name) => !parameters.has(name));
   const misshapen = Object.entries(state).flatMap(([name, value]) => {
-    const parameter = own.get(name);
+    const parameter = parameters.get(name);
     const misfit = parameter && misfitOf(parameter, value, "in the module");
     return misfit ? [`${name} ${misfit}`] : [];
   });
@@ -51,9 +51,9 @@ export function matchState(
 }
 
 /** Writes values to the parameters; adjacent ones are uploaded in one copy. */
-export function writeState(own: ReadonlyMap<string, Parameter>, state: LoadableState): void {
+export function writeState(parameters: ReadonlyMap<string, Parameter>, state: LoadableState): void {
   const uploads = new Map<Device, UploadItem[]>();
-  for (const [name, parameter] of own) {
+  for (const [name, parameter] of parameters) {
     const value = Object.hasOwn(state, name) ? state[name] : undefined;
     if (!value || parameter.numel === 0) continue;
     const { device, dtype, array } = parameter;

@@ -1,4 +1,4 @@
-/** Copies elements from one array to another of the same shape, whatever their layouts and dtypes. */
+/** Copies elements between arrays of the same shape, with any layouts and dtypes. */
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../ir/index.js";
 import { backendOf, isInWords, type KernelCall, type PlainCopy, rowCalls, submit } from "../kernels/index.js";
@@ -11,22 +11,22 @@ const kernels = new Map<string, RowKernel>();
 
 function copyKernel(from: Dtype, to: Dtype): RowKernel {
   const key = `${from} ${to}`;
-  const known = kernels.get(key);
-  if (known) return known;
+  const cached = kernels.get(key);
+  if (cached) return cached;
   const value = term.load(0, dtypes[from].compute);
-  const truth = to === "bool" && from !== "bool" ? term.ne(value, 0) : value;
+  const converted = to === "bool" && from !== "bool" ? term.ne(value, 0) : value;
   const kernel: RowKernel = {
     name: from === to ? "copy" : `${from} to ${to}`,
     inputs: [from],
     outputs: [{ dtype: to, per: "element" }],
     scalars: [],
-    stages: [{ kind: "store", output: 0, value: term.convert(truth, dtypes[to].compute) }],
+    stages: [{ kind: "store", output: 0, value: term.convert(converted, dtypes[to].compute) }],
   };
   kernels.set(key, kernel);
   return kernel;
 }
 
-/** As a part of a lowering. */
+/** Emits the calls of a copy. */
 export function copyArray(lowering: Pick<Lowering, "emit">, source: DeviceArray, target: DeviceArray): void {
   lowering.emit(copyCalls(source, target));
 }
@@ -48,10 +48,10 @@ export interface ArrayCopy {
   readonly target: DeviceArray;
 }
 
-/** Submits several copies, in no order; where it pays, one launch does all plain ones. No target overlaps another, or a source. */
+/** Submits several copies in any order. A GPU does all plain copies in one launch. No target overlaps another target or a source. */
 export function copyArrays(runtime: Runtime, copies: readonly ArrayCopy[]): void {
   const backend = backendOf(runtime);
-  // A pass over a trace may yet remove a copy.
+  // In a trace the copies stay separate: a pass may remove some of them.
   const isCombined = backend.capabilities.combinesKernels && !runtime.isTracing;
   const combined: PlainCopy[] = [];
   const calls: KernelCall[] = [];
@@ -63,7 +63,7 @@ export function copyArrays(runtime: Runtime, copies: readonly ArrayCopy[]): void
   submit(runtime, [...calls, ...backend.lowerCopies(combined)]);
 }
 
-/** The bytes to copy, where it is nothing more than that. */
+/** The copy as a copy of bytes; undefined if it converts or reorders elements. */
 function plainCopy(source: DeviceArray, target: DeviceArray): PlainCopy | undefined {
   if (!source.storage || !target.storage || source.dtype !== target.dtype) return undefined;
   if (source.storage.span.size !== target.storage.span.size) return undefined;

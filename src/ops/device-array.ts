@@ -1,4 +1,4 @@
-/** An array in device memory: a storage, and how the elements lie in it. What eager ops take and give. */
+/** An array in device memory: a storage and the layout of its elements. Eager ops take and return these. */
 
 import { type Dtype, dtypes } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
@@ -6,7 +6,7 @@ import { type Shape, sizeOf } from "./shape.js";
 
 export type Strides = readonly number[];
 
-/** How an array's elements lie: steps in elements, from the first one on. */
+/** The layout of an array's elements. Strides are in elements. */
 export interface Layout {
   readonly shape: Shape;
   readonly strides: Strides;
@@ -14,35 +14,35 @@ export interface Layout {
 
 export interface DeviceArray extends Layout {
   readonly dtype: Dtype;
-  /** Begins with the first element. An array of no elements has no memory. */
+  /** Begins with the first element. An array without elements has no memory. */
   readonly storage: Storage | undefined;
 }
 
-/** Row by row, the last axis fastest. */
+/** The strides of a row-major layout. */
 export function contiguousStrides(shape: Shape): Strides {
   const strides: number[] = new Array(shape.length);
-  let step = 1;
+  let stride = 1;
   for (let axis = shape.length - 1; axis >= 0; axis--) {
-    strides[axis] = step;
-    step *= shape[axis] ?? 1;
+    strides[axis] = stride;
+    stride *= shape[axis] ?? 1;
   }
   return strides;
 }
 
-/** Do the elements lie one behind the other in the shape's order? The steps of axes of size 1 don't matter. */
+/** True if the elements are contiguous in row-major order. The strides of axes of size 1 don't matter. */
 export function isContiguous({ shape, strides }: Layout): boolean {
-  let step = 1;
-  let fits = true;
+  let stride = 1;
+  let isDense = true;
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     const size = shape[axis] as number;
     if (size === 0) return true;
-    if (size !== 1 && strides[axis] !== step) fits = false;
-    step *= size;
+    if (size !== 1 && strides[axis] !== stride) isDense = false;
+    stride *= size;
   }
-  return fits;
+  return isDense;
 }
 
-/** How many elements lie between the first and the last, both counted. */
+/** The number of elements in memory from the first to the last, inclusive. */
 export function extentOf({ shape, strides }: Layout): number {
   let last = 0;
   for (let axis = 0; axis < shape.length; axis++) {
@@ -53,42 +53,42 @@ export function extentOf({ shape, strides }: Layout): number {
   return last + 1;
 }
 
-/** Steps through an array as if it had this shape: 0 along every axis that it is stretched over. */
+/** The strides of an array that is broadcast to a shape: 0 along broadcast axes. */
 export function broadcastStrides({ shape, strides }: Layout, target: Shape): Strides {
   const added = target.length - shape.length;
   return target.map((size, axis) => {
-    const own = axis - added;
-    return own < 0 || (shape[own] === 1 && size !== 1) ? 0 : (strides[own] ?? 0);
+    const sourceAxis = axis - added;
+    return sourceAxis < 0 || (shape[sourceAxis] === 1 && size !== 1) ? 0 : (strides[sourceAxis] ?? 0);
   });
 }
 
-/** Several axes as one, where each steps over the whole of the next. */
-export function joinAxes({ shape, strides }: Layout): { size: number; stride: number } | undefined {
-  let joined = { size: 1, stride: 1 };
+/** Merges axes to one; undefined if no single stride leads through all of their elements. */
+export function mergeAxes({ shape, strides }: Layout): { size: number; stride: number } | undefined {
+  let merged = { size: 1, stride: 1 };
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     const [size = 1, stride = 0] = [shape[axis], strides[axis]];
     if (size === 1) continue;
-    if (joined.size === 1) joined = { size, stride };
-    else if (stride === joined.stride * joined.size)
-      joined = { size: joined.size * size, stride: joined.stride };
+    if (merged.size === 1) merged = { size, stride };
+    else if (stride === merged.stride * merged.size)
+      merged = { size: merged.size * size, stride: merged.stride };
     else return undefined;
   }
-  return joined;
+  return merged;
 }
 
-/** A matrix seen with rows and columns exchanged. */
+/** A view of a matrix with rows and columns exchanged. */
 export function transposed(matrix: DeviceArray): DeviceArray {
   return { ...matrix, shape: matrix.shape.toReversed(), strides: matrix.strides.toReversed() };
 }
 
-/** New step memory for an array, in contiguous order. */
+/** Allocates step memory for a contiguous array. */
 export function allocateArray(runtime: Runtime, shape: Shape, dtype: Dtype, label: string): DeviceArray {
   const bytes = sizeOf(shape) * dtypes[dtype].bytes;
   const storage = bytes > 0 ? runtime.arena.allocate(bytes, label) : undefined;
   return { shape, strides: contiguousStrides(shape), dtype, storage };
 }
 
-/** The same bytes seen in another layout, which begins `offset` elements behind the array's first. */
+/** A view of an array in another layout. `offset`: the view's first element, in elements from the array's first. */
 export function viewArray(
   runtime: Runtime,
   array: DeviceArray,
@@ -100,6 +100,6 @@ export function viewArray(
   if (!storage || extent === 0) return { shape, strides, dtype, storage: undefined };
   const { bytes } = dtypes[dtype];
   const isWhole = offset === 0 && extent * bytes === storage.span.size;
-  const part = isWhole ? storage : runtime.view(storage, offset * bytes, extent * bytes, label);
-  return { shape, strides, dtype, storage: part };
+  const view = isWhole ? storage : runtime.view(storage, offset * bytes, extent * bytes, label);
+  return { shape, strides, dtype, storage: view };
 }

@@ -1,9 +1,10 @@
-/** ops: the op table. An entry says an op's shape and dtype rule, its gradient, what it saves and its lowering. */
+/** ops: the op table. An entry has an op's shape and dtype rule, its gradient, its saved values and its lowering. */
 
 export { type AttentionAttributes, attention } from "./attention/attention.js";
 export { packedAttention } from "./attention/packed.js";
 export { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
 export { attentionWithDropout, causalMask } from "./attention/with-dropout.js";
+export { expand, sum } from "./broadcast.js";
 export { type AveragePoolAttributes, avgPool1d, avgPool2d } from "./convolution/average-pool.js";
 export { type ConvolutionAttributes, conv1d, conv2d } from "./convolution/convolution.js";
 export type { PerAxis } from "./convolution/geometry.js";
@@ -37,11 +38,11 @@ export { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
 export { batchedLinear } from "./matmul/batched-linear.js";
 export { fusedProjections } from "./matmul/fused-projections.js";
 export { linear, matmul } from "./matmul/matmul.js";
+export { cat, stack } from "./movement/cat.js";
 export { flip } from "./movement/flip.js";
-export { cat, stack } from "./movement/join.js";
 export { type PadAttributes, pad } from "./movement/pad.js";
 export { repeatInterleave, tile } from "./movement/repeat.js";
-export { expand, permute, reshape } from "./movement/reshape.js";
+export { permute, reshape } from "./movement/reshape.js";
 export { type Range, type SliceAttributes, select, slice } from "./movement/slice.js";
 export type { LastAxesAttributes } from "./normalisation/last-axes.js";
 export { layerNorm } from "./normalisation/layer-norm.js";
@@ -66,13 +67,14 @@ export type {
 } from "./op.js";
 export { inStepPhase, type LoweredOp, OpTrace } from "./op-trace.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
-export { argmax, argmin, type PlaceAttributes } from "./reduction/arg-extremes.js";
+export { type ArgExtremeAttributes as PlaceAttributes, argmax, argmin } from "./reduction/arg-extremes.js";
 export { type CumsumAttributes, cumsum } from "./reduction/cumsum.js";
 export { amax, amin } from "./reduction/extremes.js";
 export { logsumexp } from "./reduction/logsumexp.js";
+export { mean } from "./reduction/mean.js";
 export { type NormAttributes, norm } from "./reduction/norm.js";
 export { prod } from "./reduction/prod.js";
-export { mean, type ReductionAttributes, sum } from "./reduction/sum.js";
+export type { ReductionAttributes } from "./reduction/rule.js";
 export { all, any } from "./reduction/truth.js";
 export { std, type VarianceAttributes, variance } from "./reduction/variance.js";
 export { applyTo, firstOf, requireFits, runInto, runOp, typeOfOperand } from "./run.js";

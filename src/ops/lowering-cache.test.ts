@@ -1,9 +1,9 @@
-/** The lowering cache: a call like an earlier one is not lowered again; a call that differs in anything is. */
+/** The lowering cache: a call with the signature of an earlier call is not lowered again; any other call is. */
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { readF32, withRuntime, writeF32 } from "../../test/support/runtimes.js";
-import { around, basicKernels, blockCount, type Driver, strict } from "../driver/index.js";
+import { basicKernels, blockCount, type Driver, interceptCalls, strict } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Region, Runtime, Storage } from "../runtime/index.js";
 import { contiguousStrides, type DeviceArray, viewArray } from "./device-array.js";
@@ -11,7 +11,7 @@ import { loweringCacheOf } from "./lowering-cache.js";
 import { type Attributes, arrayAt, type KernelOp, type Lowering, type ViewOp } from "./op.js";
 import { runInto, runOp } from "./run.js";
 
-/** How often the rules were asked, and what was sent to the device. */
+/** How often each rule of an entry was called. */
 const counts = { infer: 0, check: 0, lower: 0 };
 beforeEach(() => {
   counts.infer = 0;
@@ -24,14 +24,14 @@ const elementsOf = (array: DeviceArray): number => array.shape.reduce((product, 
 function launch(
   lowering: Lowering,
   name: keyof typeof basicKernels,
-  given: readonly (Storage | number)[],
+  storages: readonly (Storage | number)[],
   count: number,
 ) {
   const source = basicKernels[name];
-  lowering.launch({ op: name, source, blocks: blockCount(count), arguments: [...given, count] });
+  lowering.launch({ op: name, source, blocks: blockCount(count), arguments: [...storages, count] });
 }
 
-/** `a + b` of f32 arrays that lie in order; with an attribute that nobody looks at. */
+/** `a + b` of contiguous f32 arrays. It ignores its attributes. */
 const plus: KernelOp<Attributes> = {
   kind: "kernel",
   name: "plus",
@@ -50,18 +50,18 @@ const plus: KernelOp<Attributes> = {
   },
 };
 
-/** `2 · (a + 1)` by way of scratch memory, a view of it, a fill and a copy. */
-const winding: KernelOp<Attributes> = {
+/** `2 · (a + 1)` with scratch memory, views of it, a fill and copies. */
+const withScratch: KernelOp<Attributes> = {
   kind: "kernel",
-  name: "winding",
+  name: "withScratch",
   infer: ([a]) => [a as DeviceArray],
   lower(lowering, operands, [out]) {
     counts.lower += 1;
     const a = arrayAt(operands, 0);
     const [count, size] = [elementsOf(a), 4 * elementsOf(a)];
-    const room = lowering.scratch(2 * size);
-    const [ones, sum] = [lowering.view(room, 0, size), lowering.view(room, size, size)];
-    lowering.fill(room, 0);
+    const scratch = lowering.scratch(2 * size);
+    const [ones, sum] = [lowering.view(scratch, 0, size), lowering.view(scratch, size, size)];
+    lowering.fill(scratch, 0);
     launch(lowering, "fill", [ones, 1], count);
     launch(lowering, "add", [a.storage!, ones, sum], count);
     lowering.copy(out!.storage!, sum);
@@ -71,7 +71,7 @@ const winding: KernelOp<Attributes> = {
   },
 };
 
-function place(runtime: Runtime, values: readonly number[], label = "operand"): DeviceArray {
+function allocate(runtime: Runtime, values: readonly number[], label = "operand"): DeviceArray {
   const storage = runtime.arena.allocate(4 * values.length, label);
   writeF32(runtime, storage, values);
   return { shape: [values.length], strides: [1], dtype: "f32", storage };
@@ -81,14 +81,14 @@ const read = (runtime: Runtime, array: DeviceArray | undefined): number[] => [
   ...readF32(runtime, array!.storage!),
 ];
 
-describe("a call like one before", () => {
-  test("is checked and does the same work, and neither its type nor its lowering is asked for again", () => {
+describe("a call with the signature of an earlier call", () => {
+  test("is checked and does the same work, without inference and lowering", () => {
     withRuntime({}, ({ runtime }) => {
-      for (let turn = 0; turn < 4; turn++) {
+      for (let iteration = 0; iteration < 4; iteration++) {
         runtime.step(() => {
-          const [a, b] = [place(runtime, [turn, 2, 3]), place(runtime, [10, 20, 30])];
-          const [out] = runOp(runtime, plus, [a, b], { turn: "same" });
-          assert.deepEqual(read(runtime, out), [turn + 10, 22, 33]);
+          const [a, b] = [allocate(runtime, [iteration, 2, 3]), allocate(runtime, [10, 20, 30])];
+          const [out] = runOp(runtime, plus, [a, b], { iteration: "same" });
+          assert.deepEqual(read(runtime, out), [iteration + 10, 22, 33]);
           assert.deepEqual([out!.shape, out!.strides, out!.dtype], [[3], [1], "f32"]);
         });
       }
@@ -96,14 +96,14 @@ describe("a call like one before", () => {
     });
   });
 
-  test("gives scratch memory and views back, as the first one did", () => {
+  test("frees its scratch memory and views, like the first call", () => {
     withRuntime({}, ({ runtime }) => {
-      for (let turn = 0; turn < 3; turn++) {
+      for (let iteration = 0; iteration < 3; iteration++) {
         runtime.step(() => {
-          const a = place(runtime, [1, 2, turn]);
+          const a = allocate(runtime, [1, 2, iteration]);
           const before = runtime.arena.figures.live;
-          const [out] = runOp(runtime, winding, [a], {});
-          assert.deepEqual(read(runtime, out), [4, 6, 2 * (turn + 1)]);
+          const [out] = runOp(runtime, withScratch, [a], {});
+          assert.deepEqual(read(runtime, out), [4, 6, 2 * (iteration + 1)]);
           assert.equal(runtime.arena.figures.live - before, 256);
           // A storage that still had views could not be freed.
           runtime.arena.free(out!.storage!);
@@ -114,7 +114,7 @@ describe("a call like one before", () => {
     });
   });
 
-  test("is recorded by a capture as the first one would be", () => {
+  test("is recorded by a capture like the first call", () => {
     withRuntime({ capture: "on" }, ({ runtime }) => {
       const region = runtime.persistent.place("weights", "weights", [
         { name: "a", size: 12 },
@@ -126,9 +126,9 @@ describe("a call like one before", () => {
       );
       writeF32(runtime, a!.storage!, [1, 2, 3]);
       writeF32(runtime, b!.storage!, [1, 1, 1]);
-      const act = () => runInto(runtime, plus, out!, [a!, b!], {});
-      act();
-      const graph = runtime.capture("plus", act);
+      const run = () => runInto(runtime, plus, out!, [a!, b!], {});
+      run();
+      const graph = runtime.capture("plus", run);
       assert.deepEqual([graph.mode, graph.nodes?.kernel], ["graph", 1]);
       writeF32(runtime, a!.storage!, [5, 6, 7]);
       graph.replay();
@@ -137,17 +137,21 @@ describe("a call like one before", () => {
     });
   });
 
-  test("in place is followed in place, and one with another target is not the same", () => {
+  test("runs in place if the earlier call did; a call with another target has another signature", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
-        for (let turn = 0; turn < 2; turn++) {
-          const [a, b] = [place(runtime, [1, 2]), place(runtime, [10, 20])];
+        for (let iteration = 0; iteration < 2; iteration++) {
+          const [a, b] = [allocate(runtime, [1, 2]), allocate(runtime, [10, 20])];
           const address = a.storage!.span.address;
           runInto(runtime, plus, a, [a, b], {});
           assert.deepEqual([read(runtime, a), a.storage!.span.address], [[11, 22], address]);
         }
         assert.equal(counts.lower, 1);
-        const [a, b, target] = [place(runtime, [1, 2]), place(runtime, [10, 20]), place(runtime, [0, 0])];
+        const [a, b, target] = [
+          allocate(runtime, [1, 2]),
+          allocate(runtime, [10, 20]),
+          allocate(runtime, [0, 0]),
+        ];
         runInto(runtime, plus, target, [a, b], {});
         assert.deepEqual(
           [read(runtime, target), read(runtime, a)],
@@ -163,11 +167,11 @@ describe("a call like one before", () => {
     );
   });
 
-  test("that fails on the device gives back its output and its scratch memory", () => {
+  test("frees its output and its scratch memory if it fails on the device", () => {
     let isFailing = false;
     const failing = (driver: Driver): Driver =>
       strict(
-        around(driver, (call, _args, proceed) => {
+        interceptCalls(driver, (call, _args, proceed) => {
           if (isFailing && call === "launch") throw new HoldfastError("DRIVER_FAILED", "injected");
           return proceed();
         }),
@@ -176,40 +180,40 @@ describe("a call like one before", () => {
       {},
       ({ runtime }) =>
         runtime.step(() => {
-          const a = place(runtime, [1, 2, 3]);
-          runOp(runtime, winding, [a], {});
+          const a = allocate(runtime, [1, 2, 3]);
+          runOp(runtime, withScratch, [a], {});
           const before = runtime.arena.figures.live;
           isFailing = true;
-          assert.throws(() => runOp(runtime, winding, [a], {}), /injected/);
+          assert.throws(() => runOp(runtime, withScratch, [a], {}), /injected/);
           isFailing = false;
           assert.equal(runtime.arena.figures.live, before);
-          assert.deepEqual(read(runtime, runOp(runtime, winding, [a], {})[0]), [4, 6, 8]);
+          assert.deepEqual(read(runtime, runOp(runtime, withScratch, [a], {})[0]), [4, 6, 8]);
           assert.equal(counts.lower, 1);
         }),
       failing,
     );
   });
 
-  test("on another runtime is worked out there", () => {
-    for (let turn = 1; turn <= 2; turn++) {
+  test("is lowered again on another runtime", () => {
+    for (let iteration = 1; iteration <= 2; iteration++) {
       withRuntime({}, ({ runtime }) =>
         runtime.step(() => {
-          const [out] = runOp(runtime, plus, [place(runtime, [1]), place(runtime, [2])], {});
+          const [out] = runOp(runtime, plus, [allocate(runtime, [1]), allocate(runtime, [2])], {});
           assert.deepEqual(read(runtime, out), [3]);
         }),
       );
-      assert.equal(counts.lower, turn);
+      assert.equal(counts.lower, iteration);
     }
   });
 
-  test("of another op with the same operands is another op's", () => {
+  test("is lowered again for another op with the same operands", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
         const other = {
           ...plus,
           lower: (lowering, [a], [out]) => copyOf(lowering, a, out),
         } as KernelOp<Attributes>;
-        const [a, b] = [place(runtime, [1]), place(runtime, [2])];
+        const [a, b] = [allocate(runtime, [1]), allocate(runtime, [2])];
         assert.deepEqual(read(runtime, runOp(runtime, plus, [a, b], {})[0]), [3]);
         assert.deepEqual(read(runtime, runOp(runtime, other, [a, b], {})[0]), [1]);
         assert.deepEqual(read(runtime, runOp(runtime, plus, [a, b], {})[0]), [3]);
@@ -223,75 +227,75 @@ function copyOf(lowering: Lowering, a: DeviceArray | number | undefined, out: De
 }
 
 describe("a lowering is not cached", () => {
-  test("of a lowering that fails", () => {
+  test("if it fails", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
         let isFailing = true;
-        const moody: KernelOp<Attributes> = {
+        const failing: KernelOp<Attributes> = {
           ...plus,
-          lower(...given) {
-            plus.lower(...given);
-            if (isFailing) throw new Error("not today");
+          lower(...parameters) {
+            plus.lower(...parameters);
+            if (isFailing) throw new Error("injected");
           },
         };
-        const [a, b] = [place(runtime, [1]), place(runtime, [2])];
-        assert.throws(() => runOp(runtime, moody, [a, b], {}), /not today/);
+        const [a, b] = [allocate(runtime, [1]), allocate(runtime, [2])];
+        assert.throws(() => runOp(runtime, failing, [a, b], {}), /injected/);
         isFailing = false;
-        for (let turn = 0; turn < 2; turn++)
-          assert.deepEqual(read(runtime, runOp(runtime, moody, [a, b], {})[0]), [3]);
+        for (let iteration = 0; iteration < 2; iteration++)
+          assert.deepEqual(read(runtime, runOp(runtime, failing, [a, b], {})[0]), [3]);
         assert.equal(counts.lower, 2);
       }),
     );
   });
 
-  test("of a lowering that uses memory which no call could name", () => {
+  test("if it uses memory that is no operand", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
-        const hidden = place(runtime, [100]);
-        const secretive: KernelOp<Attributes> = {
+        const hidden = allocate(runtime, [100]);
+        const usesHidden: KernelOp<Attributes> = {
           ...plus,
           lower(lowering, [a], [out]) {
             counts.lower += 1;
             launch(lowering, "add", [(a as DeviceArray).storage!, hidden.storage!, out!.storage!], 1);
           },
         };
-        for (let turn = 1; turn <= 3; turn++) {
-          const [out] = runOp(runtime, secretive, [place(runtime, [turn])], {});
-          assert.deepEqual([read(runtime, out), counts.lower], [[turn + 100], turn]);
+        for (let iteration = 1; iteration <= 3; iteration++) {
+          const [out] = runOp(runtime, usesHidden, [allocate(runtime, [iteration])], {});
+          assert.deepEqual([read(runtime, out), counts.lower], [[iteration + 100], iteration]);
         }
       }),
     );
   });
 
-  test("while the cache is off, and is from the next call on", () => {
+  test("while the cache is off, and is cached by the next call when it is on", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
-        const [a, b] = [place(runtime, [1]), place(runtime, [2])];
+        const [a, b] = [allocate(runtime, [1]), allocate(runtime, [2])];
         const cache = loweringCacheOf(runtime);
         cache.isOn = false;
-        for (let turn = 0; turn < 2; turn++) runOp(runtime, plus, [a, b], {});
+        for (let iteration = 0; iteration < 2; iteration++) runOp(runtime, plus, [a, b], {});
         assert.equal(counts.lower, 2);
         cache.isOn = true;
-        for (let turn = 0; turn < 3; turn++) runOp(runtime, plus, [a, b], {});
+        for (let iteration = 0; iteration < 3; iteration++) runOp(runtime, plus, [a, b], {});
         assert.equal(counts.lower, 3);
       }),
     );
   });
 });
 
-describe("what lies beside persistent operands", () => {
+describe("the neighbours of persistent operands in their region", () => {
   afterEach(() => {
-    beside.looksAtAddresses = true;
+    addNeighbour.dependsOnAddresses = true;
   });
 
-  /** `a + the next of its region`: the region's whole is no operand. */
-  const beside: { -readonly [K in keyof KernelOp<Attributes>]: KernelOp<Attributes>[K] } = {
+  /** `a` plus the next array of its region, which is no operand. */
+  const addNeighbour: { -readonly [K in keyof KernelOp<Attributes>]: KernelOp<Attributes>[K] } = {
     ...plus,
-    name: "beside",
-    looksAtAddresses: true,
-    lower(lowering, [given], [out]) {
+    name: "addNeighbour",
+    dependsOnAddresses: true,
+    lower(lowering, [operand], [out]) {
       counts.lower += 1;
-      const a = given as DeviceArray;
+      const a = operand as DeviceArray;
       const { whole } = a.storage!.home as Region;
       const next = lowering.view(
         whole,
@@ -302,7 +306,7 @@ describe("what lies beside persistent operands", () => {
     },
   };
 
-  const placed = (
+  const placeWeights = (
     runtime: Runtime,
     values: readonly number[],
   ): { region: Region; arrays: readonly DeviceArray[] } => {
@@ -318,53 +322,55 @@ describe("what lies beside persistent operands", () => {
     return { region, arrays };
   };
 
-  test("is named by a cached lowering where the op says that it looks there", () => {
+  test("are in a cached lowering if the op depends on addresses", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
-        const { arrays } = placed(runtime, [1, 10, 100]);
+        const { arrays } = placeWeights(runtime, [1, 10, 100]);
         for (const [index, sum] of [11, 110, 11, 110].entries()) {
-          const [out] = runOp(runtime, beside, [arrays[index % 2]!], {});
+          const [out] = runOp(runtime, addNeighbour, [arrays[index % 2]!], {});
           assert.deepEqual(read(runtime, out), [sum]);
         }
-        // One for each place.
+        // One for each address.
         assert.equal(counts.lower, 2);
       }),
     );
   });
 
-  test("prevents caching where the op does not say so", () => {
-    beside.looksAtAddresses = false;
+  test("prevent caching if the op does not declare that it depends on addresses", () => {
+    addNeighbour.dependsOnAddresses = false;
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
-        const { arrays } = placed(runtime, [1, 10, 100]);
+        const { arrays } = placeWeights(runtime, [1, 10, 100]);
         for (const [index, sum] of [11, 110, 11, 110].entries())
-          assert.deepEqual(read(runtime, runOp(runtime, beside, [arrays[index % 2]!], {})[0]), [sum]);
+          assert.deepEqual(read(runtime, runOp(runtime, addNeighbour, [arrays[index % 2]!], {})[0]), [sum]);
         assert.equal(counts.lower, 4);
       }),
     );
   });
 
-  test("is not looked for where its region was released, though another lies in its place", () => {
+  test("are not taken from a released region, even if a new region has its address", () => {
     withRuntime({}, ({ runtime }) => {
       const addresses = new Set<number>();
-      for (let turn = 1; turn <= 3; turn++) {
-        const { region, arrays } = placed(runtime, [turn, 10]);
+      for (let iteration = 1; iteration <= 3; iteration++) {
+        const { region, arrays } = placeWeights(runtime, [iteration, 10]);
         addresses.add(region.span.address);
         for (let again = 0; again < 2; again++) {
           runtime.step(() =>
-            assert.deepEqual(read(runtime, runOp(runtime, beside, [arrays[0]!], {})[0]), [turn + 10]),
+            assert.deepEqual(read(runtime, runOp(runtime, addNeighbour, [arrays[0]!], {})[0]), [
+              iteration + 10,
+            ]),
           );
         }
-        assert.equal(counts.lower, turn);
+        assert.equal(counts.lower, iteration);
         runtime.persistent.release(region);
       }
-      assert.ok(addresses.size < 3, "the test needs a place that is taken twice");
+      assert.ok(addresses.size < 3, "the test needs an address that is used twice");
     });
   });
 });
 
-describe("lists that a caller changes afterwards", () => {
-  /** Its result has the shape that the attributes say. */
+describe("a shape that a caller modifies afterwards", () => {
+  /** Its result has the shape in the attributes. */
   const shaped: KernelOp<{ readonly shape: readonly number[] }> = {
     kind: "kernel",
     name: "shaped",
@@ -375,7 +381,7 @@ describe("lists that a caller changes afterwards", () => {
     lower: (lowering, _, [out]) => lowering.fill(out!.storage!, 0),
   };
 
-  test("change neither what was made of them nor what is made later", () => {
+  test("changes neither earlier nor later results", () => {
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
         const shape = [2, 3];
@@ -396,7 +402,7 @@ describe("lists that a caller changes afterwards", () => {
     );
   });
 
-  test("do no harm to views either", () => {
+  test("changes no views either", () => {
     const reshaped: ViewOp<{ readonly shape: readonly number[] }> = {
       kind: "view",
       name: "reshaped",
@@ -408,7 +414,7 @@ describe("lists that a caller changes afterwards", () => {
     };
     withRuntime({}, ({ runtime }) =>
       runtime.step(() => {
-        const array = place(runtime, [1, 2, 3, 4, 5, 6]);
+        const array = allocate(runtime, [1, 2, 3, 4, 5, 6]);
         const shape = [2, 3];
         const [first] = runOp(runtime, reshaped, [array], { shape });
         shape[0] = 1;
@@ -429,41 +435,41 @@ describe("lists that a caller changes afterwards", () => {
   });
 });
 
-test("operands that lie differently are worked out each, and each once", () => {
+test("each layout of operands is lowered once", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
-      const whole = place(
+      const whole = allocate(
         runtime,
         Array.from({ length: 64 }, (_, index) => index),
       );
-      const at = (offset: number, size: number): DeviceArray =>
-        viewArray(runtime, whole, { shape: [size], strides: [1], offset }, "part");
-      const forms: readonly (() => readonly DeviceArray[])[] = [
-        () => [at(0, 4), at(8, 4)],
-        () => [at(1, 4), at(8, 4)],
-        () => [at(0, 4), at(9, 4)],
-        () => [at(0, 4), at(0, 4)],
-        () => [at(0, 5), at(8, 5)],
+      const viewAt = (offset: number, size: number): DeviceArray =>
+        viewArray(runtime, whole, { shape: [size], strides: [1], offset }, "view");
+      const layouts: readonly (() => readonly DeviceArray[])[] = [
+        () => [viewAt(0, 4), viewAt(8, 4)],
+        () => [viewAt(1, 4), viewAt(8, 4)],
+        () => [viewAt(0, 4), viewAt(9, 4)],
+        () => [viewAt(0, 4), viewAt(0, 4)],
+        () => [viewAt(0, 5), viewAt(8, 5)],
       ];
-      for (let turn = 0; turn < 3; turn++) {
-        for (const [index, form] of forms.entries()) {
-          const operands = form();
+      for (let iteration = 0; iteration < 3; iteration++) {
+        for (const [index, layout] of layouts.entries()) {
+          const operands = layout();
           const expected = read(runtime, operands[0]).map(
-            (value, place) => value + read(runtime, operands[1])[place]!,
+            (value, element) => value + read(runtime, operands[1])[element]!,
           );
           assert.deepEqual(read(runtime, runOp(runtime, plus, operands, {})[0]), expected);
-          assert.equal(counts.lower, turn === 0 ? index + 1 : forms.length);
+          assert.equal(counts.lower, iteration === 0 ? index + 1 : layouts.length);
         }
       }
     }),
   );
 });
 
-test("thousands of different calls are all right, and not all of them kept", () => {
+test("hundreds of different calls are right, and the cache does not keep all of them", () => {
   withRuntime({}, ({ runtime }) => {
     const call = (number: number) =>
       runtime.step(() => {
-        const [out] = runOp(runtime, plus, [place(runtime, [1]), place(runtime, [2])], { number });
+        const [out] = runOp(runtime, plus, [allocate(runtime, [1]), allocate(runtime, [2])], { number });
         assert.deepEqual(read(runtime, out), [3]);
       });
     for (let number = 0; number < 700; number++) call(number);

@@ -1,10 +1,10 @@
 /**
- * The lowering cache: the commands that an op's lowering came to, kept for the next call whose operands lie the same way. A
- * step calls the same ops with the same shapes again and again; lowering them anew each time costs more than the launches.
+ * The lowering cache: keeps the commands of an op's lowering for later calls whose operands have the same layouts. A step calls the
+ * same ops with the same shapes in every iteration, and lowering them again costs more than the launches.
  *
- * An entry holds commands with numbers for the storages: the operands' first, then the outputs', then the scratch memory and
- * the views that the lowering took. Its key is the call's signature: dtypes, shapes, strides, sizes and alignment in memory,
- * which operands share a storage, and the attributes.
+ * An entry holds commands with slot numbers for storages: first the operands, then the outputs, then the scratch memory and the views
+ * of the lowering. Its key is the call's signature: dtypes, shapes, strides, sizes and alignment in memory, which operands share a
+ * storage, and the attributes.
  */
 
 import type { Kernel } from "../driver/index.js";
@@ -14,7 +14,7 @@ import type { LoweringMemory } from "./lowering.js";
 import type { ValueType } from "./op.js";
 import { SignatureTable } from "./signature.js";
 
-/** A number for a storage, or a number that is passed as it is. */
+/** An argument of a cached launch: a storage's slot, or a number. */
 type Slot = { readonly slot: number } | number;
 
 type CachedCommand =
@@ -28,7 +28,7 @@ type CachedCommand =
   | { readonly kind: "fill"; readonly target: number; readonly byte: number }
   | { readonly kind: "copy"; readonly target: number; readonly source: number };
 
-/** A storage besides operands and outputs: memory to take, a part of another, or one that is the same each time. */
+/** A storage that is neither operand nor output: scratch memory, a view of another storage, or the same storage in every call. */
 type Extra =
   | { readonly kind: "scratch"; readonly size: number }
   | { readonly kind: "view"; readonly base: number; readonly offset: number; readonly size: number }
@@ -42,13 +42,13 @@ export interface CachedLowering {
 
 /** The lowerings of one runtime, by op. */
 export class LoweringCache {
-  /** While it is off, every call is lowered anew. */
+  /** If false, every call is lowered. */
   isOn = true;
   readonly #tables = new Map<object, SignatureTable<CachedLowering>>();
 
   tableOf(op: object): SignatureTable<CachedLowering> {
-    const known = this.#tables.get(op);
-    if (known) return known;
+    const existing = this.#tables.get(op);
+    if (existing) return existing;
     const table = new SignatureTable<CachedLowering>();
     this.#tables.set(op, table);
     return table;
@@ -58,29 +58,28 @@ export class LoweringCache {
 const caches = new WeakMap<Runtime, LoweringCache>();
 
 export function loweringCacheOf(runtime: Runtime): LoweringCache {
-  const known = caches.get(runtime);
-  if (known) return known;
+  const existing = caches.get(runtime);
+  if (existing) return existing;
   const cache = new LoweringCache();
   caches.set(runtime, cache);
   return cache;
 }
 
 /**
- * What a lowering came to, for calls whose operands lie the same way; nothing where it used a storage that a later call could
- * not name. `mayFix`: the signature has the addresses of persistent operands, so that what lies beside them is the same each
- * time.
+ * A cache entry for a lowering; undefined if the lowering used a storage that an entry can't name. `hasAddresses`: the signature has
+ * the addresses of persistent operands, so their region is the same in every call.
  */
 export function cacheableLowering(
   types: readonly ValueType[],
   arrays: readonly (DeviceArray | number)[],
   memory: readonly LoweringMemory[],
   commands: readonly LoadedCommand[],
-  mayFix: boolean,
+  hasAddresses: boolean,
 ): CachedLowering | undefined {
   const slots = new Map<Storage, number>();
   const extras: Extra[] = [];
   let next = 0;
-  // Two operands in one storage stand for it under the first one's number; the signature tells such calls apart.
+  // Operands that share a storage share the first one's slot. The signature distinguishes such calls.
   for (const array of arrays) {
     const storage = typeof array === "number" ? undefined : array.storage;
     if (storage && !slots.has(storage)) slots.set(storage, next);
@@ -96,15 +95,16 @@ export function cacheableLowering(
     if (slot === undefined) isComplete = false;
     return slot ?? 0;
   };
-  for (const taken of memory) {
-    const { storage } = taken;
+  for (const allocation of memory) {
+    const { storage } = allocation;
     const { size } = storage.span;
-    if (taken.kind === "scratch") {
+    if (allocation.kind === "scratch") {
       add(storage, { kind: "scratch", size });
       continue;
     }
-    const { base, offset } = taken;
-    if (!slots.has(base) && base.kind === "persistent" && mayFix) add(base, { kind: "fixed", storage: base });
+    const { base, offset } = allocation;
+    if (!slots.has(base) && base.kind === "persistent" && hasAddresses)
+      add(base, { kind: "fixed", storage: base });
     add(storage, { kind: "view", base: slotOf(base), offset, size });
   }
   const cached = commands.map((command): CachedCommand => {
@@ -112,21 +112,21 @@ export function cacheableLowering(
     if (command.kind === "copy")
       return { kind: "copy", target: slotOf(command.target), source: slotOf(command.source) };
     const { op, kernel, blocks, arguments: values } = command.request;
-    const numbered = values.map(
+    const slotArguments = values.map(
       (value): Slot => (typeof value === "number" ? value : { slot: slotOf(value) }),
     );
-    return { kind: "launch", op, kernel, blocks, arguments: numbered };
+    return { kind: "launch", op, kernel, blocks, arguments: slotArguments };
   });
   return isComplete ? { types, extras, commands: cached } : undefined;
 }
 
-/** Is every storage that the entry names still live? */
+/** True if every fixed storage of the entry is still live. */
 export function isUsable({ persistent }: Runtime, { extras }: CachedLowering): boolean {
   for (const extra of extras) if (extra.kind === "fixed" && !persistent.isLive(extra.storage)) return false;
   return true;
 }
 
-/** Submits an entry's commands on other storages. Scratch memory and views end with it. */
+/** Submits an entry's commands with this call's storages. Scratch memory and views end with the call. */
 export function replayLowering(
   runtime: Runtime,
   op: string,
@@ -151,7 +151,7 @@ export function replayLowering(
       else runtime.copy(storages[command.target] as Storage, storages[command.source] as Storage);
     }
   } finally {
-    // From the last one back: a view ends before what it is a view of.
+    // In reverse order: a view ends before its base.
     for (let index = storages.length - 1; index >= before; index--) {
       const storage = storages[index];
       if (storage?.kind !== "step") continue;

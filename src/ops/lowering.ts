@@ -1,6 +1,6 @@
 /**
- * The lowering of one op at work: it collects the kernel calls that the op's entry emits, and owns the scratch memory and the
- * views that they use. Nothing runs here; whoever made it submits the calls, and then closes it.
+ * The lowering of one op in progress. It collects the kernel calls that the op's entry emits, and owns their scratch memory and
+ * views. Nothing runs here: the creator submits the calls and then closes the lowering.
  */
 
 import type { Dtype } from "../ir/index.js";
@@ -31,7 +31,7 @@ import { allocateArray, type DeviceArray } from "./device-array.js";
 import type { CheckContext, Lowering } from "./op.js";
 import type { Shape } from "./shape.js";
 
-/** Memory that a lowering asked for besides operands and outputs, in the order in which it did. */
+/** Scratch memory or a view of a lowering, in the order of the requests. */
 export type LoweringMemory =
   | { readonly kind: "scratch"; readonly storage: Storage }
   | { readonly kind: "view"; readonly storage: Storage; readonly base: Storage; readonly offset: number };
@@ -119,7 +119,7 @@ export class OpLowering implements Lowering {
     this.emit([{ kind: "copy", target, source }]);
   }
 
-  /** Gives scratch memory and views back: what is submitted later on the stream may have them. */
+  /** Frees scratch memory and views. Work that is submitted later on the stream may reuse the memory. */
   close(): void {
     const { arena } = this.#runtime;
     for (const { kind, storage } of this.memory)
@@ -128,7 +128,7 @@ export class OpLowering implements Lowering {
   }
 }
 
-/** A check at work: it can run what it has emitted, and read the result. */
+/** A check in progress: it can run emitted calls and read their results. */
 export class OpCheck extends OpLowering implements CheckContext {
   readonly runtime: Runtime;
 

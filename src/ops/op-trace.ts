@@ -1,4 +1,4 @@
-/** Traces that know ops: which op of the table calls come of, and which phase of a training step they are in. */
+/** Traces that record ops: the op of each call, and its phase of a training step. */
 
 import { CallTrace, type KernelCall } from "../kernels/index.js";
 import type { StepPhase } from "../records/index.js";
@@ -18,7 +18,7 @@ export abstract class OpTrace extends CallTrace {
   abstract enterStepPhase(phase: StepPhase): () => void;
 }
 
-/** Runs a function as a phase of a training step; without a trace the phase means nothing. */
+/** Runs a function as a phase of a training step. Only a trace records phases. */
 export function inStepPhase<T>(runtime: Runtime, phase: StepPhase, body: () => T): T {
   const trace = runtime.traceSink;
   const leave = trace instanceof OpTrace ? trace.enterStepPhase(phase) : undefined;

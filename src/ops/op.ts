@@ -1,9 +1,9 @@
 /**
- * What an entry of the op table is: one record that says an op's shape and dtype rule, its gradient, what it saves for
- * it, and how it is lowered. Everything that runs, differentiates or traces ops reads these records and nothing else.
+ * An entry of the op table: one record with an op's shape and dtype rule, its gradient, the values that it saves, and its lowering.
+ * Eager mode, autograd and traces read these records and nothing else.
  *
- * An operand is a value or a literal number. Rules are written over an unknown kind of value `V`, so that the same
- * gradient works on arrays in memory now and on the nodes of a traced program.
+ * An operand is a value or a literal number. Rules are generic over the type of values `V`: the same gradient works on arrays in
+ * memory and on the nodes of a traced program.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -25,7 +25,7 @@ import type { LaunchCommand, Runtime, Settings, Storage } from "../runtime/index
 import type { DeviceArray, Layout } from "./device-array.js";
 import type { Shape } from "./shape.js";
 
-/** What a rule knows of a value before there is any memory. */
+/** The type of a value, known before it has memory. */
 export interface ValueType {
   readonly shape: Shape;
   readonly dtype: Dtype;
@@ -36,82 +36,82 @@ export type OperandType = ValueType | number;
 export type Attributes = Readonly<Record<string, unknown>>;
 export type NoAttributes = Readonly<Record<never, never>>;
 
-/** Calls another op of the table; its first output. */
+/** Calls another op of the table and returns its first output. */
 export type Apply<V> = <A extends Attributes>(
   op: Op<A>,
   operands: readonly (V | number)[],
   attributes?: A,
 ) => V;
 
-/** Calls another op of the table; all of its outputs. */
+/** Calls another op of the table and returns all of its outputs. */
 export type ApplyAll<V> = <A extends Attributes>(
   op: Op<A>,
   operands: readonly (V | number)[],
   attributes?: A,
 ) => readonly V[];
 
-/** What a gradient rule has to work with. */
+/** The context of a gradient rule. */
 export interface GradientRule<V, A> {
   readonly apply: Apply<V>;
-  /** For gradients of several operands that come of one op. */
+  /** For ops that compute the gradients of several operands. */
   readonly applyAll: ApplyAll<V>;
   readonly attributes: A;
   /** The gradient of the first output. */
   readonly upstream: V;
-  /** An operand that the entry saves, or a literal one. Rejects what was not declared. */
+  /** An operand that the entry saves, or a literal one. Rejects operands that are not in `saves`. */
   operand(index: number): V | number;
   /** An output that the entry saves. */
   output(index: number): V;
-  /** Known of every operand, saved or not. Of a literal it is a shape of no axes. */
+  /** The type of any operand, saved or not. The type of a literal, or of an absent operand, has no axes. */
   typeOf(index: number): ValueType;
   readonly outputTypes: readonly ValueType[];
-  /** Whose gradient is wanted; the rule may leave the others out. */
+  /** True if the operand's gradient is needed; the rule may leave out the others. */
   needs(index: number): boolean;
-  /** The shape and dtype of a value that the rule made. */
+  /** The type of a value that the rule computed. */
   valueType(value: V): ValueType;
 }
 
-/** What stays pinned until backward: operands and outputs by their place. */
-export interface SavedPlaces {
+/** The values that stay pinned until backward, by operand and output index. */
+export interface SavedIndices {
   readonly operands?: readonly number[];
   readonly outputs?: readonly number[];
 }
 
-/** One gradient for each operand; undefined where there is none or none is wanted. */
+/** One gradient for each operand; undefined if it has none or needs none. */
 export type Gradients<V> = readonly (V | undefined)[];
 
 interface Entry<A extends Attributes> {
   readonly name: string;
-  /** The shape and dtype rule: the outputs' types, or a rejection that says what would fit. */
+  /** The shape and dtype rule: returns the outputs' types, or throws an error that names the expected types. */
   infer(operands: readonly OperandType[], attributes: A): readonly ValueType[];
-  /** Why there is no gradient, for entries that have none. */
+  /** Why the entry has no gradient, if it has none. */
   readonly noGradient?: string;
-  /** Rejects values that would make the op read or write a wrong place; runs before the lowering. */
+  /** Rejects values that would make the op access wrong memory. Runs before the lowering. */
   check?(context: CheckContext, operands: readonly (DeviceArray | number)[], attributes: A): void;
 }
 
 interface Differentiable<A extends Attributes> {
-  /** Declared here, so that neither user nor rule can forget it. Nothing unless given. */
-  saves?(needs: readonly boolean[], attributes: A): SavedPlaces;
+  /** The values that the gradient reads. Default: none. */
+  saves?(needs: readonly boolean[], attributes: A): SavedIndices;
   gradient?<V>(rule: GradientRule<V, A>): Gradients<V>;
 }
 
 /**
- * What a lowering works with: it emits kernel calls, as a compiler's builder emits instructions, and takes scratch memory for
- * them. Nothing runs meanwhile, so a lowering can't decide by values.
+ * The context of a lowering. A lowering emits kernel calls, as a compiler's builder emits instructions, and allocates scratch memory
+ * for them. Nothing runs meanwhile, so a lowering can't depend on values.
  */
 export interface Lowering {
   /** The op's name, for labels. */
   readonly op: string;
   readonly backend: Backend;
-  /** To what GEMMs may round f32 operands. */
+  /** The precision to which GEMMs may round f32 operands. */
   readonly precision: Settings["precision"];
   /** Step memory that ends with the op. */
   scratch(bytes: number): Storage;
   scratchArray(shape: Shape, dtype: Dtype): DeviceArray;
-  /** A part of a storage's bytes, seen until the op ends. */
+  /** A view of a byte range of a storage, until the op ends. */
   view(storage: Storage, offset: number, size: number): Storage;
-  /** Appends calls, which run in the order in which they were emitted. */
+  /** Appends calls, which run in the order of emission. */
   emit(calls: readonly KernelCall[]): void;
   row(launch: RowLaunch): void;
   column(launch: ColumnLaunch): void;
@@ -121,19 +121,19 @@ export interface Lowering {
   scan(scan: Scan): void;
   scatterAdd(scatter: ScatterAdd): void;
   chunkedReduce(launch: Omit<ChunkedReduceLaunch, "view">): void;
-  /** A kernel of which nothing is known but its parameters. */
+  /** An opaque kernel: only its parameters are known. */
   launch(command: Omit<LaunchCommand, "kind">): void;
   /** Sets every byte. */
   fill(target: Storage, byte: number): void;
   copy(target: Storage, source: Storage): void;
 }
 
-/** What a check works with: unlike a lowering it may look at values, and so waits for the device. */
+/** The context of a check. Unlike a lowering it may read values, and then waits for the device. */
 export interface CheckContext extends Lowering {
   readonly runtime: Runtime;
-  /** Runs what was emitted so far. */
+  /** Submits the calls emitted so far. */
   submit(): void;
-  /** A storage's bytes, after what was emitted so far. */
+  /** Reads a storage's bytes after the calls emitted so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer>;
 }
 
@@ -146,20 +146,20 @@ export interface KernelOp<A extends Attributes = Attributes> extends Entry<A>, D
     outputs: readonly DeviceArray[],
     attributes: A,
   ): void;
-  /** May the output lie where the operand of this place lies? Then there is an in-place form. */
+  /** The index of the operand whose memory the output may overwrite. Set if the op has an in-place variant. */
   readonly inPlace?: number;
-  /** Does `lower` decide by where persistent operands lie to each other, and not only by how each of them lies? */
-  readonly looksAtAddresses?: boolean;
+  /** True if `lower` depends on the addresses of persistent operands, not only on each operand's layout. */
+  readonly dependsOnAddresses?: boolean;
 }
 
-/** An op that only looks at its operand's memory in another way. */
+/** An op that returns a view of its operand's memory. */
 export interface ViewOp<A extends Attributes = Attributes> extends Entry<A>, Differentiable<A> {
   readonly kind: "view";
-  /** The operand's layout seen anew; undefined where only a contiguous copy can be seen so. */
+  /** The view's layout; undefined if only a contiguous copy of the operand has such a view. */
   view(layout: Layout, attributes: A): (Layout & { readonly offset?: number }) | undefined;
 }
 
-/** An op that is made of others; its gradient is theirs. */
+/** An op that is composed of other ops and has their gradients. */
 export interface CompositeOp<A extends Attributes = Attributes> extends Entry<A> {
   readonly kind: "composite";
   compose<V>(build: Composition<V>, operands: readonly (V | number)[], attributes: A): readonly V[];
@@ -182,7 +182,7 @@ export function typeAt(op: string, operands: readonly OperandType[], index: numb
   if (isType(operand)) return operand;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${op} takes a tensor as operand ${index}, and was given ${operand === undefined ? "none" : `the number ${operand}`}.`,
+    `${op} takes a tensor as operand ${index}, but got ${operand === undefined ? "none" : `the number ${operand}`}.`,
   );
 }
 
@@ -192,6 +192,6 @@ export function arrayAt(operands: readonly (DeviceArray | number)[], index: numb
   if (typeof operand === "object") return operand;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `Operand ${index} is ${operand} where a rule has promised an array.`,
+    `Operand ${index} is ${operand}, but the op's rule promised an array.`,
   );
 }

@@ -17,7 +17,7 @@ import {
 import type { Apply, Attributes, KernelOp, Op, ValueType, ViewOp } from "./op.js";
 import { OpTrace } from "./op-trace.js";
 import { formatShape, isSameShape } from "./shape.js";
-import { SignatureTable, signCall, signView } from "./signature.js";
+import { SignatureTable, writeCallSignature, writeViewSignature } from "./signature.js";
 
 type Operand = DeviceArray | number;
 
@@ -44,7 +44,7 @@ export function runOp<A extends Attributes>(
   }
 }
 
-/** Frees the outputs of an op that fails: nobody else knows them. */
+/** Runs a kernel op. If it fails, it frees the outputs, which have no other owner. */
 function runKernel<A extends Attributes>(
   runtime: Runtime,
   op: KernelOp<A>,
@@ -52,7 +52,7 @@ function runKernel<A extends Attributes>(
   attributes: A,
 ): readonly DeviceArray[] {
   const { cachedLowering, keep } = lookUp(runtime, op, operands, attributes);
-  const types = cachedLowering?.types ?? lastingTypes(op.infer(operands, attributes));
+  const types = cachedLowering?.types ?? copyTypes(op.infer(operands, attributes));
   const outputs: DeviceArray[] = [];
   try {
     if (op.check) checkOperands(runtime, op, operands, attributes);
@@ -66,7 +66,7 @@ function runKernel<A extends Attributes>(
   }
 }
 
-/** The cached lowering of a call whose operands lie like these; else the function that caches one. */
+/** The cached lowering of a call with these layouts, or a function that caches one. */
 function lookUp<A extends Attributes>(
   runtime: Runtime,
   op: KernelOp<A>,
@@ -74,24 +74,27 @@ function lookUp<A extends Attributes>(
   attributes: A,
   target?: DeviceArray,
 ): { readonly cachedLowering?: CachedLowering; readonly keep?: (cachedLowering: CachedLowering) => void } {
-  // A trace keeps kernel calls, and a cached lowering only knows the commands that they were lowered to.
+  // A trace records kernel calls. A cached lowering has only their commands.
   if (runtime.isTracing) return {};
   const cache = loweringCacheOf(runtime);
   if (!cache.isOn) return {};
   const table = cache.tableOf(op);
-  signCall(operands, attributes, { ...(target && { target }), withAddresses: op.looksAtAddresses ?? false });
+  writeCallSignature(operands, attributes, {
+    ...(target && { target }),
+    withAddresses: op.dependsOnAddresses ?? false,
+  });
   const cachedLowering = table.find();
   return cachedLowering && isUsable(runtime, cachedLowering) ? { cachedLowering } : { keep: table.reserve() };
 }
 
-/** Copies the shapes: a caller may change its list later. */
-function lastingTypes(types: readonly ValueType[]): readonly ValueType[] {
+/** Copies types, because a caller may modify its shape later. */
+function copyTypes(types: readonly ValueType[]): readonly ValueType[] {
   return types.map(({ shape, dtype }) => ({ shape: [...shape], dtype }));
 }
 
 function storagesOf(operands: readonly Operand[], outputs: readonly DeviceArray[]): (Storage | undefined)[] {
   const storages: (Storage | undefined)[] = [];
-  for (const one of operands) storages.push(typeof one === "number" ? undefined : one.storage);
+  for (const operand of operands) storages.push(typeof operand === "number" ? undefined : operand.storage);
   for (const { storage } of outputs) storages.push(storage);
   return storages;
 }
@@ -105,7 +108,7 @@ interface LoweredCall<A extends Attributes> {
   readonly keep: ((cachedLowering: CachedLowering) => void) | undefined;
 }
 
-/** Lowers an op, submits its calls, and caches the commands that they came to. */
+/** Lowers an op, submits its calls, and caches their commands. */
 function lowerAndSubmit<A extends Attributes>(
   runtime: Runtime,
   op: KernelOp<A>,
@@ -123,7 +126,7 @@ function lowerAndSubmit<A extends Attributes>(
     const commands = runtime.load(lowerCalls(backendOf(runtime), calls));
     runtime.submit(commands);
     if (!keep) return;
-    const { looksAtAddresses = false } = op;
+    const { dependsOnAddresses: looksAtAddresses = false } = op;
     const cached = cacheableLowering(
       types,
       [...operands, ...outputs],
@@ -159,7 +162,7 @@ export function runInto<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): void {
-  if (op.kind === "kernel" && op.inPlace !== undefined && mayShare(target, operands)) {
+  if (op.kind === "kernel" && op.inPlace !== undefined && canRunInPlace(target, operands)) {
     runInPlace(runtime, op, target, operands, attributes);
     return;
   }
@@ -168,7 +171,7 @@ export function runInto<A extends Attributes>(
   const [result, ...others] = runOp(runtime, op, operands, attributes);
   if (result) submit(runtime, copyCalls(result, target));
   if (op.kind !== "kernel") return;
-  for (const made of [result, ...others]) if (made?.storage) runtime.arena.free(made.storage);
+  for (const output of [result, ...others]) if (output?.storage) runtime.arena.free(output.storage);
 }
 
 function runInPlace<A extends Attributes>(
@@ -179,7 +182,7 @@ function runInPlace<A extends Attributes>(
   attributes: A,
 ): void {
   const { cachedLowering, keep } = lookUp(runtime, op, operands, attributes, target);
-  const types = cachedLowering?.types ?? lastingTypes(op.infer(operands, attributes));
+  const types = cachedLowering?.types ?? copyTypes(op.infer(operands, attributes));
   if (!cachedLowering) requireFits(op.name, types[0], target);
   if (op.check) checkOperands(runtime, op, operands, attributes);
   if (cachedLowering) replayLowering(runtime, op.name, cachedLowering, storagesOf(operands, [target]));
@@ -194,11 +197,11 @@ export function applyTo(runtime: Runtime): Apply<DeviceArray> {
 
 export function firstOf<T>(op: string, outputs: readonly T[]): T {
   const [first] = outputs;
-  if (first === undefined) throw new HoldfastError("BAD_ARGUMENT", `${op} has no output to go on with.`);
+  if (first === undefined) throw new HoldfastError("BAD_ARGUMENT", `${op} has no output.`);
   return first;
 }
 
-/** A literal number counts as f32 of no axes until it meets a tensor. */
+/** A literal number has type f32 without axes, before promotion with a tensor. */
 export function typeOfOperand(operand: ValueType | number): ValueType {
   if (typeof operand === "number") return { shape: [], dtype: "f32" };
   return { shape: operand.shape, dtype: operand.dtype };
@@ -212,60 +215,60 @@ function runView<A extends Attributes>(
 ): DeviceArray {
   const [array] = operands;
   if (typeof array !== "object") throw new HoldfastError("BAD_ARGUMENT", `${op.name} takes a tensor.`);
-  const seen = seenThrough(op, array, attributes);
-  if (seen) return viewArray(runtime, array, seen, op.name);
+  const layout = cachedView(op, array, attributes);
+  if (layout) return viewArray(runtime, array, layout, op.name);
   const copy = allocateArray(runtime, array.shape, array.dtype, op.name);
   submit(runtime, copyCalls(array, copy));
-  const again = op.view(copy, attributes);
-  if (again) return viewArray(runtime, copy, again, op.name);
-  throw new HoldfastError("BAD_SHAPE", `${op.name}: ${formatShape(array.shape)} can't be seen so.`);
+  const layoutOfCopy = op.view(copy, attributes);
+  if (layoutOfCopy) return viewArray(runtime, copy, layoutOfCopy, op.name);
+  throw new HoldfastError("BAD_SHAPE", `${op.name}: ${formatShape(array.shape)} has no such view.`);
 }
 
-type SeenLayout = ReturnType<ViewOp["view"]>;
+type ViewLayout = ReturnType<ViewOp["view"]>;
 
-/** The views of layouts, by op: the same few are taken in every step. */
-const seenLayouts = new Map<object, SignatureTable<{ readonly seen: SeenLayout }>>();
+/** Cached view layouts by op: every step uses the same few. */
+const viewTables = new Map<object, SignatureTable<{ readonly layout: ViewLayout }>>();
 
-function seenThrough<A extends Attributes>(op: ViewOp<A>, array: DeviceArray, attributes: A): SeenLayout {
-  let table = seenLayouts.get(op);
+function cachedView<A extends Attributes>(op: ViewOp<A>, array: DeviceArray, attributes: A): ViewLayout {
+  let table = viewTables.get(op);
   if (!table) {
     table = new SignatureTable();
-    seenLayouts.set(op, table);
+    viewTables.set(op, table);
   }
-  signView(array, attributes);
-  const known = table.find();
-  if (known) return known.seen;
+  writeViewSignature(array, attributes);
+  const cached = table.find();
+  if (cached) return cached.layout;
   const keep = table.reserve();
   op.infer([array], attributes);
-  const found = op.view(array, attributes);
-  const seen = found && { ...found, shape: [...found.shape], strides: [...found.strides] };
-  keep({ seen });
-  return seen;
+  const view = op.view(array, attributes);
+  const layout = view && { ...view, shape: [...view.shape], strides: [...view.strides] };
+  keep({ layout });
+  return layout;
 }
 
-/** Rejects a result that can't be stored in the target. */
+/** Rejects a result type that can't be stored in the target. */
 export function requireFits(op: string, type: ValueType | undefined, target: DeviceArray): void {
   if (target.storage && target.shape.some((size, axis) => size > 1 && target.strides[axis] === 0)) {
     throw new HoldfastError(
       "BAD_SHAPE",
-      `${op} in place: the tensor ${formatShape(target.shape)} is stretched, so several of its elements lie in one place. ` +
-        "Use the form that makes a new tensor, or clone() it first.",
+      `${op} in place: the tensor ${formatShape(target.shape)} is expanded, so several of its elements share memory. ` +
+        "Use the op that returns a new tensor, or clone() it first.",
       { numbers: { op } },
     );
   }
   const fits = type && isSameShape(type.shape, target.shape);
-  // As in PyTorch: any width of the same kind or a lower one may be stored, but no float in an integer.
+  // As in PyTorch: results of the same kind of dtype or a lower kind can be stored, but no float in an integer.
   if (type && fits && isStorable(type.dtype, target.dtype)) return;
   throw new HoldfastError(
     "BAD_SHAPE",
     `${op} in place: the result is ${type ? `${type.dtype} ${formatShape(type.shape)}` : "nothing"} and the tensor is ` +
-      `${target.dtype} ${formatShape(target.shape)}. Use the form that makes a new tensor.`,
+      `${target.dtype} ${formatShape(target.shape)}. Use the op that returns a new tensor.`,
     { numbers: { op } },
   );
 }
 
-/** An element may be written where it was read only if no other element is read from there later. */
-function mayShare(target: DeviceArray, operands: readonly Operand[]): boolean {
+/** True if the op can write to `target` while it reads: each operand is the target itself or does not overlap it. */
+function canRunInPlace(target: DeviceArray, operands: readonly Operand[]): boolean {
   return operands.every((operand) => {
     if (typeof operand === "number" || !operand.storage || !target.storage) return true;
     const isSame =

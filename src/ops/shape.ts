@@ -1,10 +1,10 @@
-/** Shapes and axes, with rejections that name the op, what it was given and what would fit. */
+/** Shapes and axes, with errors that name the op, its arguments and the valid values. */
 
 import { HoldfastError } from "../errors/index.js";
 
 export type Shape = readonly number[];
 
-// These two are asked several times in every call of an op: loops, because they make no closures.
+// Every call of an op uses these two functions several times, so they are loops without closures.
 export function sizeOf(shape: Shape): number {
   let product = 1;
   for (let axis = 0; axis < shape.length; axis++) product *= shape[axis] as number;
@@ -26,7 +26,7 @@ export function badShape(op: string, message: string): HoldfastError {
   return new HoldfastError("BAD_SHAPE", `${op}: ${message}`, { numbers: { op } });
 }
 
-/** The shape to which all of these stretch: aligned at their last axes, each size equal or 1. */
+/** The shape to which these shapes broadcast: aligned at their last axes, each size equal or 1. */
 export function broadcastShapes(op: string, shapes: readonly Shape[]): Shape {
   const rank = Math.max(0, ...shapes.map((shape) => shape.length));
   const result: number[] = new Array(rank).fill(1);
@@ -48,25 +48,25 @@ export function broadcastShapes(op: string, shapes: readonly Shape[]): Shape {
   return result;
 }
 
-/** An axis counted from either end, as a place from the front. */
+/** An axis counted from either end, as an index from the front. */
 export function axisOf(op: string, axis: number, rank: number): number {
-  const place = axis < 0 ? axis + rank : axis;
-  if (Number.isInteger(axis) && place >= 0 && place < rank) return place;
-  const fits = rank === 0 ? "a tensor of 0 axes has none" : `it has ${-rank} to ${rank - 1}`;
-  throw badShape(op, `axis ${axis} of a tensor of ${rank} axes; ${fits}.`);
+  const index = axis < 0 ? axis + rank : axis;
+  if (Number.isInteger(axis) && index >= 0 && index < rank) return index;
+  const validAxes = rank === 0 ? "a tensor of 0 axes has none" : `it has ${-rank} to ${rank - 1}`;
+  throw badShape(op, `axis ${axis} of a tensor of ${rank} axes; ${validAxes}.`);
 }
 
-/** Axes in ascending order, each once; all of them where none are named. */
+/** Distinct axes in ascending order. Default: all axes. */
 export function axesOf(op: string, axes: number | readonly number[] | undefined, rank: number): number[] {
   if (axes === undefined) return Array.from({ length: rank }, (_, axis) => axis);
-  const places = (typeof axes === "number" ? [axes] : axes).map((axis) => axisOf(op, axis, rank));
-  const repeated = places.find((place, index) => places.indexOf(place) !== index);
+  const resolved = (typeof axes === "number" ? [axes] : axes).map((axis) => axisOf(op, axis, rank));
+  const repeated = resolved.find((axis, index) => resolved.indexOf(axis) !== index);
   if (repeated !== undefined)
-    throw badShape(op, `axis ${repeated} is named twice in ${formatShape(places)}.`);
-  return places.sort((a, b) => a - b);
+    throw badShape(op, `axis ${repeated} is named twice in ${formatShape(resolved)}.`);
+  return resolved.sort((a, b) => a - b);
 }
 
-/** What is left of a shape when axes are reduced. */
+/** The shape after a reduction of axes. */
 export function reducedShape(shape: Shape, axes: readonly number[], keepsAxes: boolean): Shape {
   if (keepsAxes) return shape.map((size, axis) => (axes.includes(axis) ? 1 : size));
   return shape.filter((_, axis) => !axes.includes(axis));
@@ -77,7 +77,7 @@ export function requireSize(op: string, size: number, what: string): void {
   throw badShape(op, `${what} is ${size}; a size is a whole number of 0 or more.`);
 }
 
-/** Rejects what is no shape; JavaScript callers may give sizes one by one. */
+/** Rejects invalid shapes, for callers in JavaScript, who may pass sizes as separate arguments. */
 export function requireShape(op: string, shape: Shape): void {
   if (!Array.isArray(shape))
     throw badShape(op, `the shape is ${String(shape)}; give all sizes in an array, as [2, 3].`);

@@ -1,4 +1,4 @@
-/** Signatures: calls that may be lowered differently have different ones, and what is kept by them is found again. */
+/** Signatures: calls that may be lowered differently have different signatures, and tables find values by them. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -6,16 +6,16 @@ import fc from "fast-check";
 import type { Storage } from "../runtime/index.js";
 import { span } from "../units/index.js";
 import { contiguousStrides, type DeviceArray } from "./device-array.js";
-import { SignatureTable, signCall, signView } from "./signature.js";
+import { SignatureTable, writeCallSignature, writeViewSignature } from "./signature.js";
 
 type Record_ = Readonly<Record<string, unknown>>;
 
 function storageAt(address: number, size: number, kind: Storage["kind"] = "step"): Storage {
-  const rest = { generation: 0, label: "made up", home: {}, owner: undefined };
+  const rest = { generation: 0, label: "invented", home: {}, owner: undefined };
   return { kind, span: span(address, size), ...rest };
 }
 
-interface Drawn {
+interface ArrayOptions {
   readonly dtype?: DeviceArray["dtype"];
   readonly shape?: readonly number[];
   readonly strides?: readonly number[];
@@ -30,7 +30,7 @@ function array({
   address = 4096,
   size = 24,
   ...rest
-}: Drawn = {}): DeviceArray {
+}: ArrayOptions = {}): DeviceArray {
   const storage = "storage" in rest ? rest.storage : storageAt(address, size);
   return { dtype, shape, strides: rest.strides ?? contiguousStrides(shape), storage };
 }
@@ -40,21 +40,21 @@ type Call = () => void;
 const call =
   (operands: readonly (DeviceArray | number)[], attributes: Record_ = {}, target?: DeviceArray): Call =>
   () =>
-    signCall(operands, attributes, { withAddresses: false, ...(target && { target }) });
+    writeCallSignature(operands, attributes, { withAddresses: false, ...(target && { target }) });
 
-/** Is what is kept under the one found under the other? */
-function areSame(one: Call, other: Call): boolean {
+/** True if two calls have the same signature. */
+function areSame(first: Call, second: Call): boolean {
   const table = new SignatureTable<string>();
-  one();
+  first();
   table.reserve()("kept");
-  other();
+  second();
   return table.find() === "kept";
 }
 
 const [here, there] = [storageAt(8192, 24), storageAt(16_384, 24)];
 const empty = { shape: [0, 3], storage: undefined };
 
-/** Pairs of calls that a lowering could tell apart. */
+/** Pairs of calls that a lowering could distinguish. */
 const differences: Readonly<Record<string, readonly [Call, Call]>> = {
   dtype: [call([array()]), call([array({ dtype: "i32" })])],
   shape: [call([array({ shape: [2, 3] })]), call([array({ shape: [3, 2] })])],
@@ -116,16 +116,16 @@ const differences: Readonly<Record<string, readonly [Call, Call]>> = {
 };
 
 describe("calls that differ in", () => {
-  for (const [what, [one, other]] of Object.entries(differences)) {
-    test(what, () => {
-      assert.equal(areSame(one, one), true);
-      assert.equal(areSame(other, other), true);
-      assert.equal(areSame(one, other), false);
-      assert.equal(areSame(other, one), false);
+  for (const [difference, [first, second]] of Object.entries(differences)) {
+    test(difference, () => {
+      assert.equal(areSame(first, first), true);
+      assert.equal(areSame(second, second), true);
+      assert.equal(areSame(first, second), false);
+      assert.equal(areSame(second, first), false);
     });
   }
 
-  test("where in memory they lie, and in nothing else, are the same", () => {
+  test("their addresses only have the same signature", () => {
     assert.ok(areSame(call([array({ address: 4096 })]), call([array({ address: 2 ** 46 })])));
     assert.ok(areSame(call([array(), Number.NaN]), call([array(), Number.NaN])));
     assert.ok(
@@ -133,10 +133,10 @@ describe("calls that differ in", () => {
     );
   });
 
-  test("where their persistent operands lie are told apart only where the op asks for it", () => {
+  test("the addresses of persistent operands have different signatures only if the op depends on addresses", () => {
     const at = (address: number, kind: Storage["kind"]) => array({ storage: storageAt(address, 24, kind) });
     const sign = (address: number, kind: Storage["kind"], withAddresses: boolean) => () =>
-      signCall([at(address, kind)], {}, { withAddresses });
+      writeCallSignature([at(address, kind)], {}, { withAddresses });
     assert.equal(areSame(sign(4096, "persistent", true), sign(8192, "persistent", true)), false);
     assert.equal(areSame(sign(4096, "persistent", false), sign(8192, "persistent", false)), true);
     assert.equal(areSame(sign(4096, "step", true), sign(8192, "step", true)), true);
@@ -144,7 +144,7 @@ describe("calls that differ in", () => {
   });
 });
 
-/** Attributes as ops have them, and stranger ones. */
+/** Attributes of every kind that ops have, and unusual ones. */
 const attributeValues = fc.letrec<{ value: unknown }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 3 },
@@ -159,45 +159,50 @@ const someAttributes = fc.dictionary(fc.constantFrom("a", "b", "axis"), attribut
   noNullPrototype: true,
 });
 
-/** A text that is the same for the same attributes in the same order, and for no others. */
+/** A text that is equal for equal attributes in the same order, and different for all others. */
 function textOf(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(textOf).join(",")}]`;
   if (typeof value === "object" && value !== null) {
-    const parts = Object.entries(value).map(([name, one]) => `${JSON.stringify(name)}:${textOf(one)}`);
-    return `{${parts.join(",")}}`;
+    const members = Object.entries(value).map(
+      ([name, member]) => `${JSON.stringify(name)}:${textOf(member)}`,
+    );
+    return `{${members.join(",")}}`;
   }
   return Object.is(value, -0) ? "-0" : typeof value === "string" ? JSON.stringify(value) : String(value);
 }
 
-test("any two lists of attributes have one signature if and only if they are the same", () => {
+test("two records of attributes have the same signature if and only if they are equal", () => {
   fc.assert(
-    fc.property(someAttributes, someAttributes, (one, other) => {
-      assert.equal(areSame(call([array()], one), call([array()], other)), textOf(one) === textOf(other));
-      assert.ok(areSame(call([array()], one), call([array()], structuredClone(one))));
+    fc.property(someAttributes, someAttributes, (first, second) => {
+      assert.equal(
+        areSame(call([array()], first), call([array()], second)),
+        textOf(first) === textOf(second),
+      );
+      assert.ok(areSame(call([array()], first), call([array()], structuredClone(first))));
     }),
     { numRuns: 2000 },
   );
 });
 
-test("views are told apart by dtype, shape, strides and attributes, and by nothing else", () => {
-  const see =
-    (drawn: Drawn, attributes: Record_ = {}) =>
+test("the signature of a view depends on dtype, shape, strides and attributes only", () => {
+  const view =
+    (options: ArrayOptions, attributes: Record_ = {}) =>
     () =>
-      signView(array(drawn), attributes);
-  assert.ok(areSame(see({ address: 4096 }), see({ address: 4100, size: 96 })));
+      writeViewSignature(array(options), attributes);
+  assert.ok(areSame(view({ address: 4096 }), view({ address: 4100, size: 96 })));
   for (const other of [
-    see({ dtype: "f64" }),
-    see({ shape: [3, 2] }),
-    see({ strides: [1, 2] }),
-    see({}, { shape: [6] }),
+    view({ dtype: "f64" }),
+    view({ shape: [3, 2] }),
+    view({ strides: [1, 2] }),
+    view({}, { shape: [6] }),
   ])
-    assert.equal(areSame(see({}), other), false);
+    assert.equal(areSame(view({}), other), false);
 });
 
 describe("a table", () => {
-  const sign = (number: number) => signCall([number], {}, { withAddresses: false });
+  const sign = (number: number) => writeCallSignature([number], {}, { withAddresses: false });
 
-  test("keeps what was reserved before other signatures were made under its own", () => {
+  test("stores a reserved value under its signature, even after other signatures were written", () => {
     const table = new SignatureTable<string>();
     sign(1);
     const keepFirst = table.reserve();
@@ -210,7 +215,7 @@ describe("a table", () => {
     assert.equal(table.find(), "second");
   });
 
-  test("gives the newest of two that were kept under one signature", () => {
+  test("returns the newest of two values under one signature", () => {
     const table = new SignatureTable<string>();
     for (const value of ["old", "new"]) {
       sign(1);
@@ -220,9 +225,9 @@ describe("a table", () => {
     assert.equal(table.find(), "new");
   });
 
-  test("holds a bounded number, whatever is asked of it, and goes on working", () => {
+  test("has a bounded number of entries, and keeps working", () => {
     const table = new SignatureTable<number>();
-    const held = (): number => {
+    const countEntries = (): number => {
       let count = 0;
       for (let number = 0; number < 2000; number++) {
         sign(number);
@@ -235,25 +240,27 @@ describe("a table", () => {
       table.reserve()(number);
       sign(number);
       assert.equal(table.find(), number);
-      if (number % 500 === 499) assert.ok(held() <= 512, `${held()} are held after ${number + 1}`);
+      if (number % 500 === 499)
+        assert.ok(countEntries() <= 512, `${countEntries()} entries after ${number + 1}`);
     }
-    assert.ok(held() > 0);
+    assert.ok(countEntries() > 0);
   });
 
-  test("tells apart signatures of any length, also those that hash alike", () => {
+  test("distinguishes signatures of any length, also with equal hashes", () => {
     const table = new SignatureTable<string>();
-    const signAll = (values: readonly number[]) => signCall([], { values }, { withAddresses: false });
+    const signAll = (values: readonly number[]) =>
+      writeCallSignature([], { values }, { withAddresses: false });
     const lists = fc.array(fc.array(fc.oneof(fc.double(), fc.integer()), { maxLength: 300 }), {
       maxLength: 20,
     });
     fc.assert(
       fc.property(lists, (drawn) => {
-        const kept = new Map(drawn.map((values) => [textOf(values), values]));
-        for (const [text, values] of kept) {
+        const entries = new Map(drawn.map((values) => [textOf(values), values]));
+        for (const [text, values] of entries) {
           signAll(values);
           table.reserve()(text);
         }
-        for (const [text, values] of kept) {
+        for (const [text, values] of entries) {
           signAll(values);
           assert.equal(table.find(), text);
         }

@@ -1,6 +1,6 @@
 /**
- * Signatures: everything that a lowering or a view may decide by, as a list of numbers, and the tables that find what is
- * kept under them. They are made for every call of every op, so nothing is allocated for one that is known.
+ * Signatures: everything that a lowering or a view depends on, as a list of numbers, and tables with signatures as keys. Every call of
+ * every op computes one, so a lookup that succeeds allocates nothing.
  */
 
 import { type Dtype, dtypeNames } from "../ir/index.js";
@@ -8,8 +8,8 @@ import type { DeviceArray } from "./device-array.js";
 
 type Operand = DeviceArray | number;
 
-/** The signature that is being made; `length` of its numbers count. */
-const made: number[] = new Array<number>(256).fill(0.5);
+/** The current signature: its first `length` numbers. */
+const current: number[] = new Array<number>(256).fill(0.5);
 let length = 0;
 
 const dtypeNumbers = Object.fromEntries(dtypeNames.map((name, index) => [name, index])) as Record<
@@ -17,27 +17,27 @@ const dtypeNumbers = Object.fromEntries(dtypeNames.map((name, index) => [name, i
   number
 >;
 
-/** Texts, truth values and the like as numbers. */
-const numbersOfWords = new Map<unknown, number>();
+/** Numbers for strings, booleans and other atoms. */
+const atomIds = new Map<unknown, number>();
 
-function numberOf(word: unknown): number {
-  const known = numbersOfWords.get(word);
-  if (known !== undefined) return known;
-  const number = numbersOfWords.size;
-  numbersOfWords.set(word, number);
-  return number;
+function atomId(atom: unknown): number {
+  const existing = atomIds.get(atom);
+  if (existing !== undefined) return existing;
+  const id = atomIds.size;
+  atomIds.set(atom, id);
+  return id;
 }
 
 function push(value: number): void {
-  made[length++] = value;
+  current[length++] = value;
 }
 
 function pushAll(values: readonly number[]): void {
-  made[length++] = values.length;
-  for (let index = 0; index < values.length; index++) made[length++] = values[index] as number;
+  current[length++] = values.length;
+  for (let index = 0; index < values.length; index++) current[length++] = values[index] as number;
 }
 
-/** Dtype, shape and strides, and where in memory: its size, its alignment, and which earlier operand begins there too. */
+/** Dtype, shape, strides, size in memory, alignment, and the first operand with the same address. */
 function pushOperand(operands: readonly Operand[], index: number): void {
   const operand = operands[index] as Operand;
   if (typeof operand === "number") {
@@ -56,14 +56,14 @@ function pushOperand(operands: readonly Operand[], index: number): void {
   const { address, size } = storage.span;
   push(size);
   push(address & 255);
-  // By address: two views of the same bytes are two storages, and a lowering that writes in place sees no difference.
+  // Compared by address: two views of the same bytes are two storages, but the same memory for an in-place lowering.
   let shared = 0;
   while (shared < index && (operands[shared] as DeviceArray).storage?.span.address !== address) shared++;
   push(shared);
 }
 
-/** Before every value, so that none is taken for another: a word's number for a number, two lists for one. */
-const kinds = { number: 0, list: 1, record: 2, word: 3 } as const;
+/** A tag before every value, so that different values never have equal signatures: an atom's id and a number, two lists and one. */
+const kinds = { number: 0, list: 1, record: 2, atom: 3 } as const;
 
 function pushValue(value: unknown): void {
   if (typeof value === "number") {
@@ -72,52 +72,52 @@ function pushValue(value: unknown): void {
   } else if (Array.isArray(value)) {
     push(kinds.list);
     push(value.length);
-    for (const one of value) pushValue(one);
+    for (const element of value) pushValue(element);
   } else if (typeof value === "object" && value !== null) {
     push(kinds.record);
     pushAttributes(value as Readonly<Record<string, unknown>>);
   } else {
-    push(kinds.word);
-    push(numberOf(value));
+    push(kinds.atom);
+    push(atomId(value));
   }
 }
 
-/** Names are numbers from 0 on, so -2 is the end. */
+/** Ids of names are 0 or more, so -2 marks the end. */
 function pushAttributes(attributes: Readonly<Record<string, unknown>>): void {
   for (const name in attributes) {
-    push(numberOf(name));
+    push(atomId(name));
     pushValue(attributes[name]);
   }
   push(-2);
 }
 
-export interface CallFacts {
-  /** Where the result is to stand, if not in memory of its own. */
+export interface CallSignatureOptions {
+  /** The target of an in-place call. */
   readonly target?: DeviceArray;
-  /** Does the lowering look at where operands lie to each other? */
+  /** True if the lowering depends on the addresses of persistent operands. */
   readonly withAddresses: boolean;
 }
 
-/** What a call of a kernel op follows from. */
-export function signCall(
+/** Writes the signature of a call of a kernel op. */
+export function writeCallSignature(
   operands: readonly Operand[],
   attributes: Readonly<Record<string, unknown>>,
-  { target, withAddresses }: CallFacts,
+  { target, withAddresses }: CallSignatureOptions,
 ): void {
   length = 0;
-  const all = target ? [...operands, target] : operands;
-  push(target ? -1 - all.length : all.length);
-  for (let index = 0; index < all.length; index++) pushOperand(all, index);
+  const arrays = target ? [...operands, target] : operands;
+  push(target ? -1 - arrays.length : arrays.length);
+  for (let index = 0; index < arrays.length; index++) pushOperand(arrays, index);
   pushAttributes(attributes);
   if (!withAddresses) return;
-  for (const operand of all) {
+  for (const operand of arrays) {
     const storage = typeof operand === "number" ? undefined : operand.storage;
     push(storage?.kind === "persistent" ? storage.span.address : -1);
   }
 }
 
-/** What a view follows from. */
-export function signView(
+/** Writes the signature of a view. */
+export function writeViewSignature(
   { dtype, shape, strides }: DeviceArray,
   attributes: Readonly<Record<string, unknown>>,
 ): void {
@@ -133,32 +133,32 @@ interface Entry<T> {
   readonly value: T;
 }
 
-/** What varies more than this is worked out anew, rather than kept. */
+/** A table with more entries is cleared. */
 const maxEntries = 512;
 
-/** Things kept by signature. */
+/** A table with signatures as keys. */
 export class SignatureTable<T> {
   readonly #entries = new Map<number, Entry<T>[]>();
   #size = 0;
 
-  /** What is kept under the signature just made. */
+  /** The value under the current signature. */
   find(): T | undefined {
-    const entries = this.#entries.get(hashOfMade());
-    if (entries) for (const entry of entries) if (isMade(entry.signature)) return entry.value;
+    const entries = this.#entries.get(hashCurrent());
+    if (entries) for (const entry of entries) if (isCurrent(entry.signature)) return entry.value;
     return undefined;
   }
 
-  /** A place under the signature just made, for something that has yet to be worked out. */
+  /** Returns a function that stores a value under the current signature, which it keeps. */
   reserve(): (value: T) => void {
-    const signature = made.slice(0, length);
-    const hash = hashOfMade();
+    const signature = current.slice(0, length);
+    const hash = hashCurrent();
     return (value) => {
       if (this.#size >= maxEntries) {
         this.#entries.clear();
         this.#size = 0;
       }
       const entries = this.#entries.get(hash) ?? [];
-      // The newest comes first: one that can't be used any more is never found again.
+      // The newest entry comes first, so an entry that is no longer usable is never found again.
       entries.unshift({ signature, value });
       this.#entries.set(hash, entries);
       this.#size += 1;
@@ -166,10 +166,10 @@ export class SignatureTable<T> {
   }
 }
 
-function hashOfMade(): number {
+function hashCurrent(): number {
   let hash = length;
   for (let index = 0; index < length; index++) {
-    const value = made[index] as number;
+    const value = current[index] as number;
     // Fractions and large sizes count by their low bits too.
     hash = Math.imul(hash ^ (value | 0) ^ ((value * 65537) | 0), 0x9e3779b1);
     hash ^= hash >>> 15;
@@ -177,10 +177,10 @@ function hashOfMade(): number {
   return hash;
 }
 
-function isMade(signature: readonly number[]): boolean {
+function isCurrent(signature: readonly number[]): boolean {
   if (signature.length !== length) return false;
   for (let index = 0; index < length; index++) {
-    if (!Object.is(signature[index], made[index])) return false;
+    if (!Object.is(signature[index], current[index])) return false;
   }
   return true;
 }

@@ -48,10 +48,10 @@ export function clipGradNorm(
     const [norm, factor64, factor32] = runOp(runtime, gradientNorm, spans, { normType, maxNorm });
     try {
       if (errorIfNonfinite && !runtime.isTracing) requireFinite(device, norm, arrived);
-      else if (errorIfNonfinite && norm?.storage) runtime.guard(norm.storage);
-      for (const run of spans) {
-        const factor = run.dtype === "f64" ? factor64 : factor32;
-        if (factor) runInto(runtime, mul, run, [run, factor], {});
+      else if (errorIfNonfinite && norm?.storage) runtime.traceSink?.writeOnlyIfFinite(norm.storage);
+      for (const span of spans) {
+        const factor = span.dtype === "f64" ? factor64 : factor32;
+        if (factor) runInto(runtime, mul, span, [span, factor], {});
       }
       for (const { gradient } of arrived) noteWrite(gradient.storage);
     } finally {
@@ -80,8 +80,8 @@ export function clipGradValue(parameters: Iterable<Tensor>, limit: number): void
   const { device, arrived } = arrivedGradients("clipGradValue", parameters);
   const { runtime } = device;
   inStepPhase(runtime, "update", () => {
-    for (const run of gradientSpans(runtime, arrived))
-      runInto(runtime, functions.clamp, run, [run], { min: -limit, max: limit });
+    for (const span of gradientSpans(runtime, arrived))
+      runInto(runtime, functions.clamp, span, [span], { min: -limit, max: limit });
   });
   for (const { gradient } of arrived) noteWrite(gradient.storage);
 }

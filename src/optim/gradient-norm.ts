@@ -1,6 +1,6 @@
 /**
- * The total norm of several vectors, and the clipping factor. Powers are summed in f64, chunk by chunk in a fixed
- * order: f32 cannot hold the squares of large gradients, and the same gradients give the same bits.
+ * The total norm of several vectors, and the clipping factor. Powers are summed in f64, because f32 cannot hold the squares of large
+ * gradients. Chunks are summed in a fixed order, so the same gradients give the same bits.
  */
 
 import {
@@ -14,7 +14,7 @@ import {
 } from "../ir/index.js";
 import { type ChunkedReduceLaunch, chunkCount } from "../kernels/index.js";
 import type { DeviceArray, KernelOp } from "../ops/index.js";
-import { wideType } from "./update-rule.js";
+import { momentDtype } from "./update-rule.js";
 
 export type GradientNormAttributes = {
   /** Above 0; Infinity is the largest magnitude. */
@@ -23,7 +23,7 @@ export type GradientNormAttributes = {
 };
 
 /** Added to the norm before the division, as in PyTorch. */
-const guard = 1e-6;
+const normEps = 1e-6;
 
 /**
  * Operands: contiguous vectors. Outputs: the norm in f64, and the factor min(1, maxNorm / (norm + 1e-6)) in f64 and in
@@ -40,26 +40,26 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
   ],
   lower(lowering, operands, outputs, { normType, maxNorm }) {
     const vectors = operands.flatMap(toVector);
-    const countAll = (some: readonly Vector[]): number =>
-      some.reduce((sum, { length }) => sum + chunkCount(length), 0);
+    const countAll = (group: readonly Vector[]): number =>
+      group.reduce((sum, { length }) => sum + chunkCount(length), 0);
     const totalChunks = countAll(vectors);
     const partials = lowering.scratch(Math.max(1, totalChunks) * dtypes.f64.bytes); // f64 [totalChunks]
     if (totalChunks === 0) lowering.fill(partials, 0);
-    let at = 0;
+    let firstChunk = 0;
     for (const dtype of new Set(vectors.map((vector) => vector.dtype))) {
-      const some = vectors.filter((vector) => vector.dtype === dtype);
-      const chunks = countAll(some);
+      const group = vectors.filter((vector) => vector.dtype === dtype);
+      const chunks = countAll(group);
       lowering.chunkedReduce({
         kernel: chunkedReduceKernel(normKind(normType), dtype),
-        vectors: some,
-        results: lowering.view(partials, at * dtypes.f64.bytes, chunks * dtypes.f64.bytes),
+        vectors: group,
+        results: lowering.view(partials, firstChunk * dtypes.f64.bytes, chunks * dtypes.f64.bytes),
         scalars: [normType],
       });
-      at += chunks;
+      firstChunk += chunks;
     }
     const targets = outputs.flatMap(({ storage }) => storage ?? []);
     lowering.row({
-      kernel: epilogueKernel(normKind(normType)),
+      kernel: finishKernel(normKind(normType)),
       iteration: iterateRows([Math.max(1, totalChunks)], [[1], ...targets.map(() => [0])], 1),
       operands: [partials, ...targets],
       scalars: [1 / normType, maxNorm],
@@ -95,31 +95,31 @@ type Formula = (x: Expression) => Expression;
 const selectReduceOp = (kind: NormKind): "max" | "add" => (kind === "largest" ? "max" : "add");
 
 const chunkedReduceKernels = new Map<string, ChunkedReduceKernel>();
-const epilogueKernels = new Map<NormKind, RowKernel>();
+const finishKernels = new Map<NormKind, RowKernel>();
 
 function chunkedReduceKernel(kind: NormKind, dtype: Dtype): ChunkedReduceKernel {
   const key = `${kind} ${dtype}`;
   const [formula] = formulas[kind];
   const kernel: ChunkedReduceKernel = chunkedReduceKernels.get(key) ?? {
-    name: "gradientNorm of parts",
+    name: "gradientNorm of chunks",
     dtype,
     scalars: ["f64"],
     op: selectReduceOp(kind),
-    value: formula(term.abs(term.convert(term.load(0, wideType(dtype)), "f64"))),
+    value: formula(term.abs(term.convert(term.load(0, momentDtype(dtype)), "f64"))),
   };
   chunkedReduceKernels.set(key, kernel);
   return kernel;
 }
 
 /** Scalars: 1 / normType, maxNorm. */
-function epilogueKernel(kind: NormKind): RowKernel {
-  const existing = epilogueKernels.get(kind);
+function finishKernel(kind: NormKind): RowKernel {
+  const existing = finishKernels.get(kind);
   if (existing) return existing;
   const [, finish] = formulas[kind];
   const norm = finish(term.reduced(0, "f64"));
-  const wanted = term.min(term.div(term.scalar(1, "f64"), term.add(norm, guard)), 1);
+  const clipFactor = term.min(term.div(term.scalar(1, "f64"), term.add(norm, normEps)), 1);
   // Neither infinity nor NaN is below infinity.
-  const factor = term.select(term.lt(norm, Infinity), wanted, 1);
+  const factor = term.select(term.lt(norm, Infinity), clipFactor, 1);
   const kernel: RowKernel = {
     name: "gradientNorm",
     inputs: ["f64"],
@@ -136,6 +136,6 @@ function epilogueKernel(kind: NormKind): RowKernel {
       { kind: "store", output: 2, value: term.convert(factor, "f32") },
     ],
   };
-  epilogueKernels.set(kind, kernel);
+  finishKernels.set(kind, kernel);
   return kernel;
 }

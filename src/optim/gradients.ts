@@ -21,15 +21,16 @@ export function arrivedGradients(
   caller: string,
   parameters: Iterable<Tensor>,
 ): { readonly device: Device; readonly arrived: readonly Arrived[] } {
-  const all = [...parameters];
-  const device = all[0]?.device ?? defaultDevice();
-  const arrived = all.flatMap((parameter): Arrived[] => {
+  const list = [...parameters];
+  const [first] = list;
+  const device = first?.device ?? defaultDevice();
+  const arrived = list.flatMap((parameter): Arrived[] => {
     const gradient = arrivedGradient(parameter);
     if (!gradient?.storage) return [];
     if (parameter.device === device) return [{ parameter, gradient }];
     throw new HoldfastError(
       "OTHER_DEVICE",
-      `${caller}: "${parameter.name}" is on another device than "${all[0]?.name}". Clip each device separately.`,
+      `${caller}: "${parameter.name}" is on another device than "${first?.name}". Clip each device separately.`,
     );
   });
   return { device, arrived };

@@ -1,4 +1,4 @@
-/** Optimizers: frozen and absent gradients, settings in memory, replays, and what they reject. */
+/** Optimizers: frozen and absent gradients, settings in memory, replays, and errors. */
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -23,37 +23,37 @@ after(() => driver.close());
 const shapes = [[3, 5], [7], [1], [2, 130]];
 const numbers = (seed: number, length: number): number[] =>
   Array.from({ length }, (_, index) => Math.sin(seed * 37.1 + index * 1.7));
-const firstValues = shapes.map((shape, index) =>
+const initialValues = shapes.map((shape, index) =>
   numbers(
     index,
     shape.reduce((a, b) => a * b, 1),
   ),
 );
 
-test("half floats have moments in f32, side by side like the parameters", () => {
-  const parameters = placeGiven(cpu, "bf16", shapes, firstValues);
+test("half floats have moments of f32 with the parameters' shapes", () => {
+  const parameters = placeGiven(cpu, "bf16", shapes, initialValues);
   const state = new optim.AdamW(parameters).stateDict();
   assert.deepEqual([state["3.firstMoment"]!.dtype, state["3.firstMoment"]!.shape], ["f32", [2, 130]]);
 });
 
-test("frozen parameters and those without a gradient stay as they are", () => {
-  const parameters = placeGiven(cpu, "f32", shapes, firstValues);
+test("frozen parameters and parameters without a gradient are not changed", () => {
+  const parameters = placeGiven(cpu, "f32", shapes, initialValues);
   const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
   for (const [index, parameter] of parameters.entries()) {
     if (index !== 2) setGradient(cpu, parameter, numbers(index, parameter.numel));
   }
   parameters[0]!.requiresGrad = false;
-  const before = parameters.map((one) => one.dataSync());
+  const before = parameters.map((parameter) => parameter.dataSync());
   optimizer.step();
-  sameBytes(parameters[0]!.dataSync(), before[0]!, "the frozen one");
-  sameBytes(parameters[2]!.dataSync(), before[2]!, "the one without a gradient");
+  sameBytes(parameters[0]!.dataSync(), before[0]!, "the frozen parameter");
+  sameBytes(parameters[2]!.dataSync(), before[2]!, "the parameter without a gradient");
   assert.notDeepEqual(parameters[1]!.dataSync(), before[1]);
   assert.notDeepEqual(parameters[3]!.dataSync(), before[3]);
   optimizer.zeroGrad();
-  assert.ok(parameters.every((one) => one.grad === null));
+  assert.ok(parameters.every(({ grad }) => grad === null));
 });
 
-test("a leaf that does not lie row by row is trained where it lies", () => {
+test("a leaf that is not contiguous is trained in place", () => {
   const plain = tensor([1, 2, 3, 4, 5, 6], { device: cpu }).reshape([2, 3]);
   const leaf = plain.permute([1, 0]).detach();
   leaf.requiresGrad = true;
@@ -66,7 +66,7 @@ test("a leaf that does not lie row by row is trained where it lies", () => {
   ]);
 });
 
-test("a step is a write that backward knows of", () => {
+test("backward detects that a step has changed a saved tensor", () => {
   const w = tensor([1, 2], { requiresGrad: true, device: cpu });
   setGradient(cpu, w, [1, 1]);
   const loss = w.mul(w).sum();
@@ -74,8 +74,8 @@ test("a step is a write that backward knows of", () => {
   rejects("SAVED_CHANGED", () => loss.backward());
 });
 
-test("setting a learning rate writes eight bytes, and only where it has changed", () => {
-  const optimizer = new optim.SGD(placeGiven(cpu, "f32", shapes, firstValues), { lr: 0.5 });
+test("setting a learning rate writes eight bytes, and only if it has changed", () => {
+  const optimizer = new optim.SGD(placeGiven(cpu, "f32", shapes, initialValues), { lr: 0.5 });
   const start = log.calls.length;
   optimizer.lr = 0.5;
   assert.deepEqual(log.namesFrom(start), []);
@@ -86,9 +86,9 @@ test("setting a learning rate writes eight bytes, and only where it has changed"
 });
 
 test("a state that does not fit is rejected, and nothing is written", () => {
-  const parameters = placeGiven(cpu, "f32", shapes, firstValues);
+  const parameters = placeGiven(cpu, "f32", shapes, initialValues);
   const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
-  const { "0.step": step, ...rest } = new optim.AdamW(placeGiven(cpu, "f32", shapes, firstValues), {
+  const { "0.step": step, ...rest } = new optim.AdamW(placeGiven(cpu, "f32", shapes, initialValues), {
     lr: 9,
   }).stateDict();
   rejects("BAD_STATE", () => optimizer.loadStateDict(rest), /missing in the state: 0\.step/);
@@ -106,13 +106,13 @@ test("a state that does not fit is rejected, and nothing is written", () => {
   assert.equal(optimizer.lr, 0.1);
 });
 
-test("what can't be trained is rejected by name", () => {
+test("tensors that can't be trained and invalid options are rejected", () => {
   const w = tensor([1], { requiresGrad: true, device: cpu });
-  const whole = tensor([1], { dtype: "i32", device: cpu });
+  const integers = tensor([1], { dtype: "i32", device: cpu });
   rejects("BAD_ARGUMENT", () => new optim.SGD([], { lr: 1 }), /no parameters/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w, w], { lr: 1 }), /is a duplicate/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w.mul(2)], { lr: 1 }), /the result of an op/);
-  rejects("BAD_DTYPE", () => new optim.SGD([whole], { lr: 1 }), /only float tensors/);
+  rejects("BAD_DTYPE", () => new optim.SGD([integers], { lr: 1 }), /only float tensors/);
   rejects("BAD_ARGUMENT", () => new optim.SGD([w], { lr: -1 }), /lr is -1/);
   rejects(
     "BAD_ARGUMENT",
@@ -123,23 +123,23 @@ test("what can't be trained is rejected by name", () => {
   rejects("BAD_ARGUMENT", () => new optim.Adam([w], { eps: 0 }), /eps is 0/);
 });
 
-test("a parameter that was moved after the optimizer was made is rejected, and none is changed", () => {
-  const model = new GivenParameters(shapes, firstValues).to(cpu, "f32");
+test("a step rejects a parameter that has moved since the optimizer was created", () => {
+  const model = new GivenParameters(shapes, initialValues).to(cpu, "f32");
   const optimizer = new optim.SGD(model.list, { lr: 1 });
   model.to(cpu, "f64");
   rejects("BAD_STATE", () => optimizer.step(), /"list.0" has moved since/);
 });
 
-test("inside noGrad a step is a step", () => {
+test("a step works inside noGrad", () => {
   const w = tensor([3], { requiresGrad: true, device: cpu });
   setGradient(cpu, w, [1]);
   noGrad(() => new optim.SGD([w], { lr: 1 }).step());
   assert.deepEqual(w.tolist(), [2]);
 });
 
-test("twenty replays of a captured step are twenty steps: they count, and read the learning rate of their time", () => {
+test("replays of a captured step count as steps, and read the current learning rate", () => {
   const run = (makeStep: (optimizer: optim.Optimizer) => () => void): Tensor[] => {
-    const parameters = placeGiven(cpu, "f32", shapes, firstValues);
+    const parameters = placeGiven(cpu, "f32", shapes, initialValues);
     for (const [index, parameter] of parameters.entries()) {
       setGradient(cpu, parameter, numbers(index, parameter.numel));
     }
@@ -163,15 +163,15 @@ test("twenty replays of a captured step are twenty steps: they count, and read t
   }
 });
 
-test("whichever parameters have gradients, neighbours in one run train to the same bits as each on its own", () => {
+test("adjacent parameters in one span train to the same bits as separate ones, for any pattern of gradients", () => {
   const pattern = fc.array(fc.boolean(), { minLength: shapes.length, maxLength: shapes.length });
   fc.assert(
     fc.property(fc.array(pattern, { minLength: 1, maxLength: 4 }), (patterns) => {
-      const [joined, alone] = [
-        placeGiven(cpu, "f32", shapes, firstValues),
-        shapes.flatMap((shape, index) => placeGiven(cpu, "f32", [shape], [firstValues[index]!])),
+      const [adjacent, separate] = [
+        placeGiven(cpu, "f32", shapes, initialValues),
+        shapes.flatMap((shape, index) => placeGiven(cpu, "f32", [shape], [initialValues[index]!])),
       ];
-      const optimizers = [joined, alone].map((parameters) => {
+      const optimizers = [adjacent, separate].map((parameters) => {
         const optimizer = new optim.Adam(parameters, { lr: 0.1, weightDecay: 0.1 });
         for (const [step, present] of patterns.entries()) {
           optimizer.zeroGrad();
@@ -182,10 +182,10 @@ test("whichever parameters have gradients, neighbours in one run train to the sa
         }
         return optimizer;
       });
-      for (const [index, parameter] of joined.entries()) {
-        sameBytes(parameter.dataSync(), alone[index]!.dataSync(), `parameter ${index}`);
+      for (const [index, parameter] of adjacent.entries()) {
+        sameBytes(parameter.dataSync(), separate[index]!.dataSync(), `parameter ${index}`);
       }
-      const { home } = joined[0]!.array.storage! as PersistentStorage;
+      const { home } = adjacent[0]!.array.storage! as PersistentStorage;
       const padding = new Float32Array(cpu.runtime.read(home.whole).buffer).subarray(15, 64);
       assert.ok(
         padding.every((value) => value === 0),
@@ -197,7 +197,7 @@ test("whichever parameters have gradients, neighbours in one run train to the sa
   );
 });
 
-test("a released optimizer gives its memory back and makes no more steps", () => {
+test("a released optimizer frees its memory and rejects further steps", () => {
   const [w] = placeGiven(cpu, "f32", [[3]], [[1, 2, 3]]);
   const before = cpu.runtime.budget.used;
   const optimizer = new optim.AdamW([w!]);
@@ -208,8 +208,8 @@ test("a released optimizer gives its memory back and makes no more steps", () =>
   rejects("DEAD_STORAGE", () => optimizer.step());
 });
 
-test("an optimizer that is rejected leaves no memory behind, and release may be repeated", () => {
-  const parameters = placeGiven(cpu, "f32", shapes, firstValues);
+test("a constructor that fails leaves no memory allocated, and release is idempotent", () => {
+  const parameters = placeGiven(cpu, "f32", shapes, initialValues);
   const before = cpu.runtime.budget.used;
   rejects("BAD_ARGUMENT", () => new optim.Adam(parameters, { lr: -1 }), /lr is -1/);
   rejects("BAD_ARGUMENT", () => new optim.SGD(parameters, {} as optim.SGDOptions), /SGD: lr is NaN/);

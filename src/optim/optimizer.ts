@@ -10,11 +10,11 @@ import { Tensor } from "../tensor/index.js";
 import { requireNumber } from "./numbers.js";
 import { groupPlacements, ParameterGroup } from "./parameter-group.js";
 import {
-  type Joining,
   placeMoments,
   placeOrRelease,
   releaseRegions,
   requireTrainable,
+  type UnplacedParameter,
 } from "./parameter-slot.js";
 import { collectState, loadState } from "./state.js";
 import type { UpdateRule } from "./update-rule.js";
@@ -68,18 +68,18 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     const tensors = groupInputs.flatMap((group) => group.tensors);
     requireTrainable(name, tensors);
     const runtime = findRuntime(tensors);
-    const joining = groupInputs.map((group) =>
+    const unplaced = groupInputs.map((group) =>
       group.tensors
-        .map((tensor): Joining => ({ tensor, index: tensors.indexOf(tensor), rule: group.rule }))
+        .map((tensor): UnplacedParameter => ({ tensor, index: tensors.indexOf(tensor), rule: group.rule }))
         .toSorted((a, b) => firstAddress(a.tensor) - firstAddress(b.tensor)),
     );
-    const { slots, regions } = placeMoments(runtime, name, joining.flat());
+    const { slots, regions } = placeMoments(runtime, name, unplaced.flat());
     const scalars = placeScalars(runtime, name, groupInputs, regions);
     this.#runtime = runtime;
     this.#regions = [...regions, scalars];
     this.groups = groupInputs.map(({ first, rule }, index) => {
       const [settings, stepCountGroups] = [scalars.storages[2 * index], scalars.storages[2 * index + 1]];
-      const groupSlots = (joining[index] ?? []).flatMap(({ tensor }) => slots.get(tensor) ?? []);
+      const groupSlots = (unplaced[index] ?? []).flatMap(({ tensor }) => slots.get(tensor) ?? []);
       if (!settings || !stepCountGroups)
         throw new HoldfastError("BAD_ARGUMENT", `${name}: group ${index} has no scalars.`);
       return new ParameterGroup(
@@ -223,7 +223,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    * @internal
    */
   rejectInTrace(call: string): void {
-    this.#runtime.reject(
+    this.#runtime.traceSink?.reject(
       `call ${call}`,
       this.constructor.name,
       `The step reads learning rates from memory at every call: call ${call} outside the step, after it.`,
@@ -238,9 +238,9 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    * import { device, optim, zeros } from "holdfast";
    * const cpu = await device("cpu");
    * const w = zeros([1000], { requiresGrad: true });
-   * const before = cpu.runtime.budget.used;
+   * const before = cpu.diagnostics().budget.used;
    * new optim.Adam([w]).release();
-   * console.log(cpu.runtime.budget.used - before); // → 0
+   * console.log(cpu.diagnostics().budget.used - before); // → 0
    * cpu.close();
    * ```
    */

@@ -1,6 +1,6 @@
 /**
- * A group of parameters that are trained alike: its learning rate and weight decay in persistent memory, where the
- * kernels read them, and the launches of a step.
+ * A group of parameters with the same settings, and the launches of its step. Learning rate and weight decay are in persistent
+ * memory, where the kernels read them.
  */
 
 import { noteWrite } from "../autograd/index.js";
@@ -12,7 +12,7 @@ import type { Tensor } from "../tensor/index.js";
 import { arrivedGradient } from "./gradients.js";
 import { requireNumber } from "./numbers.js";
 import { type ParameterSlot, requireUnmoved } from "./parameter-slot.js";
-import { flattenSpans, type Lane } from "./spans.js";
+import { flattenSpans, type ParameterArrays } from "./spans.js";
 import { type StepCountGroup, StepCountGroups, stepCountMemoryBytes } from "./step-count-groups.js";
 import { stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
 
@@ -45,7 +45,7 @@ export function groupPlacements(parameters: number): readonly { name: string; si
 /** One step-count group's update: its parameter spans with their gradients and moments. */
 interface StepCountGroupPlan {
   readonly stepCountGroup: StepCountGroup;
-  readonly spans: readonly Lane[];
+  readonly spans: readonly ParameterArrays[];
 }
 
 /** Maximum number of cached plans; other gradient patterns are planned again. */
@@ -211,7 +211,7 @@ export class ParameterGroup {
   step(): void {
     this.#settleLr();
     const { regroupings } = this.#stepCountGroups;
-    this.#runtime.assume(() => {
+    this.#runtime.traceSink?.addGuard(() => {
       // A replay does not run this, and a schedule may have been created since.
       this.#settleLr();
       return this.#stepCountGroups.regroupings === regroupings;
@@ -231,28 +231,28 @@ export class ParameterGroup {
     const pattern = this.slots.map((slot) => (gradients.has(slot) ? "1" : "0")).join("");
     const cached = this.#plans.get(pattern);
     if (cached) return cached;
-    const { stepCountGroups, hasDivided } = this.#stepCountGroups.select(new Set(gradients.keys()));
+    const { stepCountGroups, hasSplit } = this.#stepCountGroups.select(new Set(gradients.keys()));
     // A plan over a step-count group that has since split would count steps for all of it.
-    if (hasDivided || this.#plans.size >= maxPlans) this.#plans.clear();
+    if (hasSplit || this.#plans.size >= maxPlans) this.#plans.clear();
     const plan = stepCountGroups.map((stepCountGroup) => {
-      const lanes = stepCountGroup.slots.flatMap((slot): Lane[] => {
+      const parameters = stepCountGroup.slots.flatMap((slot): ParameterArrays[] => {
         const gradient = gradients.get(slot);
         return gradient ? [[slot.values, gradient, ...slot.moments]] : [];
       });
-      return { stepCountGroup, spans: flattenSpans(this.#runtime, lanes) };
+      return { stepCountGroup, spans: flattenSpans(this.#runtime, parameters) };
     });
     this.#plans.set(pattern, plan);
     return plan;
   }
 
   #run({ stepCountGroup, spans }: StepCountGroupPlan): void {
-    const { wide, t, numbers } = stepCountGroup;
+    const { momentDtype, t, numbers } = stepCountGroup;
     const { lr, weightDecay } = this.#cells;
     const cells = [lr, weightDecay, t, ...numbers, t];
     submit(
       this.#runtime,
       rowCalls({
-        kernel: stepKernel(this.rule, wide),
+        kernel: stepKernel(this.rule, momentDtype),
         iteration: iterateElements(
           [1],
           cells.map(() => [0]),
@@ -273,7 +273,7 @@ export class ParameterGroup {
     numbers: readonly Storage[],
   ): void {
     const arrays = [values, gradient, ...moments];
-    const still = values.shape.map(() => 0);
+    const scalarStrides = values.shape.map(() => 0);
     const storages = (list: readonly DeviceArray[]): Storage[] =>
       list.flatMap(({ storage }) => (storage ? [storage] : []));
     submit(
@@ -282,7 +282,7 @@ export class ParameterGroup {
         kernel: updateKernel(this.rule, values.dtype),
         iteration: iterateElements(values.shape, [
           ...arrays.map(({ strides }) => strides),
-          ...numbers.map(() => still),
+          ...numbers.map(() => scalarStrides),
           ...[...moments, values].map(({ strides }) => strides),
         ]),
         operands: [...storages(arrays), ...numbers, ...storages([...moments, values])],

@@ -6,7 +6,7 @@ import { contiguousStrides, type DeviceArray, isFloat } from "../ops/index.js";
 import { alignment, type BudgetLabel, type Placement, type Region, type Runtime } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { alignUp } from "../units/index.js";
-import { type UpdateRule, wideType } from "./update-rule.js";
+import { momentDtype, type UpdateRule } from "./update-rule.js";
 
 export interface ParameterSlot {
   readonly tensor: Tensor;
@@ -18,8 +18,8 @@ export interface ParameterSlot {
   readonly moments: readonly DeviceArray[];
 }
 
-/** The parameters of one group, before their moments are placed. */
-export interface Joining {
+/** A parameter before its moments are placed. */
+export interface UnplacedParameter {
   readonly tensor: Tensor;
   readonly index: number;
   readonly rule: UpdateRule;
@@ -27,32 +27,37 @@ export interface Joining {
 
 /**
  * Places the moments of all parameters: one region per kind, in the parameters' memory order, zero-initialized. If not
- * all fit, none is left behind.
+ * all fit, none stays allocated.
  */
 export function placeMoments(
   runtime: Runtime,
   owner: string,
-  joining: readonly Joining[],
+  parameters: readonly UnplacedParameter[],
 ): { readonly slots: ReadonlyMap<Tensor, ParameterSlot>; readonly regions: readonly Region[] } {
   const regions: Region[] = [];
   const moments = new Map<Tensor, DeviceArray[]>();
-  for (const kind of new Set(joining.flatMap(({ rule }) => rule.moments))) {
-    const having = joining.filter(({ tensor, rule }) => tensor.numel > 0 && rule.moments.includes(kind));
-    if (having.length === 0) continue;
-    const sizes = having.map(({ tensor }) => ({ name: `${tensor.name}.${kind}`, size: momentBytes(tensor) }));
+  for (const kind of new Set(parameters.flatMap(({ rule }) => rule.moments))) {
+    const parametersOfKind = parameters.filter(
+      ({ tensor, rule }) => tensor.numel > 0 && rule.moments.includes(kind),
+    );
+    if (parametersOfKind.length === 0) continue;
+    const sizes = parametersOfKind.map(({ tensor }) => ({
+      name: `${tensor.name}.${kind}`,
+      size: momentBytes(tensor),
+    }));
     const region = placeOrRelease(runtime, regions, "moments", `${owner} ${kind}s`, sizes);
     regions.push(region);
     // Padding is updated along with its neighbours, and must be zero for that.
     runtime.fill(region.whole, 0);
-    for (const [position, { tensor }] of having.entries()) {
+    for (const [position, { tensor }] of parametersOfKind.entries()) {
       const { shape, dtype } = tensor;
       const storage = region.storages[position];
-      const array = { shape, strides: contiguousStrides(shape), dtype: wideType(dtype), storage };
+      const array = { shape, strides: contiguousStrides(shape), dtype: momentDtype(dtype), storage };
       moments.set(tensor, [...(moments.get(tensor) ?? []), array]);
     }
   }
   const slots = new Map(
-    joining.map(({ tensor, index }) => [
+    parameters.map(({ tensor, index }) => [
       tensor,
       { tensor, index, values: tensor.array, moments: moments.get(tensor) ?? [] },
     ]),
@@ -84,17 +89,17 @@ export function releaseRegions({ persistent }: Runtime, regions: readonly Region
 
 /** As many elements as the parameter with its padding, so that both have the same layout whatever their widths. */
 function momentBytes({ numel, dtype }: Tensor): number {
-  const [elementBytes, wide] = [dtypes[dtype].bytes, dtypes[wideType(dtype)].bytes];
-  return elementBytes === wide
+  const [elementBytes, momentElementBytes] = [dtypes[dtype].bytes, dtypes[momentDtype(dtype)].bytes];
+  return elementBytes === momentElementBytes
     ? numel * elementBytes
-    : (alignUp(numel * elementBytes, alignment) / elementBytes) * wide;
+    : (alignUp(numel * elementBytes, alignment) / elementBytes) * momentElementBytes;
 }
 
-/** Rejects what cannot be trained: other devices, integers, results of ops, and duplicates. */
+/** Rejects tensors that cannot be trained: on other devices, integers, results of ops, and duplicates. */
 export function requireTrainable(owner: string, tensors: readonly Tensor[]): void {
   const [first] = tensors;
   if (!first) throw new HoldfastError("BAD_ARGUMENT", `${owner} got no parameters. Pass at least one.`);
-  const seen = new Set<Tensor>();
+  const checked = new Set<Tensor>();
   for (const tensor of tensors) {
     const { name, dtype, device } = tensor;
     if (device !== first.device) {
@@ -105,8 +110,8 @@ export function requireTrainable(owner: string, tensors: readonly Tensor[]): voi
     }
     if (!isFloat(dtype)) throw rejection("BAD_DTYPE", `is ${dtype}; only float tensors can be trained`);
     if (!tensor.isLeaf) throw rejection("BAD_ARGUMENT", "is the result of an op; train its inputs");
-    if (seen.has(tensor)) throw rejection("BAD_ARGUMENT", "is a duplicate; pass every parameter once");
-    seen.add(tensor);
+    if (checked.has(tensor)) throw rejection("BAD_ARGUMENT", "is a duplicate; pass every parameter once");
+    checked.add(tensor);
 
     function rejection(code: "BAD_DTYPE" | "BAD_ARGUMENT", why: string): HoldfastError {
       return new HoldfastError(code, `${owner}: "${name}" ${why}.`, { numbers: { parameter: name } });

@@ -7,25 +7,26 @@ import { dtypes } from "../ir/index.js";
 import { type DeviceArray, isContiguous } from "../ops/index.js";
 import type { PersistentStorage, Region, Runtime, Storage } from "../runtime/index.js";
 
-/** The arrays of one parameter in a pass, one per kind: values, gradient, moments. */
-export type Lane = readonly DeviceArray[];
+/** The arrays of one parameter, one per kind: values, gradient, moments. */
+export type ParameterArrays = readonly DeviceArray[];
 
 /**
- * Merges lanes that are neighbours in every kind and have the same dtypes. The spans are in the order of their first
- * lanes, not of their addresses: sums over them have the same bits wherever they were placed.
+ * Merges parameters that are neighbours in every kind of array and have the same dtypes. The spans are in the order of their first
+ * parameters, not of their addresses: sums over them have the same bits wherever they were placed.
  */
-export function flattenSpans(runtime: Runtime, lanes: readonly Lane[]): Lane[] {
-  const sorted = lanes.toSorted((a, b) => firstAddress(a[0]) - firstAddress(b[0]));
-  const indices = new Map(lanes.map((lane, index) => [lane, index]));
-  const firstIndex = (run: readonly Lane[]): number => Math.min(...run.map((lane) => indices.get(lane) ?? 0));
-  const spans: Lane[][] = [];
-  for (const lane of sorted) {
+export function flattenSpans(runtime: Runtime, parameters: readonly ParameterArrays[]): ParameterArrays[] {
+  const sorted = parameters.toSorted((a, b) => firstAddress(a[0]) - firstAddress(b[0]));
+  const indices = new Map(parameters.map((parameter, index) => [parameter, index]));
+  const firstIndex = (run: readonly ParameterArrays[]): number =>
+    Math.min(...run.map((parameter) => indices.get(parameter) ?? 0));
+  const spans: ParameterArrays[][] = [];
+  for (const parameter of sorted) {
     const run = spans.at(-1);
     const before = run?.at(-1);
-    if (run && before && areNeighbours(before, lane)) run.push(lane);
-    else spans.push([lane]);
+    if (run && before && areNeighbours(before, parameter)) run.push(parameter);
+    else spans.push([parameter]);
   }
-  return spans.toSorted((a, b) => firstIndex(a) - firstIndex(b)).map((run) => stackStrided(runtime, run));
+  return spans.toSorted((a, b) => firstIndex(a) - firstIndex(b)).map((run) => mergeRun(runtime, run));
 }
 
 function firstAddress(array: DeviceArray | undefined): number {
@@ -33,28 +34,28 @@ function firstAddress(array: DeviceArray | undefined): number {
 }
 
 /** True if each kind continues in the next storage of its region, at the same distance in elements. */
-function areNeighbours(lane: Lane, next: Lane): boolean {
-  const distances = lane.map((array, kind) => distanceTo(array, next[kind]));
+function areNeighbours(parameter: ParameterArrays, next: ParameterArrays): boolean {
+  const distances = parameter.map((array, kind) => distanceTo(array, next[kind]));
   return distances.every((distance) => distance !== undefined && distance === distances[0]);
 }
 
 /** The distance from an array's first element to its neighbour's, in elements; undefined if it is no neighbour. */
 function distanceTo(array: DeviceArray, next: DeviceArray | undefined): number | undefined {
-  const [here, there] = [placedWhole(array), next && placedWhole(next)];
-  if (!here || !there || array.dtype !== next?.dtype) return undefined;
-  if (here.home !== there.home || there.index !== here.index + 1) return undefined;
-  return (there.span.address - here.span.address) / dtypes[array.dtype].bytes;
+  const [storage, nextStorage] = [placementStorage(array), next && placementStorage(next)];
+  if (!storage || !nextStorage || array.dtype !== next?.dtype) return undefined;
+  if (storage.home !== nextStorage.home || nextStorage.index !== storage.index + 1) return undefined;
+  return (nextStorage.span.address - storage.span.address) / dtypes[array.dtype].bytes;
 }
 
 /** The storage of an array that covers a whole placement: next to a view are bytes that are not padding. */
-function placedWhole(array: DeviceArray): PersistentStorage | undefined {
+function placementStorage(array: DeviceArray): PersistentStorage | undefined {
   const { storage } = array;
   const isWhole = storage?.kind === "persistent" && !storage.owner && isContiguous(array);
   return isWhole ? (storage as PersistentStorage) : undefined;
 }
 
-/** A view from the first start to the last end, in each kind. */
-function stackStrided(runtime: Runtime, run: readonly Lane[]): Lane {
+/** Views from the first parameter's start to the last one's end, one per kind. */
+function mergeRun(runtime: Runtime, run: readonly ParameterArrays[]): ParameterArrays {
   const [first, last] = [run[0] ?? [], run.at(-1) ?? []];
   if (run.length === 1) return first;
   const [values, final] = [first[0], last[0]];

@@ -66,8 +66,8 @@ function requireFitting(owner: string, current: StateDict, state: LoadableState)
   const missing = Object.keys(current).filter((name) => !Object.hasOwn(state, name));
   const unexpected = Object.keys(state).filter((name) => !Object.hasOwn(current, name));
   const misshapen = Object.entries(state).flatMap(([name, value]) => {
-    const there = Object.hasOwn(current, name) ? current[name] : undefined;
-    const misfit = there && misfitOf(there, value, "here");
+    const tensor = Object.hasOwn(current, name) ? current[name] : undefined;
+    const misfit = tensor && misfitOf(tensor, value, "here");
     return misfit ? [`${name} ${misfit}`] : [];
   });
   const faults = [

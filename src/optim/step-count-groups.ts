@@ -1,14 +1,14 @@
 /**
  * Step-count groups: parameters that have had their gradients in the same steps. PyTorch counts steps per parameter,
  * and a step without a gradient does not count. Here a group has one count and one set of derived numbers, in persistent
- * memory. All parameters start in one group (one per width), which is split when a step has gradients for only some of
+ * memory. All parameters start in one group (one for each dtype of moments), which is split when a step has gradients for only some of
  * it.
  */
 
 import { dtypes } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import type { ParameterSlot } from "./parameter-slot.js";
-import { numbersPerStep, type Wide, wideType } from "./update-rule.js";
+import { type MomentDtype, momentDtype, numbersPerStep } from "./update-rule.js";
 
 const cellBytes = 8;
 
@@ -22,7 +22,7 @@ export function stepCountMemoryBytes(parameters: number): number {
 
 export interface StepCountGroup {
   readonly slots: readonly ParameterSlot[];
-  readonly wide: Wide;
+  readonly momentDtype: MomentDtype;
   /** The number of steps made; f64. */
   readonly t: Storage;
   readonly numbers: readonly Storage[];
@@ -38,7 +38,7 @@ export class StepCountGroups {
   constructor(runtime: Runtime, memory: Storage, slots: readonly ParameterSlot[]) {
     this.#runtime = runtime;
     this.#memory = memory;
-    for (const stepCountGroup of groupBy(slots, ({ tensor }) => wideType(tensor.dtype)).values())
+    for (const stepCountGroup of groupBy(slots, ({ tensor }) => momentDtype(tensor.dtype)).values())
       this.#add(stepCountGroup);
   }
 
@@ -50,27 +50,27 @@ export class StepCountGroups {
   /** The step-count groups of the slots that step now, split from those that do not; also whether any was split. */
   select(stepping: ReadonlySet<ParameterSlot>): {
     readonly stepCountGroups: readonly StepCountGroup[];
-    readonly hasDivided: boolean;
+    readonly hasSplit: boolean;
   } {
     const selected: StepCountGroup[] = [];
-    let hasDivided = false;
+    let hasSplit = false;
     for (const [index, stepCountGroup] of [...this.#stepCountGroups.entries()]) {
-      const going = stepCountGroup.slots.filter((slot) => stepping.has(slot));
-      if (going.length === 0) continue;
-      if (going.length === stepCountGroup.slots.length) {
+      const steppingSlots = stepCountGroup.slots.filter((slot) => stepping.has(slot));
+      if (steppingSlots.length === 0) continue;
+      if (steppingSlots.length === stepCountGroup.slots.length) {
         selected.push(stepCountGroup);
         continue;
       }
-      const staying = stepCountGroup.slots.filter((slot) => !stepping.has(slot));
-      this.#stepCountGroups[index] = { ...stepCountGroup, slots: staying };
-      const divided = this.#add(going);
+      const restingSlots = stepCountGroup.slots.filter((slot) => !stepping.has(slot));
+      this.#stepCountGroups[index] = { ...stepCountGroup, slots: restingSlots };
+      const split = this.#add(steppingSlots);
       // Once and at once, even while tracing: the step is then traced again with the new groups.
-      this.#runtime.outsideTrace(() => this.#runtime.copy(divided.t, stepCountGroup.t));
-      selected.push(divided);
-      hasDivided = true;
+      this.#runtime.outsideTrace(() => this.#runtime.copy(split.t, stepCountGroup.t));
+      selected.push(split);
+      hasSplit = true;
       this.#regroupings += 1;
     }
-    return { stepCountGroups: selected, hasDivided };
+    return { stepCountGroups: selected, hasSplit };
   }
 
   /** The storage of a slot's step count. */
@@ -83,7 +83,10 @@ export class StepCountGroups {
     this.#stepCountGroups = [];
     this.#regroupings += 1;
     const uploads = [
-      ...groupBy([...counts.keys()], (slot) => `${wideType(slot.tensor.dtype)} ${counts.get(slot)}`).values(),
+      ...groupBy(
+        [...counts.keys()],
+        (slot) => `${momentDtype(slot.tensor.dtype)} ${counts.get(slot)}`,
+      ).values(),
     ].map((slots) => ({
       source: Float64Array.of(slots[0] ? (counts.get(slots[0]) ?? 0) : 0),
       target: this.#add(slots).t,
@@ -92,15 +95,15 @@ export class StepCountGroups {
   }
 
   #add(slots: readonly ParameterSlot[]): StepCountGroup {
-    const wide = wideType(slots[0]?.tensor.dtype ?? "f32");
+    const dtype = momentDtype(slots[0]?.tensor.dtype ?? "f32");
     const start = this.#stepCountGroups.length * stepCountBytes;
     const cell = (index: number, size: number): Storage =>
       this.#runtime.view(this.#memory, start + index * cellBytes, size, index === 0 ? "t" : "step number");
     const stepCountGroup: StepCountGroup = {
       slots,
-      wide,
+      momentDtype: dtype,
       t: cell(0, cellBytes),
-      numbers: Array.from({ length: numbersPerStep }, (_, index) => cell(1 + index, dtypes[wide].bytes)),
+      numbers: Array.from({ length: numbersPerStep }, (_, index) => cell(1 + index, dtypes[dtype].bytes)),
     };
     this.#stepCountGroups.push(stepCountGroup);
     return stepCountGroup;

@@ -36,46 +36,46 @@ function inCamelCase(options: Readonly<Record<string, unknown>>): Record<string,
 
 function make({ optimizer, options, groups }: Case, parameters: readonly Tensor[]): Optimizer {
   const source = groups
-    ? groups.map(({ params, ...own }) => ({
+    ? groups.map(({ params, ...groupOptions }) => ({
         params: params.map((index) => parameters[index]!),
-        ...inCamelCase(own),
+        ...inCamelCase(groupOptions),
       }))
     : parameters;
   return new optimizers[optimizer](source as Tensor[], inCamelCase(options) as unknown as SGDOptions);
 }
 
-/** Placed by a module, side by side; or each on its own, as plain tensors. */
-const places = {
-  "a module's parameters": (one: Case, dtype: "f64" | "f32") =>
-    placeGiven(cpu, dtype, one.shapes, one.initial),
-  "plain tensors": (one: Case, dtype: "f64" | "f32") =>
-    one.initial.map((values, index) => {
+/** Placed contiguously by a module, or separately as plain tensors. */
+const placements = {
+  "a module's parameters": ({ shapes, initial }: Case, dtype: "f64" | "f32") =>
+    placeGiven(cpu, dtype, shapes, initial),
+  "plain tensors": ({ shapes, initial }: Case, dtype: "f64" | "f32") =>
+    initial.map((values, index) => {
       const flat = tensor([...values], { dtype, device: cpu });
-      const own = flat.reshape(one.shapes[index]!).detach();
-      own.requiresGrad = true;
-      return own;
+      const parameter = flat.reshape(shapes[index]!).detach();
+      parameter.requiresGrad = true;
+      return parameter;
     }),
 };
 
-for (const [place, put] of Object.entries(places)) {
+for (const [placement, place] of Object.entries(placements)) {
   for (const dtype of ["f64", "f32"] as const) {
-    for (const one of cases) {
-      test(`${one.optimizer} of ${place} in ${dtype} goes PyTorch's way: ${one.name}`, () => {
-        const parameters = put(one, dtype);
-        const optimizer = make(one, parameters);
-        for (const [step, gradients] of one.gradients.entries()) {
+    for (const oracleCase of cases) {
+      test(`${oracleCase.optimizer} of ${placement} in ${dtype} has PyTorch's trajectory: ${oracleCase.name}`, () => {
+        const parameters = place(oracleCase, dtype);
+        const optimizer = make(oracleCase, parameters);
+        for (const [step, gradients] of oracleCase.gradients.entries()) {
           optimizer.zeroGrad();
           for (const [index, parameter] of parameters.entries()) {
-            if (!one.absent?.[step]?.includes(index)) setGradient(cpu, parameter, gradients[index]!);
+            if (!oracleCase.absent?.[step]?.includes(index)) setGradient(cpu, parameter, gradients[index]!);
           }
           optimizer.step();
           for (const [index, parameter] of parameters.entries()) {
-            const expected = one.trajectory[dtype][step]![index]!;
-            for (const [at, found] of Array.from(parameter.dataSync()).entries()) {
-              const bound = tolerances[dtype] * Math.max(1, Math.abs(expected[at]!));
+            const expected = oracleCase.trajectory[dtype][step]![index]!;
+            for (const [element, value] of Array.from(parameter.dataSync()).entries()) {
+              const bound = tolerances[dtype] * Math.max(1, Math.abs(expected[element]!));
               assert.ok(
-                Math.abs(found - expected[at]!) <= bound,
-                `step ${step + 1}, parameter ${index}, element ${at}: ${found}, PyTorch has ${expected[at]}`,
+                Math.abs(value - expected[element]!) <= bound,
+                `step ${step + 1}, parameter ${index}, element ${element}: ${value}, PyTorch has ${expected[element]}`,
               );
             }
           }

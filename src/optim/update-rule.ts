@@ -42,10 +42,10 @@ export interface UpdateRule {
 export const numbersPerStep = 3;
 export type StepNumbers = readonly [Expression, Expression, Expression];
 
-export type Wide = "f32" | "f64";
+export type MomentDtype = "f32" | "f64";
 
 /** The type of moments and numbers: f32 for half precision, which would round small changes away. */
-export function wideType(dtype: Dtype): Wide {
+export function momentDtype(dtype: Dtype): MomentDtype {
   return dtype === "f64" ? "f64" : "f32";
 }
 
@@ -53,8 +53,8 @@ const stepKernels = new Map<string, RowKernel>();
 const updateKernels = new Map<string, RowKernel>();
 
 /** Inputs: lr, weight decay, t. Outputs: the step's numbers, then t. Scalars: the rule's settings. */
-export function stepKernel(rule: UpdateRule, wide: Wide): RowKernel {
-  const key = `${rule.name} ${wide}`;
+export function stepKernel(rule: UpdateRule, dtype: MomentDtype): RowKernel {
+  const key = `${rule.name} ${dtype}`;
   const cached = stepKernels.get(key);
   if (cached) return cached;
   const t = term.add(term.load(2, "f64"), 1);
@@ -67,10 +67,13 @@ export function stepKernel(rule: UpdateRule, wide: Wide): RowKernel {
   const kernel: RowKernel = {
     name: `${rule.name} step`,
     inputs: ["f64", "f64", "f64"],
-    outputs: [...numbers.map(() => wide), "f64" as const].map((dtype) => ({ dtype, per: "element" })),
+    outputs: [...numbers.map(() => dtype), "f64" as const].map((outputDtype) => ({
+      dtype: outputDtype,
+      per: "element",
+    })),
     scalars: rule.settings.map(() => "f64"),
     // t is stored last: the numbers depend on the old one.
-    stages: [...numbers.map((number) => term.convert(number, wide)), t].map((value, output) => ({
+    stages: [...numbers.map((number) => term.convert(number, dtype)), t].map((value, output) => ({
       kind: "store",
       output,
       value,
@@ -85,22 +88,22 @@ export function updateKernel(rule: UpdateRule, dtype: Dtype): RowKernel {
   const key = `${rule.name} ${dtype}`;
   const cached = updateKernels.get(key);
   if (cached) return cached;
-  const wide = wideType(dtype);
-  const moments = rule.moments.map(() => wide);
+  const compute = momentDtype(dtype);
+  const moments = rule.moments.map(() => compute);
   const terms: ElementTerms = {
-    p: term.load(0, wide),
-    g: term.load(1, wide),
-    moment: (index) => term.load(2 + index, wide),
-    number: (index) => term.load(2 + moments.length + index, wide),
-    setting: (index) => term.scalar(index, wide),
+    p: term.load(0, compute),
+    g: term.load(1, compute),
+    moment: (index) => term.load(2 + index, compute),
+    number: (index) => term.load(2 + moments.length + index, compute),
+    setting: (index) => term.scalar(index, compute),
   };
   // p is stored last: the new moments may depend on the old p, and the new p depends on the new moments.
   const values = [...rule.newMoments(terms), rule.newParameter(terms)];
   const kernel: RowKernel = {
     name: rule.name,
-    inputs: [dtype, dtype, ...moments, ...Array.from({ length: numbersPerStep }, () => wide)],
+    inputs: [dtype, dtype, ...moments, ...Array.from({ length: numbersPerStep }, () => compute)],
     outputs: [...moments, dtype].map((type) => ({ dtype: type, per: "element" })),
-    scalars: rule.settings.map(() => wide),
+    scalars: rule.settings.map(() => compute),
     stages: values.map((value, output) => ({ kind: "store", output, value })),
   };
   updateKernels.set(key, kernel);

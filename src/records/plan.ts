@@ -86,7 +86,7 @@ export interface PlannedTensor {
   /** Including padding for alignment. */
   readonly bytes: number;
   readonly offset: number;
-  /** The first and the last call that use it. Halves lie between two calls of the main stream. */
+  /** The first and the last call that use it. A half is a point between two calls of the main stream. */
   readonly birth: number;
   readonly death: number;
   /** True if the forward phase writes it and the backward phase reads it. */

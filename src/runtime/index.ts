@@ -3,6 +3,7 @@
  */
 
 export type { CaptureState } from "./capture/capture-state.js";
+export type { Replayable } from "./capture/captures.js";
 export type { ScratchMemory } from "./capture/checksum.js";
 export type {
   Command,
@@ -13,15 +14,15 @@ export type {
 } from "./capture/command.js";
 export type { IndexCheck, TraceSink } from "./capture/trace-sink.js";
 export type { LaunchRequest, StreamEvent } from "./capture/work.js";
-export { Arena, alignment, poisonByte } from "./memory/arena.js";
+export { Arena } from "./memory/arena.js";
 export type { Holder, StepStorage } from "./memory/arena-blocks.js";
 export { Budget, type Charge } from "./memory/budget.js";
 export {
   diagnoseOom,
   type OomCause,
   type OomDiagnosis,
+  type OomFigures as Pressure,
   type OutOfMemory,
-  type Pressure,
 } from "./memory/diagnose-oom.js";
 export { chooseLimit, type FreeMemory, readFreeMemory } from "./memory/free-memory.js";
 export {
@@ -31,7 +32,8 @@ export {
   type Region,
 } from "./memory/persistent.js";
 export { SavedSet } from "./memory/saved-set.js";
-export { ownerOf, type Storage } from "./memory/storage.js";
+export { poisonByte } from "./memory/step-allocator.js";
+export { alignment, ownerOf, type Storage } from "./memory/storage.js";
 export type { Diagnostics } from "./observe/diagnostics.js";
 export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./observe/recorder.js";
 export {
@@ -47,13 +49,7 @@ export { startWatch, type Watch } from "./observe/watch.js";
 export { stallReportName } from "./observe/watchdog/publish.js";
 export type { StallReport } from "./observe/watchdog/report.js";
 export { stallReportText } from "./observe/watchdog/report-text.js";
-export { runAll } from "./run-all.js";
-export {
-  openRuntime,
-  type Replayable,
-  Runtime,
-  type RuntimeOptions,
-} from "./runtime.js";
+export { openRuntime, Runtime, type RuntimeOptions } from "./runtime.js";
 export {
   readSettings,
   type Setting,

@@ -11,22 +11,21 @@ import {
   type Stream,
 } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Bytes, bytes, type Clock, formatBytes, MiB, systemClock } from "../units/index.js";
+import { type Bytes, bytes, type Clock, formatBytes, MiB, runAll, systemClock } from "../units/index.js";
 import { CaptureStateMachine } from "./capture/capture-state.js";
 import { Work } from "./capture/work.js";
-import { Arena, alignment } from "./memory/arena.js";
+import { Arena } from "./memory/arena.js";
 import { Budget } from "./memory/budget.js";
 import type { OutOfMemory } from "./memory/diagnose-oom.js";
 import { chooseLimit, readFreeMemory } from "./memory/free-memory.js";
 import { PersistentMemory } from "./memory/persistent.js";
-import type { Storage } from "./memory/storage.js";
+import { alignment, type Storage } from "./memory/storage.js";
 import { Phases } from "./observe/phases.js";
 import type { ProgressLine } from "./observe/progress-line.js";
 import { Recorder } from "./observe/recorder.js";
 import { SharedStatus } from "./observe/shared-status.js";
 import { startWatchdog } from "./observe/watchdog/index.js";
 import { watched } from "./observe/watched-driver.js";
-import { runAll } from "./run-all.js";
 import { readSettings, type SettingOptions, type Settings } from "./settings.js";
 import { StagingRing } from "./transfer/staging.js";
 import { Transfer } from "./transfer/transfer.js";
@@ -51,7 +50,7 @@ export interface Components {
   readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
   readonly phases: Phases;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
   readonly driver: Driver;
   readonly device: DeviceInfo;
   readonly blas: Blas | undefined;
@@ -69,12 +68,15 @@ export interface Components {
 
 export interface Listeners {
   readonly log: (line: string) => void;
-  readonly onPressure: (oom?: OutOfMemory) => void;
+  readonly onMemoryPressure: (oom?: OutOfMemory) => void;
   /** Displays long work. Default: none. */
   readonly progress?: ProgressLine | undefined;
 }
 
-export function openComponents(options: OpenOptions, { log, onPressure, progress }: Listeners): Components {
+export function openComponents(
+  options: OpenOptions,
+  { log, onMemoryPressure, progress }: Listeners,
+): Components {
   const {
     device: kind = "cpu",
     index = 0,
@@ -88,7 +90,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
   const settings = readSettings(texts, environment);
   const sharedStatus = new SharedStatus();
   const recorder = new Recorder({ clock });
-  const gate = new CaptureStateMachine();
+  const captureState = new CaptureStateMachine();
   const phases = new Phases({
     sharedStatus,
     recorder,
@@ -111,13 +113,13 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
     const free = () => readFreeMemory(device, driver, () => readHostMemory(hostRoot));
     const limit = chooseLimit(settings.memory, free());
     const available = () => free().available;
-    const budget = new Budget({ ...limit, sharedStatus, recorder, available, onPressure });
+    const budget = new Budget({ ...limit, sharedStatus, recorder, available, onMemoryPressure });
 
-    const stream = driver.createStream({ isFirst: true });
+    const stream = driver.createStream({ isHighPriority: true });
     closing.push(() => driver.destroyStream(stream));
     const staging = new StagingRing(driver, budget, settings.staging);
     closing.push(() => staging.close());
-    const persistent = new PersistentMemory({ driver, budget, recorder, gate });
+    const persistent = new PersistentMemory({ driver, budget, recorder, captureState });
     closing.push(() => persistent.close());
     const shape = { chunk: chunkSize(chunk, device), capacity: arenaCapacity(settings, device, budget) };
     const { poison } = settings;
@@ -127,24 +129,24 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
       budget,
       sharedStatus,
       recorder,
-      gate,
+      captureState,
       ...shape,
       poison,
-      onPressure,
+      onMemoryPressure,
     });
     closing.push(() => arena.close());
 
     const requireLive = (storage: Storage, use: string): void =>
       storage.kind === "step" ? arena.requireLive(storage, use) : persistent.requireLive(storage, use);
     const verify = settings.verifyUploads;
-    const transfer = new Transfer({ driver, stream, staging, recorder, gate, requireLive, verify });
+    const transfer = new Transfer({ driver, stream, staging, recorder, captureState, requireLive, verify });
     const arenaOwnerOf = (storage: Storage): Storage => arena.arenaOwnerOf(storage);
     const work = new Work({
       driver,
       stream,
       sharedStatus,
       labels: recorder.labels,
-      gate,
+      captureState,
       requireLive,
       arenaOwnerOf,
     });
@@ -153,7 +155,7 @@ export function openComponents(options: OpenOptions, { log, onPressure, progress
       sharedStatus,
       recorder,
       phases,
-      gate,
+      captureState,
       driver,
       device,
       blas,

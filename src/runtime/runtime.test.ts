@@ -1,4 +1,4 @@
-/** The runtime as its users hold it: diagnostics, steps, opening and closing. */
+/** The runtime as a whole: diagnostics, steps, opening and closing. */
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
@@ -24,24 +24,24 @@ function open(options: RuntimeOptions = {}): Runtime {
 const hasCode = (code: ErrorCode) => (error: unknown) =>
   error instanceof HoldfastError && error.code === code;
 
-test("the diagnostics are printed at the start where phases are logged", () => {
+test("the diagnostics are printed at the start if phases are logged", () => {
   open({ memory: "64MiB", log: "phases" }).close();
   const { name } = device.describe();
   assert.equal(printed.filter((text) => text.startsWith(`holdfast: memory at the start: ${name}`)).length, 1);
 });
 
-test("the diagnostics are printed at the first pressure and on demand, and nothing before", () => {
+test("the diagnostics are printed at the first memory pressure and on demand, and not before", () => {
   const runtime = open({ memory: "1MiB", arena: "256KiB", staging: "64KiB" });
   assert.deepEqual(printed, []);
   assert.throws(() => runtime.arena.allocate(300 * 1024, "matmul"), hasCode("ARENA_FULL"));
   assert.throws(() => runtime.arena.allocate(300 * 1024, "matmul"), hasCode("ARENA_FULL"));
-  assert.match(printed[0] ?? "", /^holdfast: memory at first pressure/);
+  assert.match(printed[0] ?? "", /^holdfast: memory under pressure/);
   assert.equal(printed.length, 1);
   assert.match(runtime.diagnosticsText(), /^holdfast: memory on demand/);
   runtime.close();
 });
 
-test("the diagnostics carry every figure, as JSON can", () => {
+test("the diagnostics have every figure, as plain data", () => {
   const runtime = open({ memory: "64MiB" });
   const kept = runtime.step(() => {
     runtime.arena.allocate(1000, "relu");
@@ -62,7 +62,7 @@ test("the diagnostics carry every figure, as JSON can", () => {
   runtime.close();
 });
 
-test("a budget under pressure from memory that no step ends is judged never reset", () => {
+test("memory allocated outside steps that fills the budget is diagnosed as never reset", () => {
   const runtime = open({ memory: "5MiB", arena: "4MiB", staging: "64KiB" });
   for (let index = 0; index < 4; index++) runtime.arena.allocate(1000 * 1024, "forward");
   const { diagnosis } = runtime.diagnostics();
@@ -71,7 +71,7 @@ test("a budget under pressure from memory that no step ends is judged never rese
   runtime.close();
 });
 
-test("a step returns what its function returns, and ends also by an exception", () => {
+test("a step returns the result of its function, and ends on an exception", () => {
   const runtime = open();
   assert.equal(
     runtime.step((step) => step * 10),
@@ -93,7 +93,7 @@ test("a step returns what its function returns, and ends also by an exception", 
   runtime.close();
 });
 
-test("an async step is rejected, and its memory is gone", () => {
+test("an async step is rejected, and its memory is freed", () => {
   const runtime = open();
   const body = async (): Promise<void> => {
     runtime.arena.allocate(64, "async");
@@ -104,7 +104,7 @@ test("an async step is rejected, and its memory is gone", () => {
   runtime.close();
 });
 
-test("a close gives everything back, and may be repeated", () => {
+test("close() releases everything, and is idempotent", () => {
   const balance = { reserve: 0, allocateHost: 0, createStream: 0, createEvent: 0 };
   const runtime = open({ driver: counting(device, balance) });
   runtime.persistent.place("weights", "model", [{ name: "w", size: 100_000 }]);
@@ -113,7 +113,7 @@ test("a close gives everything back, and may be repeated", () => {
   runtime.createStream();
   runtime.close();
   runtime.close();
-  // Counted here, and not read off the device: other processes may use that too.
+  // Counted here and not read from the device, which other processes may use too.
   assert.deepEqual(balance, { reserve: 0, allocateHost: 0, createStream: 0, createEvent: 0 });
   assert.throws(() => runtime.step(() => undefined), hasCode("CLOSED"));
 });
@@ -125,7 +125,7 @@ for (const fault of [
   "the 2nd createEvent fails with driver-failed",
   "the 1st reserve fails with out-of-memory",
 ]) {
-  test(`a runtime that can't be opened because ${fault} leaves nothing behind`, () => {
+  test(`a runtime that fails to open because ${fault} releases everything`, () => {
     const balance = { reserve: 0, allocateHost: 0, createStream: 0, createEvent: 0 };
     const counted = counting(device, balance);
     assert.throws(() => open({ driver: faulty(counted, [fault]) }), HoldfastError);
@@ -133,7 +133,7 @@ for (const fault of [
   });
 }
 
-/** Counts what is open: every taking adds, its giving back subtracts. */
+/** Counts open resources: each allocation adds one, its release subtracts one. */
 function counting<Balance extends Record<string, number>>(driver: TestDriver, balance: Balance): TestDriver {
   const opposite: Record<string, string> = {
     release: "reserve",
@@ -147,15 +147,15 @@ function counting<Balance extends Record<string, number>>(driver: TestDriver, ba
       if (!method) return undefined;
       return (...args: unknown[]) => {
         const result = method.apply(target, args);
-        const taken = opposite[name] ?? name;
-        if (taken in balance) (balance as Record<string, number>)[taken]! += taken === name ? 1 : -1;
+        const resource = opposite[name] ?? name;
+        if (resource in balance) (balance as Record<string, number>)[resource]! += resource === name ? 1 : -1;
         return result;
       };
     },
   });
 }
 
-test("phases are logged where that is asked for", () => {
+test("phases are logged if the setting says so", () => {
   const runtime = open({ log: "phases" });
   runtime.step(() => undefined);
   runtime.close();

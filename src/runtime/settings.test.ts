@@ -1,4 +1,4 @@
-/** The settings: their order of precedence, and that nonsense is rejected by name. */
+/** The settings: their order of precedence, and the rejection of invalid ones by name. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -29,7 +29,7 @@ test("an option comes before the environment, and the environment before the def
   assert.equal(settings.poison, false);
 });
 
-test("options may be given as values", () => {
+test("options can be values instead of texts", () => {
   const settings = readSettings(
     { memory: (3 * GiB) as never, poison: true, stallAfter: "off", threads: 2 },
     {},
@@ -40,12 +40,12 @@ test("options may be given as values", () => {
   );
 });
 
-test("every example in the table is read by its own parser", () => {
+test("every example in the table can be parsed", () => {
   for (const row of Object.values(settingsTable))
     assert.doesNotThrow(() => row.parse(row.example), row.variable);
 });
 
-test("an unknown option or variable is rejected, with the nearest known name", () => {
+test("an unknown option or variable is rejected, with the nearest valid name", () => {
   rejects({}, { HOLDFAST_MEMROY: "1GiB" }, /no variable HOLDFAST_MEMROY. Did you mean HOLDFAST_MEMORY\?/);
   rejects({ memori: "1GiB" } as SettingOptions, {}, /no option memori. Did you mean memory\?/);
 });
@@ -73,12 +73,16 @@ for (const [variable, text] of [
   });
 }
 
-test("a malformed variable is rejected also where an option wins", () => {
+test("a malformed variable is rejected even if an option overrides it", () => {
   rejects({ memory: "1GiB" }, { HOLDFAST_MEMORY: "lots" }, /^HOLDFAST_MEMORY: "lots" is not a size/);
 });
 
 test("a value of the wrong type or range is rejected", () => {
-  rejects({ memory: Number.NaN as never }, {}, /Option memory can't be NaN/);
+  rejects(
+    { memory: Number.NaN as never },
+    {},
+    /Option memory is NaN; it takes size \| auto, for example 64GiB/,
+  );
   rejects({ threads: -1 }, {}, /Option threads/);
   rejects({ poison: 1 as never }, {}, /Option poison/);
 });

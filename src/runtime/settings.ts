@@ -176,7 +176,7 @@ export const settingsTable = {
     kind: "folder | off",
     parse: nonEmpty,
     meaning:
-      "The folder for kernels compiled for a GPU. Only files that this user owns and that nobody else may write are " +
+      "The folder for kernels compiled for a GPU. Only files that this user owns and no other user may write are " +
       "loaded. off compiles them every time.",
     defaultText: "holdfast in the user's cache folder",
     example: "/var/tmp/kernels",
@@ -207,7 +207,7 @@ export const settingsTable = {
     kind: "library | off",
     parse: nonEmpty,
     meaning:
-      "A BLAS library, by path or soname, for large GEMMs instead of the CPU driver's native kernels, with as " +
+      "A BLAS library, by path or soname, for large GEMMs instead of the CPU driver's WebAssembly kernels, with as " +
       "many threads. Whether the same seed then gives the same bits depends on the library.",
     defaultText: "off",
     example: "libopenblas.so.0",
@@ -281,7 +281,7 @@ function requireParsed(name: SettingName, row: Setting<unknown>, value: unknown)
   if (hasType && (typeof value !== "number" || isReadable(row, value))) return value;
   throw new HoldfastError(
     "BAD_SETTING",
-    `Option ${name} can't be ${String(value)}; it takes ${row.kind}: ${row.example}.`,
+    `Option ${name} is ${String(value)}; it takes ${row.kind}, for example ${row.example}.`,
   );
 }
 
@@ -294,31 +294,33 @@ function isReadable({ parse, unit }: Setting<unknown>, value: number): boolean {
   }
 }
 
-function rejectUnknown(names: readonly string[], known: readonly string[], what: string): void {
+function rejectUnknown(names: readonly string[], validNames: readonly string[], what: string): void {
   for (const name of names) {
-    if (known.includes(name)) continue;
+    if (validNames.includes(name)) continue;
     throw new HoldfastError(
       "BAD_SETTING",
-      `There is no ${what} ${name}. Did you mean ${nearest(name, known)}? The ${what}s are ${known.join(", ")}.`,
+      `There is no ${what} ${name}. Did you mean ${nearest(name, validNames)}? The ${what}s are ${validNames.join(", ")}.`,
     );
   }
 }
 
-/** The known name that shares the most leading and trailing letters with the text. */
-function nearest(name: string, known: readonly string[]): string {
-  const shared = (other: string): number => {
+/** The valid name that shares the most leading and trailing letters with the name. */
+function nearest(name: string, validNames: readonly string[]): string {
+  const countShared = (other: string): number => {
     let head = 0;
     while (head < name.length && name[head] === other[head]) head++;
     let tail = 0;
     while (tail < name.length - head && name.at(-1 - tail) === other.at(-1 - tail)) tail++;
     return head + tail - Math.abs(name.length - other.length);
   };
-  return known.reduce((best, candidate) => (shared(candidate) > shared(best) ? candidate : best));
+  return validNames.reduce((best, candidate) =>
+    countShared(candidate) > countShared(best) ? candidate : best,
+  );
 }
 
 function nonEmpty(text: string): string {
   if (text !== "") return text;
-  throw new HoldfastError("BAD_SETTING", "It is empty.");
+  throw new HoldfastError("BAD_SETTING", "The value is empty.");
 }
 
 function threadCount(text: string): number | "auto" {

@@ -1,18 +1,18 @@
-/** The content of a kernel's source as one text: sources with equal texts are the same kernel, whoever printed them. */
+/** The key of a kernel's source: its content as one text. Sources with equal keys are the same kernel. */
 
 import type { KernelSource } from "../driver/index.js";
 import { literalKey } from "../units/index.js";
 
-/** Sources are large and are loaded again and again, so each text is made once. */
+/** Sources are large and are loaded repeatedly, so each key is computed once. */
 const keys = new WeakMap<KernelSource, string>();
 
-/** Functions of this process have no content to compare. */
+/** Functions of this process have no content to compare, so they are numbered. */
 const functionNumbers = new WeakMap<object, number>();
 let functions = 0;
 
 export function sourceKey(source: KernelSource): string {
-  const known = keys.get(source);
-  if (known !== undefined) return known;
+  const cached = keys.get(source);
+  if (cached !== undefined) return cached;
   const { wasm, native, ...rest } = source;
   const bytes = wasm ? Buffer.from(wasm.buffer, wasm.byteOffset, wasm.byteLength).toString("latin1") : "";
   const key = `${native ? numberOf(native) : ""} ${literalKey(rest)} ${bytes}`;

@@ -1,4 +1,4 @@
-/** Windows and pools: every element in its place, first maxima, NaN, sums in f32, rejections. */
+/** Convolution windows and pooling: their elements, first maxima, NaN, sums in f32, rejections. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,60 +11,62 @@ import { avgPool2d, conv1d, conv2d, maxPool1d, maxPool2d, ones, tensor, zeros } 
 
 openDevice();
 const strictCpu = openStrictDevice();
-const spread = (value: ops.PerAxis | undefined, axis: number, otherwise: number): number =>
-  (typeof value === "number" ? value : value?.[axis]) ?? otherwise;
+const perAxis = (value: ops.PerAxis | undefined, axis: number, defaultValue: number): number =>
+  (typeof value === "number" ? value : value?.[axis]) ?? defaultValue;
 
 test("windows have the elements under them", () => {
   holdElements(strictCpu, convolutionCases, ops.windows, ({ kernel, stride, dilation }, x) => {
     const rank = kernel.length;
     const rest = x!.shape.slice(0, x!.shape.length - rank);
     const count = x!.shape.slice(rest.length).map((size, axis) => {
-      const width = spread(dilation, axis, 1) * (kernel[axis]! - 1) + 1;
-      return Math.floor((size - width) / spread(stride, axis, 1)) + 1;
+      const width = perAxis(dilation, axis, 1) * (kernel[axis]! - 1) + 1;
+      return Math.floor((size - width) / perAxis(stride, axis, 1)) + 1;
     });
     return {
       shape: [...rest, ...count, ...kernel],
-      at: (place) => {
-        const [window, inside] = [place.slice(rest.length), place.slice(rest.length + rank)];
+      at: (position) => {
+        const [window, inside] = [position.slice(rest.length), position.slice(rest.length + rank)];
         const under = kernel.map(
-          (_, axis) => window[axis]! * spread(stride, axis, 1) + inside[axis]! * spread(dilation, axis, 1),
+          (_, axis) => window[axis]! * perAxis(stride, axis, 1) + inside[axis]! * perAxis(dilation, axis, 1),
         );
-        return x!.at(...place.slice(0, rest.length), ...under);
+        return x!.at(...position.slice(0, rest.length), ...under);
       },
     };
   });
 });
 
-test("a pool's maximum is the largest of its window's elements, and the border is never one", () => {
+test("max pooling returns the largest element of each window, and never the padding", () => {
   for (const op of [ops.maxPool1d, ops.maxPool2d]) {
     holdElements(strictCpu, convolutionCases, op, ({ kernel, stride = kernel, padding, dilation }, x) => {
       const sizes = kernel as readonly number[];
       const rest = x!.shape.slice(0, x!.shape.length - sizes.length);
       const spatial = x!.shape.slice(rest.length);
       const count = spatial.map((size, axis) => {
-        const width = spread(dilation, axis, 1) * (sizes[axis]! - 1) + 1;
-        return Math.floor((size + 2 * spread(padding, axis, 0) - width) / spread(stride, axis, 1)) + 1;
+        const width = perAxis(dilation, axis, 1) * (sizes[axis]! - 1) + 1;
+        return Math.floor((size + 2 * perAxis(padding, axis, 0) - width) / perAxis(stride, axis, 1)) + 1;
       });
-      /** Where the window of one number lies along an axis. */
+      /** The input indices of a window along an axis. */
       const under = (window: number, axis: number): number[] =>
         Array.from(
           { length: sizes[axis]! },
-          (_, one) =>
-            window * spread(stride, axis, 1) + one * spread(dilation, axis, 1) - spread(padding, axis, 0),
-        ).filter((place) => place >= 0 && place < spatial[axis]!);
+          (_, offset) =>
+            window * perAxis(stride, axis, 1) +
+            offset * perAxis(dilation, axis, 1) -
+            perAxis(padding, axis, 0),
+        ).filter((input) => input >= 0 && input < spatial[axis]!);
       return {
         shape: [...rest, ...count],
-        at: (place) => {
-          const [rows = [], columns] = place.slice(rest.length).map(under);
+        at: (position) => {
+          const [rows = [], columns] = position.slice(rest.length).map(under);
           const all = rows.flatMap((row) => (columns ? columns.map((column) => [row, column]) : [[row]]));
-          return Math.max(...all.map((one) => x!.at(...place.slice(0, rest.length), ...one)));
+          return Math.max(...all.map((input) => x!.at(...position.slice(0, rest.length), ...input)));
         },
       };
     });
   }
 });
 
-test("the gradient of a maximum goes to the first of equals, also where all are -Infinity", () => {
+test("the gradient of a maximum goes to the first of equal elements, even if all are -Infinity", () => {
   const low = Number.NEGATIVE_INFINITY;
   const x = tensor([[3, 3, 1, low, low, low]], { requiresGrad: true });
   const y = maxPool1d(x, 3);
@@ -73,7 +75,7 @@ test("the gradient of a maximum goes to the first of equals, also where all are 
   assert.deepEqual(x.grad!.tolist(), [[10, 0, 0, 20, 0, 0]]);
 });
 
-test("a NaN is the maximum of every window that it is in, and takes the gradient", () => {
+test("a NaN is the maximum of every window that contains it, and gets the gradient", () => {
   const x = tensor([[1, Number.NaN, 5, 2, 4]], { requiresGrad: true });
   const y = maxPool1d(x, 2, { stride: 1 });
   assert.deepEqual(y.tolist(), [[Number.NaN, Number.NaN, 5, 4]]);
@@ -81,7 +83,7 @@ test("a NaN is the maximum of every window that it is in, and takes the gradient
   assert.deepEqual(x.grad!.tolist(), [[0, 3, 4, 0, 8]]);
 });
 
-test("an element under many windows gets the sum of its shares in f32, whatever the dtype", () => {
+test("the gradient of an element in many windows is accumulated in f32 for every dtype", () => {
   for (const dtype of ["f32", "bf16", "f16"] as const) {
     const x = zeros([1, 600], { dtype, requiresGrad: true });
     conv1d(x, ones([1, 1, 512], { dtype }), null, { padding: 256 })
@@ -91,7 +93,7 @@ test("an element under many windows gets the sum of its shares in f32, whatever 
   }
 });
 
-test("what does not fit is rejected with what would", () => {
+test("invalid arguments are rejected, with the valid ones", () => {
   const [x, weight] = [zeros([2, 4, 5, 5]), zeros([6, 4, 3, 3])];
   rejects(
     "BAD_SHAPE",
@@ -109,7 +111,7 @@ test("what does not fit is rejected with what would", () => {
   );
   rejects("BAD_SHAPE", () => conv2d(x, weight, null, { stride: 0 }), /stride is 0/);
   rejects("BAD_SHAPE", () => conv2d(x, weight, null, { padding: [1, 1, 1] }), /each of 2 axes/);
-  rejects("BAD_DTYPE", () => conv2d(x.to("i32"), weight.to("i32")), /products need floats/);
+  rejects("BAD_DTYPE", () => conv2d(x.to("i32"), weight.to("i32")), /a matrix product needs floats/);
   rejects("BAD_DTYPE", () => maxPool2d(x.to("i32"), 2), /maxPool2d of i32/);
   rejects("BAD_SHAPE", () => maxPool2d(x, 2, { padding: 2 }), /at most half of the kernel/);
   rejects("BAD_SHAPE", () => avgPool2d(zeros([5, 5]), 2), /\[N, C, H, W\] or \[C, H, W\]/);

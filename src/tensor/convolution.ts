@@ -1,4 +1,4 @@
-/** Convolutions and pools as functions, with PyTorch's layouts: [N, C, L] and [N, C, H, W], or without the batch. */
+/** Convolution and pooling functions, with PyTorch's layouts: [N, C, L] and [N, C, H, W], or without the batch. */
 
 import {
   avgPool1d as avgPool1dOp,

@@ -1,4 +1,4 @@
-/** Functions that make tensors: what is drawn follows from the seed, and what can't be made is rejected. */
+/** Functions that create tensors: the seed determines random numbers, and invalid arguments are rejected. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -25,7 +25,7 @@ import {
 
 const device = openStrictDevice();
 
-test("random tensors follow from the seed and from how many were drawn before", () => {
+test("random tensors depend only on the seed and the number of earlier draws", () => {
   const draw = (): unknown[] => {
     manualSeed(9);
     const makers = [() => rand([5], { device }), () => randn([5], { device })];
@@ -34,10 +34,10 @@ test("random tensors follow from the seed and from how many were drawn before", 
   };
   const [first, second] = [draw(), draw()];
   assert.deepEqual(first, second);
-  assert.notDeepEqual(first[0], first[4], "two draws are alike");
+  assert.notDeepEqual(first[0], first[4], "two draws are equal");
 });
 
-/** Makers of more elements than the device has memory for, or any host. */
+/** Calls that would create more elements than the device or any host has memory for. */
 const tooLarge: Readonly<Record<string, () => Tensor>> = {
   "randn([2**30])": () => randn([2 ** 30], { device }),
   "rand([2**30])": () => rand([2 ** 30], { device }),
@@ -51,12 +51,12 @@ const tooLarge: Readonly<Record<string, () => Tensor>> = {
 };
 
 for (const [call, make] of Object.entries(tooLarge)) {
-  test(`${call} is rejected by the device before any value is made`, () => {
+  test(`${call} is rejected by the device before any value is computed`, () => {
     const { live } = device.runtime.arena.figures;
     manualSeed(4);
     rejects("ARENA_FULL", make);
     assert.equal(device.runtime.arena.figures.live, live);
-    // Nothing was drawn for what was rejected.
+    // A rejected call draws no random numbers.
     const next = device.step(() => rand([3], { device }).tolist());
     manualSeed(4);
     assert.deepEqual(
@@ -66,7 +66,7 @@ for (const [call, make] of Object.entries(tooLarge)) {
   });
 }
 
-test("values that the host can't hold are rejected, and their memory is given back", () => {
+test("values that the host can't allocate are rejected, and the device memory is freed", () => {
   const { live } = device.runtime.arena.figures;
   const none = (): never => {
     throw new RangeError("Array buffer allocation failed");
@@ -79,13 +79,13 @@ test("values that the host can't hold are rejected, and their memory is given ba
   assert.equal(device.runtime.arena.figures.live, live);
 });
 
-test("sizes that are none, or too many to count, are rejected", () => {
+test("invalid or too large sizes are rejected", () => {
   rejects("BAD_SHAPE", () => zeros([2 ** 27, 2 ** 27], { device }), /more elements than can be counted/);
   rejects("BAD_SHAPE", () => eye(-1, 2, { device }));
   rejects("BAD_SHAPE", () => linspace(0, 1, 1.5, { device }));
 });
 
-test("randint has every whole number of its range about equally often, and none beside", () => {
+test("randint draws every number of its range about equally often, and no other", () => {
   manualSeed(3);
   const drawn = device.step(() => randint(-2, 4, [6000], { device }).dataSync());
   const counts = new Map<number, number>();
@@ -109,21 +109,21 @@ test("randperm has each number once", () => {
   );
 });
 
-test("zerosLike and onesLike take over shape, dtype and device, and nothing of the graph", () => {
+test("zerosLike and onesLike copy shape, dtype and device, but not requiresGrad", () => {
   device.step(() => {
     const like = tensor([[1, 2]], { dtype: "f64", device, requiresGrad: true });
-    for (const [made, value] of [
+    for (const [result, value] of [
       [zerosLike(like), 0],
       [onesLike(like), 1],
     ] as const) {
-      assert.deepEqual([made.shape, made.dtype, made.requiresGrad], [[1, 2], "f64", false]);
-      assert.equal(made.device, device);
-      assert.deepEqual(made.tolist(), [[value, value]]);
+      assert.deepEqual([result.shape, result.dtype, result.requiresGrad], [[1, 2], "f64", false]);
+      assert.equal(result.device, device);
+      assert.deepEqual(result.tolist(), [[value, value]]);
     }
   });
 });
 
-test("equal and allclose tell shapes, infinities and NaN apart", () => {
+test("equal and allclose distinguish shapes, infinities and NaN", () => {
   device.step(() => {
     const x = tensor([1, Number.POSITIVE_INFINITY], { device });
     assert.equal(x.equal(x), true);
@@ -136,11 +136,11 @@ test("equal and allclose tell shapes, infinities and NaN apart", () => {
   });
 });
 
-test("fromTyped takes bigints where they fit, and rejects others with their place", () => {
+test("fromTyped takes bigints that fit, and rejects others with their index", () => {
   const typed = (values: Parameters<typeof fromTyped>[0], options = {}): unknown =>
     device.step(() => {
-      const made = fromTyped(values, [values.length], { device, ...options });
-      return [made.dtype, made.tolist()];
+      const result = fromTyped(values, [values.length], { device, ...options });
+      return [result.dtype, result.tolist()];
     });
   assert.deepEqual(typed(new BigInt64Array([5n, -(2n ** 31n)])), ["i32", [5, -(2 ** 31)]]);
   assert.deepEqual(typed(new BigUint64Array([7n]), { dtype: "f64" }), ["f64", [7]]);
@@ -157,7 +157,7 @@ test("fromTyped takes bigints where they fit, and rejects others with their plac
   );
 });
 
-test("fromTyped never lets a number wrap around", () => {
+test("fromTyped rejects numbers out of range instead of wrapping them", () => {
   const typed = (values: Parameters<typeof fromTyped>[0], options = {}): unknown =>
     device.step(() => fromTyped(values, [values.length], { device, ...options }).tolist());
   const high = new Uint32Array([7, 2 ** 31]);
@@ -170,7 +170,7 @@ test("fromTyped never lets a number wrap around", () => {
   assert.deepEqual(typed(new Uint8Array([2, 0]), { dtype: "bool" }), [true, false]);
 });
 
-test("fromTyped rejects what is no typed array, as JavaScript callers may give it", () => {
+test("fromTyped rejects arguments that are not typed arrays", () => {
   for (const [values, named] of [
     [[0.5], "a plain array"],
     [new DataView(new ArrayBuffer(8)), "a value of type object"],

@@ -1,17 +1,16 @@
-/** Functions that create tensors: from data, constant, in steps, and random. */
+/** Functions that create tensors: from data, constants, ranges and random numbers. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { drawWords, normal, permutation, uniform } from "../kernels/index.js";
 import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
-import type { Device } from "./device.js";
+import { type Device, defaultDevice } from "./device.js";
 import { chooseDtype, isBigInts, type NestedArray, readNested, type TypedNumbers } from "./format/nested.js";
 import { dtypeOfArray } from "./host-values.js";
-import { defaultDevice } from "./open-devices.js";
 import { nextDraw } from "./seed.js";
 import type { Tensor } from "./tensor.js";
 
-/** Options for making a tensor. */
+/** Options of the functions that create tensors. */
 export interface TensorOptions {
   readonly dtype?: Dtype;
   /** Default: the first device that was opened. */
@@ -20,7 +19,7 @@ export interface TensorOptions {
 }
 
 /**
- * A tensor of nested arrays, a number or a boolean. Default dtype of numbers: f32.
+ * A tensor from nested arrays, a number or a boolean. Default dtype of numbers: f32.
  *
  * @example
  * ```ts
@@ -35,14 +34,14 @@ export interface TensorOptions {
 export function tensor(data: NestedArray, options: TensorOptions = {}): Tensor {
   const nested = readNested(data);
   // A typed array implies its dtype.
-  const asked = options.dtype ?? (ArrayBuffer.isView(data) ? dtypeOfArray(data) : undefined);
-  return finish(nested.values, nested.shape, chooseDtype(nested, asked), options);
+  const dtype = options.dtype ?? (ArrayBuffer.isView(data) ? dtypeOfArray(data) : undefined);
+  return fromValues(nested.values, nested.shape, chooseDtype(nested, dtype), options);
 }
 
 /**
- * A tensor of a typed array's elements, in row-major order: the quick way in for data that is flat already. Float arrays, Int32Array
- * and Uint8Array keep their dtype. Other whole numbers, those of BigInt64Array and BigUint64Array too, become i32 unless a dtype
- * is given. A number that the dtype can't hold is rejected with its place.
+ * A tensor from a typed array, in row-major order: the fast path for flat data. Float arrays, Int32Array and Uint8Array keep
+ * their dtype. The default dtype of other integer arrays, BigInt64Array and BigUint64Array included, is i32. A number that the
+ * dtype can't hold is rejected with its index.
  *
  * @example
  * ```ts
@@ -62,12 +61,13 @@ export function fromTyped(values: TypedNumbers, shape: Shape, options: TensorOpt
       `fromTyped got ${values.length} elements for shape ${formatShape(shape)}, which has ${sizeOf(shape)}.`,
     );
   }
-  const own = dtypeOfArray(values);
-  const dtype = options.dtype ?? own ?? "i32";
+  const arrayDtype = dtypeOfArray(values);
+  const dtype = options.dtype ?? arrayDtype ?? "i32";
   const numbers = isBigInts(values) ? Float64Array.from(values, Number) : values;
-  // What holds this dtype already can't be out of its range, and bool takes everything but 0 for true.
-  if (dtype !== own && dtype !== "bool") chooseDtype({ shape, values: numbers, kind: "integer" }, dtype);
-  return finish(numbers, shape, dtype, options);
+  // An array of this dtype has no number out of range, and bool takes any number except 0 as true.
+  if (dtype !== arrayDtype && dtype !== "bool")
+    chooseDtype({ shape, values: numbers, kind: "integer" }, dtype);
+  return fromValues(numbers, shape, dtype, options);
 }
 
 /** JavaScript callers are not type-checked. */
@@ -80,7 +80,7 @@ function requireTyped(values: unknown): asserts values is TypedNumbers {
 }
 
 /**
- * A tensor with the same number everywhere.
+ * A tensor whose elements all have one value.
  *
  * @example
  * ```ts
@@ -125,8 +125,8 @@ export function ones(shape: Shape, options: TensorOptions = {}): Tensor {
 }
 
 /**
- * Numbers from `start` (0 unless given) up to but not including `end`, `step` apart. i32 unless a dtype is given or a
- * number is fractional.
+ * Numbers from `start` (default: 0) up to but not including `end`, in steps of `step` (default: 1). Default dtype: i32, or f32
+ * if one of the three is fractional.
  *
  * @example
  * ```ts
@@ -187,7 +187,7 @@ export function eye(rows: number, columns = rows, options: TensorOptions = {}): 
 }
 
 /**
- * Uniform random numbers from 0 to 1, 1 excluded; from the seed.
+ * Uniform random numbers from 0 to 1, 1 excluded. The seed determines them.
  *
  * @example
  * ```ts
@@ -205,7 +205,7 @@ export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
 }
 
 /**
- * Random numbers of the standard normal distribution; from the seed.
+ * Random numbers of the standard normal distribution. The seed determines them.
  *
  * @example
  * ```ts
@@ -222,7 +222,7 @@ export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
 }
 
 /**
- * Zeros in the shape, dtype and device of another tensor.
+ * Zeros with the shape, dtype and device of another tensor.
  *
  * @example
  * ```ts
@@ -237,7 +237,7 @@ export function zerosLike(like: Tensor, options: TensorOptions = {}): Tensor {
 }
 
 /**
- * Ones in the shape, dtype and device of another tensor.
+ * Ones with the shape, dtype and device of another tensor.
  *
  * @example
  * ```ts
@@ -252,7 +252,7 @@ export function onesLike(like: Tensor, options: TensorOptions = {}): Tensor {
 }
 
 /**
- * Uniform random integers from `low` up to but not including `high`; i32, from the seed.
+ * Uniform random integers from `low` up to but not including `high`, as i32. The seed determines them.
  *
  * @example
  * ```ts
@@ -272,7 +272,7 @@ export function randint(low: number, high: number, shape: Shape, options: Tensor
       `randint from ${low} to ${high}: pass two whole numbers, the second above the first by at most 2²⁰.`,
     );
   }
-  // A word of 32 bits times at most 20: exact in a double, and every number gets its share to one in 2¹².
+  // A 32-bit word times a count of at most 2²⁰ is exact in a double. Probabilities are equal to within 1 in 2¹².
   const values = (): Float64Array =>
     Float64Array.from(
       drawWords(nextDraw(), sizeOf(shape)),
@@ -282,7 +282,7 @@ export function randint(low: number, high: number, shape: Shape, options: Tensor
 }
 
 /**
- * The numbers from 0 up to but not including `count`, in random order; i32, from the seed.
+ * The numbers from 0 up to but not including `count` in random order, as i32. The seed determines the order.
  *
  * @example
  * ```ts
@@ -297,21 +297,21 @@ export function randperm(count: number, options: TensorOptions = {}): Tensor {
   return make(() => permutation(nextDraw(), count), [count], options.dtype ?? "i32", options);
 }
 
-function fullOf(maker: string, shape: Shape, value: number, options: TensorOptions): Tensor {
+function fullOf(caller: string, shape: Shape, value: number, options: TensorOptions): Tensor {
   const { dtype = "f32" } = options;
-  requireShape(maker, shape);
+  requireShape(caller, shape);
   const Elements = dtype === "f32" ? Float32Array : Float64Array;
   return make(() => new Elements(sizeOf(shape)).fill(value), shape, dtype, options);
 }
 
-function finish(values: ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
+function fromValues(values: ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
   return make(() => values, shape, dtype, options);
 }
 
-/** Device memory is allocated before the values are computed: there may be too many for either. */
+/** Allocates device memory before the values are computed, because either may fail for lack of memory. */
 function make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
   requireDtype("A new tensor", dtype);
-  const made = (options.device ?? defaultDevice()).make(values, shape, dtype);
-  if (options.requiresGrad) made.requiresGrad = true;
-  return made;
+  const result = (options.device ?? defaultDevice()).make(values, shape, dtype);
+  if (options.requiresGrad) result.requiresGrad = true;
+  return result;
 }

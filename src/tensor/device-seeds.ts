@@ -1,6 +1,6 @@
 /**
- * A device's seeds: the state of its random numbers, and the 1 of each dtype that backward starts from. They never lie in the
- * arena: a step must not be able to end them.
+ * A device's seeds: the state of its random numbers, and the 1 of each dtype that backward starts from. They are in persistent
+ * memory, because the end of a step frees the arena.
  */
 
 import { type Dtype, dtypes } from "../ir/index.js";

@@ -1,16 +1,17 @@
-/** Devices and steps: who lives how long, and what a dead tensor says. */
+/** Devices and steps: the lifetimes of tensors, and the errors of dead ones. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice, withDevice } from "../../test/support/devices.js";
 import { rejects } from "../../test/support/rejects.js";
+import { readRepositoryFile } from "../../test/support/repository.js";
 import { openTestDriver, testDeviceKind } from "../../test/support/test-device.js";
 import { HoldfastError } from "../errors/index.js";
 import { Device, device, full, ones, type Tensor, tensor, zeros } from "./index.js";
 
 const cpu = openStrictDevice();
 
-test("a tensor used after its step is rejected by its name, its op and the step in which it died", () => {
+test("a tensor used after its step is rejected with its name, its op and the step in which it died", () => {
   const escaped = cpu.step(() => tensor([1, 2], { device: cpu }).mul(3));
   const step = cpu.runtime.diagnostics().step;
   const uses: (() => unknown)[] = [
@@ -30,6 +31,25 @@ test("a tensor used after its step is rejected by its name, its op and the step 
       new RegExp(`"mul", f32 \\[2\\], made by mul in step ${step}, died at the end of step ${step}`),
     );
   }
+});
+
+test("the published types of a device have neither its runtime nor its tape", () => {
+  const types = readRepositoryFile("dist/src/tensor/device.d.ts");
+  assert.match(types, /diagnostics\(\): Diagnostics/);
+  assert.doesNotMatch(types, /\b(runtime|tape|lifetimes|seeds): /);
+});
+
+test("diagnostics() has the memory in use by label, and synchronize() rejects a closed device", () => {
+  const { budget, arena } = cpu.diagnostics();
+  const used = Object.values(budget.usedByLabel).reduce((sum, bytes) => sum + bytes, 0);
+  assert.equal(used, budget.used);
+  assert.equal(arena.live, cpu.runtime.arena.figures.live);
+  cpu.synchronize();
+  const closed = withDevice({ memory: "64MiB" }, (other) => {
+    other.close();
+    return other;
+  });
+  rejects("CLOSED", () => closed.synchronize());
 });
 
 test("a kept tensor outlives its step, without its graph, until it is released", () => {
@@ -67,7 +87,7 @@ test("a kept view keeps its owner", () => {
   view.release();
 });
 
-test("what is made outside every step lives until it is released", () => {
+test("a tensor made outside every step lives until it is released", () => {
   const x = tensor([1, 2], { device: cpu });
   cpu.step(() => x.mul(2));
   assert.deepEqual(x.tolist(), [1, 2]);
@@ -85,7 +105,7 @@ test("an async step is rejected with an explanation, and async work between step
   assert.deepEqual(Array.from((await read) ?? []), [2, 4]);
 });
 
-test("a failing step ends its tensors all the same", () => {
+test("a failing step ends its tensors too", () => {
   let inside: Tensor | undefined;
   assert.throws(() =>
     cpu.step(() => {
@@ -97,17 +117,17 @@ test("a failing step ends its tensors all the same", () => {
   rejects("DEAD_TENSOR", () => inside?.sum(), /"exp"/);
 });
 
-test("tensors of two devices don't meet, and a closed device says so", () => {
-  const theirs = withDevice({ memory: "64MiB" }, (other) => {
-    const made = ones([2], { device: other });
-    rejects("OTHER_DEVICE", () => ones([2], { device: cpu }).add(made), /another device/);
+test("an op on tensors of two devices is rejected, and so is an op on a closed device", () => {
+  const closed = withDevice({ memory: "64MiB" }, (other) => {
+    const foreign = ones([2], { device: other });
+    rejects("OTHER_DEVICE", () => ones([2], { device: cpu }).add(foreign), /another device/);
     other.close();
-    return made;
+    return foreign;
   });
-  rejects("CLOSED", () => theirs.sum(), /closed/);
+  rejects("CLOSED", () => closed.sum(), /closed/);
 });
 
-test("an unknown device is rejected, and the default one has to be open", async () => {
+test("an unknown device is rejected", async () => {
   await assert.rejects(
     // @ts-expect-error: the type knows the names; JavaScript callers don't.
     device("tpu"),
@@ -115,7 +135,7 @@ test("an unknown device is rejected, and the default one has to be open", async 
   );
 });
 
-test("a NaN is rejected with the first op that made it, forward and backward, when asked", () => {
+test("detectNaN rejects the first op whose result has a NaN, forward and backward", () => {
   withDevice({ memory: "64MiB", detectNaN: true }, (careful) =>
     careful.step(() => {
       const x = tensor([-1, 4], { device: careful });
@@ -131,7 +151,7 @@ test("a NaN is rejected with the first op that made it, forward and backward, wh
   );
 });
 
-test("what backward still needs can't be released, and is intact", () => {
+test("a tensor that backward still needs can't be released", () => {
   const [w, x] = [full([2], 3, { requiresGrad: true, device: cpu }), tensor([4, 5], { device: cpu })];
   const loss = w.mul(x).sum();
   rejects("PINNED", () => x.release(), /pinned by backward of mul/);
@@ -141,7 +161,7 @@ test("what backward still needs can't be released, and is intact", () => {
   rejects("DEAD_TENSOR", () => x.tolist());
 });
 
-test("a tensor kept outside every step ends with its release, and one kept twice with the second", () => {
+test("a tensor kept once dies with its first release, and a tensor kept twice with its second", () => {
   const [once, twice] = [tensor([1], { device: cpu }), tensor([2], { device: cpu })];
   once.keep().release();
   rejects("DEAD_TENSOR", () => once.item(), /"tensor"/);
@@ -153,7 +173,7 @@ test("a tensor kept outside every step ends with its release, and one kept twice
   rejects("DEAD_TENSOR", () => twice.tolist());
 });
 
-test("a leaf's gradient ends with the leaf, wherever it arrived", () => {
+test("the gradient of a leaf is freed with the leaf, even if it arrived inside a step", () => {
   const live = (): number => cpu.runtime.arena.figures.live;
   const before = live();
   const leaf = full([64], 1, { requiresGrad: true, device: cpu });
@@ -162,7 +182,7 @@ test("a leaf's gradient ends with the leaf, wherever it arrived", () => {
   assert.equal(live(), before);
 });
 
-test("a view made in a step ends with it, and its owner can be released", () => {
+test("a view made in a step dies with the step, and its owner can be released", () => {
   const owner = full([8, 2], 7, { device: cpu });
   const view = cpu.step(() => owner.slice([2, 4]));
   const step = cpu.runtime.diagnostics().step;
@@ -176,7 +196,7 @@ test("a view made in a step ends with it, and its owner can be released", () => 
   owner.release();
 });
 
-test("an op that fails outside every step leaves no memory behind", () => {
+test("an op that fails outside every step frees its memory", () => {
   const table = full([4, 2], 1, { device: cpu });
   const index = tensor([9], { dtype: "i32", device: cpu });
   const before = cpu.runtime.arena.figures.live;
@@ -184,13 +204,13 @@ test("an op that fails outside every step leaves no memory behind", () => {
   assert.equal(cpu.runtime.arena.figures.live, before);
 });
 
-test("a stretched tensor is not written to in place: several of its elements are one", () => {
+test("an expanded tensor is not written in place, because its elements share memory", () => {
   const x = tensor([[1], [2]], { device: cpu });
-  rejects("BAD_SHAPE", () => x.expand([2, 3]).add_(1), /is stretched/);
+  rejects("BAD_SHAPE", () => x.expand([2, 3]).add_(1), /is expanded/);
   assert.deepEqual(x.tolist(), [[1], [2]]);
 });
 
-test("what is no tensor, no shape and no dtype is rejected by name", () => {
+test("an operand, a shape or a dtype of a wrong type is rejected by name", () => {
   const x = tensor([1, 2], { device: cpu });
   rejects(
     "BAD_ARGUMENT",
@@ -203,11 +223,11 @@ test("what is no tensor, no shape and no dtype is rejected by name", () => {
     /zeros: the shape is 2; give all sizes/,
   );
   rejects("BAD_SHAPE", () => ones([2, -1], { device: cpu }), /axis 1 of \[2, -1\] is -1/);
-  rejects("BAD_DTYPE", () => x.to("int" as "i32"), /no dtype "int"\. There are f32/);
-  rejects("BAD_DTYPE", () => zeros([1], { dtype: "float" as "f32", device: cpu }), /no dtype "float"/);
+  rejects("BAD_DTYPE", () => x.to("int" as "i32"), /unknown dtype "int"\. The dtypes are f32/);
+  rejects("BAD_DTYPE", () => zeros([1], { dtype: "float" as "f32", device: cpu }), /unknown dtype "float"/);
 });
 
-test("the check for NaN takes no memory beyond its op", () => {
+test("detectNaN frees the memory of its checks", () => {
   const watched = openStrictDevice({ detectNaN: true });
   const x = ones([64], { device: watched });
   const before = watched.runtime.arena.figures.live;
@@ -215,11 +235,11 @@ test("the check for NaN takes no memory beyond its op", () => {
   assert.equal(watched.runtime.arena.figures.live, before);
 });
 
-test("a device that has no room for its seeds is not opened, and its threads end", () => {
+test("a device whose seeds exceed the budget is not opened, and its threads end", () => {
   const driver = openTestDriver();
   const rejection = { memory: "32MiB", stallAfter: "off", environment: {}, print: () => {}, driver } as const;
   rejects("OUT_OF_BUDGET", () => new Device(testDeviceKind, rejection), /scalars: seeds/);
-  // The runtime has given the driver back whole: it can be used, and closed, without it.
+  // The runtime has released the driver, which can be used again and closed.
   const again = new Device(testDeviceKind, { ...rejection, memory: "64MiB" });
   assert.equal(ones([2], { device: again }).sum().item(), 2);
   again.close();

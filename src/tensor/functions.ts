@@ -1,4 +1,4 @@
-/** Functions of several tensors, or of tensors that are no operand's own: joining, choosing, one-hot rows. */
+/** Functions of several tensors: concatenation, selection, one-hot rows. */
 
 import { HoldfastError } from "../errors/index.js";
 import { cat as catOp, comparisons, oneHot as oneHotOp, stack as stackOp } from "../ops/index.js";
@@ -36,7 +36,7 @@ export function stack(tensors: readonly Tensor[], axis = 0): Tensor {
 }
 
 /**
- * The first where the condition holds, the second elsewhere. All broadcast, and either may be a number.
+ * Elements of `a` where the condition is true, and of `b` elsewhere. All three broadcast; `a` and `b` may be numbers.
  *
  * @example
  * ```ts
@@ -52,7 +52,7 @@ export function where(condition: Tensor, a: Tensor | number, b: Tensor | number)
 }
 
 /**
- * A row for each label, of i32: 1 at the label and 0 elsewhere.
+ * One i32 row for each label: 1 at the index of the label and 0 elsewhere.
  *
  * @example
  * ```ts

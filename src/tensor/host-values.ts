@@ -2,7 +2,7 @@
 
 import { type Dtype, narrowToBf16, narrowToF16 } from "../ir/index.js";
 
-/** Row-major elements in the device's format. Uses constructors, because from() converts element by element. */
+/** Row-major elements in the device's format. Uses constructors, because from() is slow: it converts element by element. */
 export function encodeElements(values: ArrayLike<number>, dtype: Dtype): ArrayBufferView {
   switch (dtype) {
     case "f32":
@@ -26,7 +26,7 @@ export function numberAt(values: ArrayLike<number>, index: number): number {
   return values[index] ?? Number.NaN;
 }
 
-/** The dtype of a typed array; 16-bit arrays are ambiguous and must be named. */
+/** The dtype of a typed array; undefined for 16-bit arrays, which are ambiguous, and for others without a dtype. */
 export function dtypeOfArray(values: ArrayBufferView): Dtype | undefined {
   if (values instanceof Float32Array) return "f32";
   if (values instanceof Float64Array) return "f64";

@@ -1,5 +1,8 @@
 /** tensor: tensors, devices and their steps, and the functions that create tensors. */
 
+import "./device-methods/index.js";
+import "./methods/index.js";
+
 export { captureStep } from "./compiled/captured-step.js";
 export {
   type CompiledStep,
@@ -38,7 +41,7 @@ export {
   zeros,
   zerosLike,
 } from "./creation.js";
-export { Device, type DeviceName, type DeviceOptions, device } from "./device.js";
+export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
 export {
   chooseDtype,
   type NestedArray,
@@ -50,8 +53,8 @@ export {
 export { cat, oneHot, stack, where } from "./functions.js";
 export { dtypeOfArray, encodeElements } from "./host-values.js";
 export { LeafGradient } from "./leaf-gradient.js";
-export { defaultDevice } from "./open-devices.js";
 export { drawPositionOf, getRngState, type RngState, setRngState } from "./rng-state.js";
+export { runtimeOf } from "./runtime-of.js";
 export {
   currentSeed,
   type DrawPosition,
@@ -61,4 +64,5 @@ export {
   restoreDrawPosition,
 } from "./seed.js";
 export { elementsAs, misfitOf, numberOf, type StoredElements, writeElements } from "./stored-elements.js";
-export { type GradientHolder, Tensor, type TensorPlace } from "./tensor.js";
+export { type DeviceValue, Tensor } from "./tensor.js";
+export type { GradientHolder } from "./tensor-handle.js";

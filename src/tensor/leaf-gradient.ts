@@ -1,52 +1,52 @@
-/** The gradient of a leaf: one array, at a constant address, that gradients are accumulated into. */
+/** The gradient of a leaf: one array at a constant address, to which backward adds. */
 
 import { type GuardedField, noteWrite, stateChanged, tracing } from "../autograd/index.js";
 import { submit } from "../kernels/index.js";
 import { add, copyCalls, type DeviceArray, runInto } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
-import type { GradientHolder } from "./tensor.js";
+import type { GradientHolder } from "./tensor-handle.js";
 
 export class LeafGradient implements GradientHolder {
   readonly #runtime: Runtime;
-  readonly #place: () => DeviceArray;
-  readonly #end: (array: DeviceArray) => void;
+  readonly #allocate: () => DeviceArray;
+  readonly #free: (array: DeviceArray) => void;
   #array: DeviceArray | undefined;
   /**
-   * True if a gradient has arrived since it was cleared. A plan is for one value: the first gradient overwrites, later
-   * ones add.
+   * True if a gradient has arrived since it was cleared. A plan is valid for one value of it: the first gradient overwrites,
+   * later gradients add.
    */
-  #isThere = false;
+  #arrived = false;
   static readonly #arrival: GuardedField<LeafGradient> = {
-    read: (gradient) => gradient.#isThere,
-    write: (gradient, isThere) => {
-      gradient.#isThere = isThere === true;
+    read: (gradient) => gradient.#arrived,
+    write: (gradient, hasArrived) => {
+      gradient.#arrived = hasArrived === true;
     },
   };
 
   /**
-   * The array is placed when the first gradient arrives, and ended with `release`; a parameter's is not its own to end.
-   * `owner` is the value whose gradient this is.
+   * `allocate` is called when the first gradient arrives, and `free` by `release()`. A parameter's gradient belongs to its
+   * module, so its `free` does nothing. `owner` is the value whose gradient this is.
    */
   constructor(
     runtime: Runtime,
-    place: () => DeviceArray,
-    end: (array: DeviceArray) => void = () => undefined,
+    allocate: () => DeviceArray,
+    free: (array: DeviceArray) => void = () => undefined,
     owner?: object,
   ) {
     this.#runtime = runtime;
-    this.#place = place;
-    this.#end = end;
+    this.#allocate = allocate;
+    this.#free = free;
     if (owner && tracing.guards?.hasCreated(owner)) tracing.guards.noteCreated(this);
   }
 
   get #hasArrived(): boolean {
-    tracing.guards?.noteRead(this, LeafGradient.#arrival, this.#isThere, this.#name);
-    return this.#isThere;
+    tracing.guards?.noteRead(this, LeafGradient.#arrival, this.#arrived, this.#name);
+    return this.#arrived;
   }
 
   set #hasArrived(hasArrived: boolean) {
     tracing.guards?.noteWrite(this, LeafGradient.#arrival, hasArrived, this.#name);
-    this.#isThere = hasArrived;
+    this.#arrived = hasArrived;
     stateChanged();
   }
 
@@ -58,20 +58,20 @@ export class LeafGradient implements GradientHolder {
 
   /** The first gradient after `clear` overwrites, so clearing is free. */
   accumulate(gradient: DeviceArray): void {
-    const place = this.takeDestination();
-    if (place) {
-      submit(this.#runtime, copyCalls(gradient, place));
+    const destination = this.takeDestination();
+    if (destination) {
+      submit(this.#runtime, copyCalls(gradient, destination));
       return;
     }
-    const own = this.#array;
-    if (!own) return;
-    runInto(this.#runtime, add, own, [own, gradient], {});
-    noteWrite(own.storage);
+    const sum = this.#array;
+    if (!sum) return;
+    runInto(this.#runtime, add, sum, [sum, gradient], {});
+    noteWrite(sum.storage);
   }
 
   takeDestination(): DeviceArray | undefined {
     if (this.#hasArrived) return undefined;
-    this.#array ??= this.#place();
+    this.#array ??= this.#allocate();
     noteWrite(this.#array.storage);
     this.#hasArrived = true;
     return this.#array;
@@ -79,13 +79,13 @@ export class LeafGradient implements GradientHolder {
 
   clear(): void {
     this.#hasArrived = false;
-    if (this.#array?.storage) this.#runtime.forget(this.#array.storage);
+    if (this.#array?.storage) this.#runtime.traceSink?.discard(this.#array.storage);
   }
 
   release(): void {
-    const own = this.#array;
+    const array = this.#array;
     this.clear();
     this.#array = undefined;
-    if (own) this.#end(own);
+    if (array) this.#free(array);
   }
 }

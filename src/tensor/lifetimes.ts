@@ -4,36 +4,40 @@ import { HoldfastError } from "../errors/index.js";
 import { allocateArray, type DeviceArray, formatShape, isFloat } from "../ops/index.js";
 import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 import { LeafGradient } from "./leaf-gradient.js";
-import type { GradientHolder, Tensor } from "./tensor.js";
+import type { GradientHolder, TensorHandle } from "./tensor-handle.js";
 
 /** Advice for keep() inside a compiled step. */
 const keepOutside =
-  "Tensors of a compiled step lie in its plan's memory. Return the tensor, and call keep() on the result outside the step.";
+  "Tensors of a compiled step are in its plan's memory. Return the tensor, and call keep() on the result outside the step.";
 
 export class Lifetimes {
   readonly #runtime: Runtime;
-  /** How often each storage was kept and not yet released. */
+  /** The number of keep() calls without a release(), by storage. */
   readonly #kept = new WeakMap<Storage, number>();
-  /** Results of compiled steps, live and dead, with the step's name. */
+  /** Results of compiled steps, live and dead, with the name of the step. */
   readonly #results = new WeakMap<Storage, string>();
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime;
   }
 
-  /** The same memory, kept beyond the step. A compiled step's result is copied: its memory belongs to the step. */
-  keep(tensor: Tensor): Tensor {
-    const { storage } = tensor.array;
-    this.#runtime.reject("call keep()", tensor.name, keepOutside);
-    const { source, cutBy } = tensor.value;
-    const hadGraph = source !== undefined || cutBy === "compiled step";
-    if (storage && this.#results.has(ownerOf(storage)))
-      return this.keep(tensor.detach().clone()).cutOff(hadGraph ? "keep" : "keep without a graph");
-    if (storage?.kind === "step") {
-      this.#runtime.arena.pin(storage, `keep() of ${tensor.name}`);
-      this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
-    }
-    return tensor.cutOff(hadGraph ? "keep" : "keep without a graph");
+  /** Rejects keep() inside a trace. */
+  requireKeepable({ name }: TensorHandle): void {
+    this.#runtime.traceSink?.reject("call keep()", name, keepOutside);
+  }
+
+  /** True for results of compiled steps. Their memory belongs to the step, so keep() copies them. */
+  isStepResult({ value }: TensorHandle): boolean {
+    const { storage } = value.array;
+    return storage !== undefined && this.#results.has(ownerOf(storage));
+  }
+
+  /** Keeps a tensor's memory beyond its step. */
+  keep({ name, value }: TensorHandle): void {
+    const { storage } = value.array;
+    if (storage?.kind !== "step") return;
+    this.#runtime.arena.pin(storage, `keep() of ${name}`);
+    this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
   }
 
   renewResult(storage: Storage, step: string): Storage {
@@ -42,9 +46,9 @@ export class Lifetimes {
     return renewed;
   }
 
-  /** Undoes `keep`, but no other pin; a tensor that was not kept ends here. */
-  release(tensor: Tensor): void {
-    const { storage } = tensor.array;
+  /** Undoes one `keep`, but no other pin. Frees a tensor that was not kept. */
+  release(tensor: TensorHandle): void {
+    const { storage } = tensor.value.array;
     if (storage?.kind !== "step") return;
     const { arena } = this.#runtime;
     const kept = this.#kept.get(storage) ?? 0;
@@ -53,7 +57,7 @@ export class Lifetimes {
       this.#kept.set(storage, kept - 1);
     }
     if (kept > 1) return;
-    // A tensor kept out of a step dies with its last pin; others end here.
+    // A tensor of a finished step dies with its last pin; other tensors are freed here.
     if (kept === 0 || stepOf(storage) === 0) {
       if (storage.owner) arena.dropView(storage);
       else arena.free(storage);
@@ -61,9 +65,9 @@ export class Lifetimes {
     tensor.gradientHolder?.release();
   }
 
-  /** The gradient storage of a leaf, with the leaf's lifetime. */
-  makeGradient(tensor: Tensor, openStep: number): GradientHolder {
-    const { shape, dtype, storage } = tensor.array;
+  /** The gradient storage of a leaf, with the lifetime of the leaf. */
+  makeGradient(tensor: TensorHandle, openStep: number): GradientHolder {
+    const { shape, dtype, storage } = tensor.value.array;
     if (!isFloat(dtype)) {
       throw new HoldfastError(
         "NO_GRADIENT",
@@ -73,7 +77,7 @@ export class Lifetimes {
     const diesWithStep = openStep > 0 && storage?.kind === "step" && stepOf(storage) === openStep;
     const { arena } = this.#runtime;
     const allocate = (): DeviceArray => allocateArray(this.#runtime, shape, dtype, `${tensor.name}.grad`);
-    const place = (): DeviceArray => {
+    const allocateForLifetime = (): DeviceArray => {
       if (diesWithStep) return allocate();
       return this.#runtime.outsideTrace(() => {
         const array = allocate();
@@ -81,34 +85,34 @@ export class Lifetimes {
         return array;
       });
     };
-    const end = ({ storage: own }: DeviceArray): void => {
-      if (!own || diesWithStep) return;
-      arena.unpin(own);
-      if (arena.isLive(own) && stepOf(own) === 0) arena.free(own);
+    const free = ({ storage: pinned }: DeviceArray): void => {
+      if (!pinned || diesWithStep) return;
+      arena.unpin(pinned);
+      if (arena.isLive(pinned) && stepOf(pinned) === 0) arena.free(pinned);
     };
-    return new LeafGradient(this.#runtime, place, end, tensor.value);
+    return new LeafGradient(this.#runtime, allocateForLifetime, free, tensor.value);
   }
 
-  /** Rejects a dead tensor, by its name, its op and the step in which it died. */
-  requireLive(tensor: Tensor, use: string): void {
-    const { storage, shape, dtype } = tensor.array;
+  /** Rejects a dead tensor. The error has its name, its op and the step in which it died. */
+  requireLive(tensor: TensorHandle, use: string): void {
+    const { storage, shape, dtype } = tensor.value.array;
     if (!storage || this.#isLive(storage)) return;
-    const compiled = this.#results.get(ownerOf(storage));
-    if (compiled !== undefined) {
+    const compiledStep = this.#results.get(ownerOf(storage));
+    if (compiledStep !== undefined) {
       throw new HoldfastError(
         "DEAD_TENSOR",
-        `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, is a result of compiled ${compiled}, which has been called again ` +
+        `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, is a result of compiled ${compiledStep}, which has been called again ` +
           "or closed since: its memory holds other values. Read it before the next call, or copy it with keep().",
-        { numbers: { op: storage.label, step: compiled } },
+        { numbers: { op: storage.label, step: compiledStep } },
       );
     }
     const step = stepOf(storage);
-    const end = step > 0 ? `died at the end of step ${step}` : "was released";
-    const made = `made by ${storage.label}${step > 0 ? ` in step ${step}` : ""}`;
+    const death = step > 0 ? `died at the end of step ${step}` : "was released";
+    const origin = `made by ${storage.label}${step > 0 ? ` in step ${step}` : ""}`;
     throw new HoldfastError(
       "DEAD_TENSOR",
-      `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, ${made}, ${end}. ` +
-        "Use it inside its step, or carry it out of the step with keep().",
+      `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, ${origin}, ${death}. ` +
+        "Use it inside its step, or keep it beyond the step with keep().",
       { numbers: { op: storage.label, step } },
     );
   }

@@ -1,4 +1,4 @@
-/** Finds the first op that makes a NaN: looks at every result, and names the op. */
+/** Finds the first op whose result has a NaN, by checking every result. */
 
 import { HoldfastError } from "../errors/index.js";
 import { applyTo, cast, comparisons, type DeviceArray, formatShape, isFloat, sum } from "../ops/index.js";
@@ -12,7 +12,7 @@ export function rejectNaN(runtime: Runtime): (op: string, array: DeviceArray) =>
     throw new HoldfastError(
       "NOT_FINITE",
       `${op} is the first op with a NaN in its result: ${nans} of the elements of ${array.dtype} ${formatShape(array.shape)}. ` +
-        "Its operands had none: print them, and look for zeros, infinities and numbers outside of what the op takes.",
+        "Its operands had none: print them, and look for zeros, infinities and numbers outside the domain of the op.",
       { numbers: { op, nans } },
     );
   };
@@ -21,10 +21,10 @@ export function rejectNaN(runtime: Runtime): (op: string, array: DeviceArray) =>
 /** Frees its arrays: the check must not change a step's memory use. */
 function countNaN(runtime: Runtime, array: DeviceArray): number {
   const apply = applyTo(runtime);
-  const found = apply(comparisons.isnan, [array]);
-  const numbers = apply(cast, [found], { dtype: "i32" });
+  const mask = apply(comparisons.isnan, [array]);
+  const numbers = apply(cast, [mask], { dtype: "i32" });
   const count = apply(sum, [numbers], {});
   const [nans = 0] = count.storage ? new Int32Array(runtime.read(count.storage).buffer) : [];
-  for (const { storage } of [found, numbers, count]) if (storage) runtime.arena.free(storage);
+  for (const { storage } of [mask, numbers, count]) if (storage) runtime.arena.free(storage);
   return nans;
 }

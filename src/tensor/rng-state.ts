@@ -1,15 +1,14 @@
-/** Where random numbers stand, as plain data: the draws on the host, and the counter of a device. */
+/** The state of the random numbers as plain data: the draws on the host, and the counter of a device. */
 
 import { HoldfastError } from "../errors/index.js";
-import type { Device } from "./device.js";
-import { defaultDevice } from "./open-devices.js";
+import { type Device, defaultDevice } from "./device.js";
 import { type DrawPosition, drawPosition, restoreDrawPosition } from "./seed.js";
 
 /** The state of the random numbers; plain data, for JSON. */
 export interface RngState {
   /** The seed of everything, in decimal digits. */
   readonly seed: string;
-  /** Draws on the host so far: first values, `randn` and the like. */
+  /** Number of draws on the host: initial values, `randn` and the like. */
   readonly draws: number;
   /** The seed and the counter of dropout on the device, as four words. */
   readonly device: readonly number[];
@@ -18,8 +17,8 @@ export interface RngState {
 const deviceWords = 4;
 
 /**
- * Where random numbers stand: the draws on the host, and those of a device; PyTorch's get_rng_state. Waits for the device.
- * Without a device it is the first one that was opened.
+ * The state of the random numbers on the host and on a device, as PyTorch's get_rng_state. Waits for the device.
+ * Default device: the one opened first.
  *
  * @example
  * ```ts
@@ -41,8 +40,8 @@ export function getRngState(device: Device = defaultDevice()): RngState {
 }
 
 /**
- * Goes on drawing from a state, on the host and on a device; PyTorch's set_rng_state. Other open devices start anew from
- * the state's seed, as with `manualSeed`.
+ * Restores a state of the random numbers on the host and on a device, as PyTorch's set_rng_state. Other open devices restart
+ * from the state's seed, as with `manualSeed`.
  *
  * @example
  * ```ts
@@ -65,16 +64,16 @@ export function setRngState(state: RngState, device: Device = defaultDevice()): 
   }
   const position = drawPositionOf("The random state", state, "Pass the value that getRngState() returned.");
   restoreDrawPosition(position);
-  // After the seed, which starts the device's own numbers anew.
+  // After the seed: setting the seed restarts the device's random numbers.
   device.write(device.randomState, state.device);
 }
 
-/** The draws on the host as a state has them, checked. */
+/** The draws on the host according to a state, validated. */
 export function drawPositionOf(subject: string, state: unknown, remedy: string): DrawPosition {
   const { seed, draws } = (typeof state === "object" && state !== null ? state : {}) as Partial<RngState>;
   const isSeed = typeof seed === "string" && /^\d{1,20}$/.test(seed) && BigInt(seed) < 2n ** 64n;
   if (isSeed && typeof draws === "number" && Number.isSafeInteger(draws) && draws >= 0) {
     return { seed: BigInt(seed), draws };
   }
-  throw new HoldfastError("BAD_STATE", `${subject} does not say where the random numbers stood. ${remedy}`);
+  throw new HoldfastError("BAD_STATE", `${subject} has no valid position of the random numbers. ${remedy}`);
 }

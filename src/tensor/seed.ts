@@ -1,6 +1,6 @@
 /**
- * The seed: one 64-bit number that drives initialisation, shuffling and dropout. Every draw on the host has a number of
- * its own, so that what is drawn follows from the seed and the order of drawing alone.
+ * The seed: one 64-bit number that determines initialisation, shuffling and dropout. Draws on the host are numbered, so drawn
+ * values depend only on the seed and the order of the draws.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -11,7 +11,7 @@ let draws = 0;
 const listeners = new Set<(seed: bigint) => void>();
 
 /**
- * Sets the seed of everything random from here on: weights, shuffles and dropout on every open device.
+ * Sets the seed of all random numbers: weights, shuffles, and dropout on every open device.
  *
  * @example
  * ```ts
@@ -41,7 +41,7 @@ export function currentSeed(): bigint {
 
 let rejection: (() => never) | undefined;
 
-/** Runs a function that may not draw on the host: what it drew would be the same each time. */
+/** Runs a function that must not draw on the host: a replay would repeat the same numbers. */
 export function rejectingDraws<T>(reject: () => never, body: () => T): T {
   rejection = reject;
   try {
@@ -51,26 +51,26 @@ export function rejectingDraws<T>(reject: () => never, body: () => T): T {
   }
 }
 
-/** The seed, and a number that no draw before had. */
+/** The seed and the number of a new draw. */
 export function nextDraw(): { readonly seed: bigint; readonly id: number } {
   rejection?.();
   draws += 1;
   return { seed, id: draws };
 }
 
-/** Where the draws on the host stand. Those on a device stand in its own `randomState`. */
+/** The position of the draws on the host. A device has its position in `randomState`. */
 export interface DrawPosition {
   readonly seed: bigint;
-  /** How many draws there were. */
+  /** Number of draws so far. */
   readonly draws: number;
 }
 
-/** Where the draws on the host stand, for a checkpoint. */
+/** The position of the draws on the host, for a checkpoint. */
 export function drawPosition(): DrawPosition {
   return { seed, draws };
 }
 
-/** Goes on drawing from a position. Every open device is seeded anew: write its own `randomState` after this. */
+/** Restores a position. This reseeds every open device, so write its `randomState` afterwards. */
 export function restoreDrawPosition(position: DrawPosition): void {
   if (!Number.isSafeInteger(position.draws) || position.draws < 0) {
     throw new HoldfastError(
@@ -82,7 +82,7 @@ export function restoreDrawPosition(position: DrawPosition): void {
   draws = position.draws;
 }
 
-/** Hears of every new seed until the returned function is called. */
+/** Calls the listener with every new seed, until the returned function is called. */
 export function onNewSeed(listener: (seed: bigint) => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);

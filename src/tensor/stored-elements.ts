@@ -13,7 +13,7 @@ export interface StoredElements {
   readonly bytes: Uint8Array;
 }
 
-/** Why a value does not fit a tensor; undefined if it fits. `where` says where the tensor is. */
+/** Why a value does not fit a tensor; undefined if it fits. `where` names the owner of the tensor. */
 export function misfitOf(
   { shape }: Tensor,
   value: Tensor | StoredElements,

@@ -1,43 +1,27 @@
 /**
- * Tensor: what users touch. The class holds what a tensor is; its ops come in families, one record of methods a file,
- * and each method is one call of an op-table entry.
+ * Tensor: an array on a device, with its gradient. This file has its properties. Its methods are in methods/, one family per
+ * file; each calls one entry of the op table.
  */
 
-import { type Cut, type Leaf, Value } from "../autograd/index.js";
+import { type Cut, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, type ElementArray, viewElements } from "../ir/index.js";
-import { submit } from "../kernels/index.js";
-import {
-  allocateArray,
-  copyCalls,
-  type DeviceArray,
-  isContiguous,
-  type Shape,
-  sizeOf,
-} from "../ops/index.js";
+import type { Dtype } from "../ir/index.js";
+import { type DeviceArray, isContiguous, type Shape, sizeOf } from "../ops/index.js";
 import type { Device } from "./device.js";
 import { describeTensor } from "./format/print.js";
-import { type Families, families } from "./methods/index.js";
+import type { GradientHolder } from "./tensor-handle.js";
 
-/** Where a tensor is: its device, and its place in the graph. */
-export interface TensorPlace {
+/** A value of the graph and the device that holds it. */
+export interface DeviceValue {
   readonly device: Device;
   readonly value: Value;
-}
-
-/** A leaf that hands out what has arrived. */
-export interface GradientHolder extends Leaf {
-  readonly gradient: DeviceArray | undefined;
-  clear(): void;
-  /** Ends the gradient with the tensor that it belongs to. */
-  release(): void;
 }
 
 /**
  * An n-dimensional array on a device.
  *
- * Made inside a step it dies at the step's end, unless kept; made outside it lives until it is released or its device
- * is closed.
+ * A tensor created inside a step dies at the end of the step; `keep()` prevents that. A tensor created outside a step lives
+ * until it is released or its device is closed.
  *
  * @example
  * ```ts
@@ -49,19 +33,18 @@ export interface GradientHolder extends Leaf {
  * cpu.close();
  * ```
  */
-// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: every method of the interface is assigned to the prototype below
 export class Tensor {
-  #place: TensorPlace | undefined;
+  #deviceValue: DeviceValue | undefined;
   #name: string | undefined;
   #holder: GradientHolder | undefined;
 
-  constructor(place: TensorPlace | undefined, name?: string) {
-    this.#place = place;
+  constructor(deviceValue: DeviceValue | undefined, name?: string) {
+    this.#deviceValue = deviceValue;
     this.#name = name;
   }
 
   /**
-   * The device that it lives on; ops run there.
+   * The device that has its memory and runs its ops.
    *
    * @example
    * ```ts
@@ -73,16 +56,16 @@ export class Tensor {
    * ```
    */
   get device(): Device {
-    return this.requirePlace().device;
+    return this.requireDeviceValue().device;
   }
 
   /**
-   * The tensor's place in the graph; for the layers above.
+   * Its value in the graph; for the layers above.
    *
    * @internal
    */
   get value(): Value {
-    return this.requirePlace().value;
+    return this.requireDeviceValue().value;
   }
 
   /**
@@ -156,7 +139,7 @@ export class Tensor {
   }
 
   /**
-   * Does it lie row by row in memory, without gaps?
+   * True if its elements are in row-major order in memory, without gaps.
    *
    * @example
    * ```ts
@@ -210,16 +193,16 @@ export class Tensor {
   }
 
   /** Enables or disables the gradient; only for leaves. */
-  set requiresGrad(wanted: boolean) {
-    const { value, device } = this.requirePlace();
+  set requiresGrad(isRequired: boolean) {
+    const { value, device } = this.requireDeviceValue();
     if (value.source) {
-      if (wanted) return;
+      if (isRequired) return;
       throw new HoldfastError(
         "NO_GRADIENT",
-        `"${this.name}" was made by an op, so its gradient cannot be disabled. Use detach().`,
+        `"${this.name}" is the result of an op, so its gradient cannot be disabled. Use detach().`,
       );
     }
-    if (!wanted) {
+    if (!isRequired) {
       value.leaf = undefined;
       return;
     }
@@ -244,7 +227,7 @@ export class Tensor {
   }
 
   /**
-   * The gradient accumulated by backward(); null before the first one, and after zeroGrad().
+   * The gradient accumulated by backward(); null before the first backward(), and after zeroGrad().
    *
    * @example
    * ```ts
@@ -264,7 +247,7 @@ export class Tensor {
   }
 
   /**
-   * Where the gradient arrives; for the layers above.
+   * Its gradient and the memory of it; for the layers above.
    *
    * @internal
    */
@@ -273,7 +256,7 @@ export class Tensor {
   }
 
   /**
-   * The same memory, cut off from the graph.
+   * The same memory, detached from the graph.
    *
    * @example
    * ```ts
@@ -290,7 +273,7 @@ export class Tensor {
   }
 
   /**
-   * The same memory without a graph, and what has cut it off; for the layers above.
+   * The same memory without a graph, and the cause; for the layers above.
    *
    * @internal
    */
@@ -311,55 +294,36 @@ export class Tensor {
    * ```
    */
   toString(): string {
-    const place = this.#place;
-    if (!place) return `tensor("${this.#name ?? "parameter"}", on no device yet)`;
+    if (!this.#deviceValue) return `tensor("${this.#name ?? "parameter"}", on no device yet)`;
     const { shape, dtype, requiresGrad } = this;
-    return describeTensor({ shape, dtype, values: this.dataSync(), device: place.device.name, requiresGrad });
+    return describeTensor({
+      shape,
+      dtype,
+      values: this.device.readElements(this),
+      device: this.device.name,
+      requiresGrad,
+    });
   }
 
   [Symbol.for("nodejs.util.inspect.custom")](): string {
     return this.toString();
   }
 
-  /** Puts a tensor that had none in its place; for parameters. */
-  protected settle(place: TensorPlace): void {
-    this.#place = place;
+  /** Gives a tensor its memory; for parameters, which have none at first. */
+  protected bind(deviceValue: DeviceValue): void {
+    this.#deviceValue = deviceValue;
   }
 
-  /** Where a gradient that was placed elsewhere arrives; for parameters. */
-  protected settleGradient(holder: GradientHolder): void {
+  /** Sets the gradient; for tensors whose gradient has memory of its own. */
+  protected setGradientHolder(holder: GradientHolder): void {
     this.#holder = holder;
   }
 
-  protected requirePlace(): TensorPlace {
-    if (this.#place) return this.#place;
+  protected requireDeviceValue(): DeviceValue {
+    if (this.#deviceValue) return this.#deviceValue;
     throw new HoldfastError(
       "NO_DEVICE",
       `"${this.#name ?? "A parameter"}" is on no device yet. Move its module there first: model.to(cpu).`,
     );
   }
-}
-
-// The families' methods are on the prototype; this interface declares them.
-export interface Tensor extends Families {}
-
-for (const family of families) {
-  for (const [name, method] of Object.entries(family)) {
-    Object.defineProperty(Tensor.prototype, name, { value: method, writable: true, configurable: true });
-  }
-}
-
-/** An array's elements on the host: contiguous, and half floats widened. */
-export function readArray(device: Device, array: DeviceArray): ElementArray<"f32" | "f64" | "i32" | "u8"> {
-  const { runtime } = device;
-  const dtype = array.dtype === "bf16" || array.dtype === "f16" ? "f32" : array.dtype;
-  const isPlain = dtype === array.dtype && isContiguous(array);
-  if (!array.storage) return viewElements(dtype, new Uint8Array(0)) as ElementArray<"f32">;
-  if (isPlain) return viewElements(dtype, runtime.read(array.storage)) as ElementArray<"f32">;
-  const copy = allocateArray(runtime, array.shape, dtype, "read-back");
-  submit(runtime, copyCalls(array, copy));
-  if (!copy.storage) return viewElements(dtype, new Uint8Array(0)) as ElementArray<"f32">;
-  const bytes = runtime.read(copy.storage);
-  runtime.arena.free(copy.storage);
-  return viewElements(dtype, bytes) as ElementArray<"f32">;
 }

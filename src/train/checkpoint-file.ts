@@ -27,7 +27,7 @@ export const checkpointFormat = "holdfast checkpoint";
 export const checkpointVersion = 1;
 
 /** Replaces the checksum while it is computed. */
-const noSum = "0".repeat(64);
+const zeroChecksum = "0".repeat(64);
 
 /** The chunks of the file, in order. */
 export function encodeCheckpoint({ step, tensors, state }: Checkpoint): readonly Uint8Array[] {
@@ -45,11 +45,11 @@ export function encodeCheckpoint({ step, tensors, state }: Checkpoint): readonly
     step: String(step),
     state: toJson("state", state),
   };
-  const withSum = (sha256: string): readonly Uint8Array[] =>
+  const withChecksum = (sha256: string): readonly Uint8Array[] =>
     listChunks(tensors.values(), new Map(Object.entries({ ...metadata, sha256 })));
-  const sum = createHash("sha256");
-  for (const chunk of withSum(noSum)) sum.update(chunk);
-  return withSum(sum.digest("hex"));
+  const hash = createHash("sha256");
+  for (const chunk of withChecksum(zeroChecksum)) hash.update(chunk);
+  return withChecksum(hash.digest("hex"));
 }
 
 /** Decodes a checkpoint. Throws with the reason if the file is truncated, altered, of another kind or of another version. */
@@ -67,7 +67,7 @@ export function decodeCheckpoint(bytes: Uint8Array): Checkpoint {
       `It has format version ${version}, but this Holdfast reads version ${checkpointVersion}. Use the Holdfast that wrote it.`,
     );
   }
-  const [expected, actual] = [metadata.get("sha256") ?? "", sumOf(bytes, metadata.get("sha256"))];
+  const [expected, actual] = [metadata.get("sha256") ?? "", checksumOf(bytes, metadata.get("sha256"))];
   if (expected !== actual) {
     throw rejection(
       `It was altered: its header has the checksum ${expected.slice(0, 8)}…, but its bytes have ${actual.slice(0, 8)}….`,
@@ -81,16 +81,16 @@ export function decodeCheckpoint(bytes: Uint8Array): Checkpoint {
 }
 
 /** The checksum of a file's bytes, with zeros for the checksum in the header. */
-function sumOf(bytes: Uint8Array, stored: string | undefined): string {
+function checksumOf(bytes: Uint8Array, stored: string | undefined): string {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   // Quotes inside strings are escaped, so this finds the member itself.
   const at = stored === undefined ? -1 : file.indexOf(`"sha256":"${stored}"`);
-  if (stored?.length !== noSum.length || at < 0) return "none";
+  if (stored?.length !== zeroChecksum.length || at < 0) return "none";
   const start = at + '"sha256":"'.length;
   return createHash("sha256")
     .update(file.subarray(0, start))
-    .update(noSum)
-    .update(file.subarray(start + noSum.length))
+    .update(zeroChecksum)
+    .update(file.subarray(start + zeroChecksum.length))
     .digest("hex");
 }
 

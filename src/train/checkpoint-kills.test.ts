@@ -1,4 +1,4 @@
-/** kill -9 while checkpoints are saved: what was complete is there and sound, and what was cut off is tidied away. */
+/** kill -9 while checkpoints are saved: complete checkpoints stay valid, and incomplete files are removed. */
 
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
@@ -15,10 +15,10 @@ import { CheckpointStore } from "./checkpoints.js";
 
 const fixture = fileURLToPath(new URL("../../test/fixtures/checkpoint-saver.js", import.meta.url));
 
-/** Every file is sound, the latest no older than the save that had returned, and the cut-off one leaves nothing. */
+/** Every file is valid, the latest is not older than the last completed save, and no incomplete file is left. */
 function requireNothingLost(folder: string, returned: number): void {
   const store = new CheckpointStore(folder, { keep: 3 });
-  const { checkpoint, rejected } = store.loadLatestSound();
+  const { checkpoint, rejected } = store.loadLatestValid();
   assert.deepEqual(rejected, []);
   assert.ok(checkpoint && checkpoint.step >= returned, `step ${checkpoint?.step} for ${returned}`);
   for (const { name, step } of store.list()) {
@@ -36,22 +36,22 @@ function requireNothingLost(folder: string, returned: number): void {
 /** In each of two folders. */
 const kills = effort({ quick: 3, thorough: 10 });
 
-/** Lets a process save until it has told of so many saves, and kills it at whatever it does then. */
+/** Kills a process that saves checkpoints, after it has reported this many saves. */
 async function killAfter(folder: string, saves: number): Promise<number> {
   const child = spawn(process.execPath, [fixture, folder], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<NodeJS.Signals | null>((done) => child.once("exit", (_, signal) => done(signal)));
   let last = 0;
-  let told = 0;
+  let reported = 0;
   for await (const line of createInterface({ input: child.stdout })) {
     last = Number(line);
-    told += 1;
-    if (told === saves) child.kill("SIGKILL");
+    reported += 1;
+    if (reported === saves) child.kill("SIGKILL");
   }
   assert.equal(await ended, "SIGKILL");
   return last;
 }
 
-test(`${2 * kills} kills at any moment of saving lose nothing that was complete`, async () => {
+test(`${2 * kills} kills at any moment of a save lose no complete checkpoint`, async () => {
   const inTwoFolders = [1, 2].map(async () => {
     const folder = join(makeFolder(), "checkpoints");
     for (let kill = 0; kill < kills; kill++) {
@@ -62,9 +62,9 @@ test(`${2 * kills} kills at any moment of saving lose nothing that was complete`
   await Promise.all(inTwoFolders);
 });
 
-test("a kill in the middle of a file leaves the part aside and the checkpoints before it", () => {
+test("a kill in the middle of a write leaves the earlier checkpoints and an ignored temporary file", () => {
   const folder = join(makeFolder(), "checkpoints");
-  // A checkpoint takes some 660 writes: one kill in the third, the others in the first of their process.
+  // A checkpoint takes about 660 writes. One kill is in the third checkpoint, the others are in the first of their process.
   let returned = 0;
   for (const atWrite of [1500, 3, 600]) {
     const { stdout, signal } = spawnSync(process.execPath, [fixture, folder, String(atWrite)], {
@@ -72,8 +72,8 @@ test("a kill in the middle of a file leaves the part aside and the checkpoints b
     });
     assert.equal(signal, "SIGKILL");
     returned = Number(stdout.trim().split("\n").at(-1)) || returned;
-    const parts = readdirSync(folder).filter((name) => name.endsWith(".part"));
-    assert.equal(parts.length, 1, "the kill did not come in the middle of a file");
+    const temporaries = readdirSync(folder).filter((name) => name.endsWith(".part"));
+    assert.equal(temporaries.length, 1, "the kill did not come in the middle of a file");
     requireNothingLost(folder, returned);
   }
 });

@@ -1,4 +1,4 @@
-/** Checkpoints of a whole training: everything comes back, and one that does not fit changes nothing. */
+/** Checkpoints of a whole training: everything is restored, and a checkpoint that does not match changes nothing. */
 
 import assert from "node:assert/strict";
 import { readdirSync, writeFileSync } from "node:fs";
@@ -31,24 +31,24 @@ function makeTraining({ width = 2, batchSize = 2, shuffle = true }: Sizes = {}) 
   const earlyStopping = new EarlyStopping({ figure: "loss", patience: 3 });
   const parts = { model, optimizer, schedule, loader, earlyStopping };
   const train = (): number => {
-    let loss = 0;
+    let total = 0;
     for (const [x] of loader) {
-      loss += cpu.step(() => {
-        const own = model.forward(x).square().mean();
-        own.backward();
+      total += cpu.step(() => {
+        const loss = model.forward(x).square().mean();
+        loss.backward();
         optimizer.step();
         optimizer.zeroGrad();
-        return own.item();
+        return loss.item();
       });
       schedule.step();
       if (loader.position.batch === 1) break;
     }
-    return loss;
+    return total;
   };
   return { parts, train };
 }
 
-/** All that a training consists of, as text. */
+/** The whole state of a training, as text. */
 function imageOf({ parts }: ReturnType<typeof makeTraining>): string {
   const { tensors, state } = captureCheckpoint(parts);
   return JSON.stringify([state, [...tensors].map(([name, { bytes }]) => [name, [...bytes]])]);
@@ -56,7 +56,7 @@ function imageOf({ parts }: ReturnType<typeof makeTraining>): string {
 
 const path = join(makeFolder(), "latest.safetensors");
 
-test("all parts come back, in the middle of an epoch, and go on to the same bits", () => {
+test("all parts are restored in the middle of an epoch, and training continues to the same bits", () => {
   manualSeed(3);
   const [first, second] = [makeTraining(), makeTraining()];
   first.train();
@@ -78,7 +78,7 @@ test("all parts come back, in the middle of an epoch, and go on to the same bits
   assert.deepEqual(readdirSync(join(path, "..")), ["latest.safetensors"]);
 });
 
-test("a misfit is named, and nothing changes", () => {
+test("a mismatch is named in the error, and nothing changes", () => {
   const saved = makeTraining();
   saved.train();
   saveCheckpoint(path, saved.parts);
@@ -127,7 +127,7 @@ test("kinds that are not passed are ignored, and random state is restored only w
   assert.deepEqual(getRngState(cpu), state);
 });
 
-test("several models and optimizers have names of their own", () => {
+test("several models and optimizers are saved under their names", () => {
   const [a, b] = [makeTraining(), makeTraining()];
   const parts = {
     model: { actor: a.parts.model, critic: b.parts.model },
@@ -139,7 +139,7 @@ test("several models and optimizers have names of their own", () => {
   assert.ok(
     checkpoint.tensors.has("model.critic.0.weight") && checkpoint.tensors.has("optimizer.actor.0.step"),
   );
-  for (const one of [a, b]) one.train();
+  for (const module of [a, b]) module.train();
   assert.notEqual(bytesOf(), before);
   restoreCheckpoint(checkpoint, parts);
   assert.equal(bytesOf(), before);

@@ -1,6 +1,6 @@
 /**
  * Exact resume: saves the parts of a training to one file and restores them. A training that resumes from a checkpoint ends with
- * the same bits as one that was never stopped. Nothing changes if anything in the file does not fit.
+ * the same bits as one that was never stopped. Nothing changes if anything in the file does not match.
  */
 
 import { basename, dirname } from "node:path";
@@ -163,21 +163,21 @@ export function captureCheckpoint(contents: CheckpointContents): Checkpoint {
  */
 export function restoreCheckpoint(checkpoint: Checkpoint, restored: TrainingParts): RestoredCheckpoint {
   const parts = new PartList(restored);
-  const wanted = withKinds(checkpoint, parts);
+  const requested = withKinds(checkpoint, parts);
   const model = parts.models.map(([, module]) => module.constructor.name).join(", ") || "training";
   const subject = `The checkpoint of step ${checkpoint.step}`;
   const position = parts.hasRandom
     ? drawPositionOf(subject, checkpoint.state[randomKind], "Load it with random: false.")
     : undefined;
-  requireSameTensors(wanted, model, parts.tensors());
+  requireSameTensors(requested, model, parts.tensors());
   // First, because any of them may reject its state, and host state can be undone.
   loadOrUndo(matchStates(subject, checkpoint, parts));
-  for (const [name, module] of parts.models) module.loadStateDict(tensorsOf(wanted, name));
-  for (const [name, optimizer] of parts.optimizers) optimizer.loadStateDict(tensorsOf(wanted, name));
+  for (const [name, module] of parts.models) module.loadStateDict(tensorsOf(requested, name));
+  for (const [name, optimizer] of parts.optimizers) optimizer.loadStateDict(tensorsOf(requested, name));
   if (position) restoreDrawPosition(position);
   // After the seed, which resets the devices' random state.
   for (const [name, state] of parts.randomStates()) {
-    const saved = wanted.tensors.get(name);
+    const saved = requested.tensors.get(name);
     if (saved) writeElements(state, saved);
   }
   const { extra } = checkpoint.state;
@@ -191,8 +191,8 @@ function storeAny(name: string, tensor: Tensor | StoredElements): StoredTensor {
 
 /** The checkpoint with the tensors of the requested kinds. */
 function withKinds(checkpoint: Checkpoint, { kinds, hasRandom }: PartList): Checkpoint {
-  const isWanted = (kind: string): boolean => kinds.has(kind) || (hasRandom && kind === randomKind);
-  const tensors = [...checkpoint.tensors].filter(([name]) => isWanted(kindOf(name)));
+  const isRequested = (kind: string): boolean => kinds.has(kind) || (hasRandom && kind === randomKind);
+  const tensors = [...checkpoint.tensors].filter(([name]) => isRequested(kindOf(name)));
   return { ...checkpoint, tensors: new Map(tensors) };
 }
 
@@ -208,7 +208,7 @@ function tensorsOf({ tensors }: Checkpoint, part: string): Readonly<Record<strin
   );
 }
 
-interface Loading {
+interface MatchedState {
   readonly name: string;
   readonly part: Stateful;
   readonly state: unknown;
@@ -219,7 +219,7 @@ function matchStates(
   subject: string,
   { state }: Checkpoint,
   { stateful, kinds }: PartList,
-): readonly Loading[] {
+): readonly MatchedState[] {
   const saved = isRecord(state["parts"]) ? state["parts"] : {};
   const names = new Set(stateful.map(([name]) => name));
   const faults = [
@@ -237,9 +237,9 @@ function matchStates(
 }
 
 /** Loads all states. If one is rejected, the earlier ones are restored. */
-function loadOrUndo(loadings: readonly Loading[]): void {
+function loadOrUndo(matches: readonly MatchedState[]): void {
   const undo: (() => void)[] = [];
-  for (const { name, part, state } of loadings) {
+  for (const { name, part, state } of matches) {
     const before = part.stateDict();
     try {
       part.loadStateDict(state as never);

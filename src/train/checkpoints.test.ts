@@ -1,4 +1,4 @@
-/** Checkpoints: each comes back as it was or is rejected with the reason, and what was complete is never lost. */
+/** Checkpoints: each is read back unchanged or rejected with the reason, and a complete one is never lost. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync, writeSync } from "node:fs";
@@ -33,14 +33,14 @@ function storeOf(steps: readonly number[], keep = 10): CheckpointStore {
   return store;
 }
 
-test("a checkpoint comes back as it was, by its name and as the latest", () => {
+test("a checkpoint is read back unchanged, by its name and as the latest", () => {
   const store = storeOf([1, 2]);
   sameCheckpoint(store.load("latest"), patternedCheckpoint(2, 64));
   sameCheckpoint(store.load(nameOf(1)), patternedCheckpoint(1, 64));
   assert.equal(store.load("latest").name, nameOf(2));
 });
 
-test("numbers that JSON has no word for come back in the state", () => {
+test("numbers that JSON can't express are restored in the state", () => {
   const state = {
     model: "m",
     losses: [Number.NaN, Number.POSITIVE_INFINITY, -0, 0.1],
@@ -87,11 +87,11 @@ test("a missing folder has no checkpoint, and other files in a folder are ignore
   rejects("BAD_FILE", () => store.load(nameOf(4)), /no checkpoint "step-000000004.*It has step-000000005/);
 });
 
-test("a file truncated anywhere is rejected with the reason, and the one before it is sound", () => {
+test("a file truncated anywhere is rejected with the reason, and the one before it is valid", () => {
   const store = storeOf([1, 2]);
   const path = join(store.folder, nameOf(2));
   const whole = readFileSync(path);
-  const lengths = Array.from({ length: 20 }, (_, part) => Math.floor((whole.length * part) / 20));
+  const lengths = Array.from({ length: 20 }, (_, twentieth) => Math.floor((whole.length * twentieth) / 20));
   for (const length of [...lengths, 1, 7, 8, 9, whole.length - 1]) {
     writeFileSync(path, whole.subarray(0, length));
     rejects(
@@ -99,7 +99,7 @@ test("a file truncated anywhere is rejected with the reason, and the one before 
       () => store.load("latest"),
       /^[^\n]*step-000000002\.safetensors is rejected: [^\n]+$/,
     );
-    const { checkpoint, rejected } = store.loadLatestSound();
+    const { checkpoint, rejected } = store.loadLatestValid();
     sameCheckpoint(checkpoint!, patternedCheckpoint(1, 64));
     assert.deepEqual(
       rejected.map(({ name }) => name),
@@ -111,7 +111,7 @@ test("a file truncated anywhere is rejected with the reason, and the one before 
   sameCheckpoint(store.load("latest"), patternedCheckpoint(2, 64));
 });
 
-test("every single byte of a file is watched: altered, the file is rejected with the reason", () => {
+test("a change of any byte of a file is detected, and the file is rejected with the reason", () => {
   const whole = Buffer.concat(encodeCheckpoint(patternedCheckpoint(3, 16)));
   for (let at = 0; at < whole.length; at++) {
     const altered = Buffer.from(whole);
@@ -121,12 +121,12 @@ test("every single byte of a file is watched: altered, the file is rejected with
   }
 });
 
-test("any bytes put in the place of others are rejected, in a large file too", () => {
+test("replaced bytes anywhere are detected, in a large file too", () => {
   const whole = Buffer.concat(encodeCheckpoint(patternedCheckpoint(3)));
-  const place = fc.integer({ min: 0, max: whole.length - 1 });
+  const offset = fc.integer({ min: 0, max: whole.length - 1 });
   const put = fc.uint8Array({ minLength: 1, maxLength: 40 });
   fc.assert(
-    fc.property(place, put, (at, bytes) => {
+    fc.property(offset, put, (at, bytes) => {
       const altered = Buffer.from(whole);
       altered.set(bytes.subarray(0, whole.length - at), at);
       fc.pre(Buffer.compare(altered, whole) !== 0);
@@ -173,7 +173,7 @@ test("a state that contains a checksum pattern does not mislead", () => {
   assert.deepEqual(decodeCheckpoint(bytes).state, state);
 });
 
-test("a full disk leaves every earlier checkpoint, also where the new one would have pushed one out", () => {
+test("a full disk leaves every earlier checkpoint, even one that the new checkpoint would have replaced", () => {
   const { folder } = storeOf([1, 2], 2);
   let room = 3000;
   const full = new CheckpointStore(folder, {
@@ -194,7 +194,7 @@ test("a full disk leaves every earlier checkpoint, also where the new one would 
   sameCheckpoint(full.load("latest"), patternedCheckpoint(2, 64));
 });
 
-test("a folder that can't be written is an error with the way out", () => {
+test("a folder that can't be written is an error with advice", () => {
   const folder = makeFolder();
   writeFileSync(join(folder, "file"), "");
   const store = new CheckpointStore(join(folder, "file"));

@@ -189,9 +189,9 @@ export class CheckpointStore {
     if (match) return this.#read(match);
     const available =
       listed.length > 0 ? `It has ${listed.map(({ name }) => name).join(", ")}.` : "It has none.";
-    const wanted =
+    const missing =
       which === "latest" ? "no checkpoint to resume from" : `no checkpoint ${JSON.stringify(which)}`;
-    throw new HoldfastError("BAD_FILE", `${this.folder} has ${wanted}. ${available}`, {
+    throw new HoldfastError("BAD_FILE", `${this.folder} has ${missing}. ${available}`, {
       numbers: { folder: this.folder, which },
     });
   }
@@ -210,11 +210,11 @@ export class CheckpointStore {
    * for (const step of [1, 2, 3]) store.save({ step, tensors: new Map(), state: {} });
    * const [, last] = store.list();
    * if (last) writeFileSync(last.path, "cut off");
-   * const { checkpoint, rejected } = store.loadLatestSound();
+   * const { checkpoint, rejected } = store.loadLatestValid();
    * console.log(checkpoint?.step, rejected.length); // → 2 1
    * ```
    */
-  loadLatestSound(check: (checkpoint: LoadedCheckpoint) => void = () => undefined): {
+  loadLatestValid(check: (checkpoint: LoadedCheckpoint) => void = () => undefined): {
     readonly checkpoint: LoadedCheckpoint | undefined;
     readonly rejected: readonly RejectedCheckpoint[];
   } {
@@ -253,7 +253,7 @@ export class CheckpointStore {
     return later.map(({ name }) => `${name}.superseded`);
   }
 
-  /** Without `step`, any step is valid. */
+  /** Reads and verifies a file. Without `step`, any step is valid. */
   #read({ name, path, step }: Omit<ListedCheckpoint, "step"> & { readonly step?: number }): LoadedCheckpoint {
     try {
       const checkpoint = decodeCheckpoint(readWhole(path));

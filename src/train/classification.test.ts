@@ -1,4 +1,4 @@
-/** Figures of classifiers, by hand; and predictions of every row, in order. */
+/** Figures of classifiers, computed by hand, and predictions of every row in order. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ import { manualSeed } from "../tensor/index.js";
 import { ClassificationFigures } from "./classification.js";
 import { Predictor } from "./predict.js";
 
-test("loss, accuracy, confusion and the commonest class are counted by hand", () => {
+test("loss, accuracy, confusion and the most frequent class equal those computed by hand", () => {
   const figures = new ClassificationFigures(3);
   figures.add([2, 1, 0, 0, 5, 0, 1, 0, 1000], [0, 0, 2]);
   figures.add([0, 0, 0], [-1]);
@@ -27,7 +27,7 @@ test("loss, accuracy, confusion and the commonest class are counted by hand", ()
   assert.ok(Math.abs(figures.loss - expected) < 1e-12);
 });
 
-test("figures of parts join to those of the whole", () => {
+test("joined figures of batches equal the figures of all rows", () => {
   const [whole, first, second] = [1, 2, 3].map(() => new ClassificationFigures(2));
   whole!.add([1, 0, 0, 1, 3, 2], [0, 0, 1]);
   first!.add([1, 0], [0]);
@@ -36,7 +36,7 @@ test("figures of parts join to those of the whole", () => {
   assert.deepEqual([first!.confusion, first!.loss], [whole!.confusion, whole!.loss]);
 });
 
-test("a label outside the classes, and logits that don't fit, are rejected", () => {
+test("a label outside the classes, and a wrong number of logits, are rejected", () => {
   const figures = new ClassificationFigures(3);
   assert.throws(() => figures.add([0, 0, 0], [3]), {
     code: "BAD_INDEX",

@@ -1,45 +1,45 @@
-/** A run goes on only from a checkpoint of the same model and with settings that give the same result. */
+/** A run resumes only from a checkpoint of the same model, with settings that give the same result. */
 
 import { test } from "node:test";
 import { patternedCheckpoint } from "../../test/support/patterned-checkpoint.js";
 import { rejects } from "../../test/support/rejects.js";
 import { requireCompatible } from "./compatibility.js";
 
-const found = patternedCheckpoint(9, 4);
-const own: [string, { dtype: string; shape: readonly number[] }][] = [...found.tensors].filter(
+const saved = patternedCheckpoint(9, 4);
+const savedTensors: [string, { dtype: string; shape: readonly number[] }][] = [...saved.tensors].filter(
   ([name]) => !name.startsWith("extra."),
 );
 
-test("the same model with the same settings is accepted, whatever else the checkpoint holds", () => {
-  requireCompatible(found, { model: "Patterned" });
-  requireCompatible(found, { model: "Patterned", tensors: new Map(own), settings: { lr: 0.001 } });
+test("the same model with the same settings is accepted, with any other contents of the checkpoint", () => {
+  requireCompatible(saved, { model: "Patterned" });
+  requireCompatible(saved, { model: "Patterned", tensors: new Map(savedTensors), settings: { lr: 0.001 } });
 });
 
-test("another model is rejected by both names", () => {
+test("another model is rejected, and the error has both names", () => {
   rejects(
     "BAD_STATE",
-    () => requireCompatible(found, { model: "CrossAsset" }),
+    () => requireCompatible(saved, { model: "CrossAsset" }),
     /"Patterned".*trains "CrossAsset"/,
   );
-  const nameless = { ...found, state: {} };
+  const nameless = { ...saved, state: {} };
   rejects("BAD_STATE", () => requireCompatible(nameless, { model: "CrossAsset" }), /model null/);
 });
 
 test("other names, shapes and dtypes of tensors are rejected, each by name, on one line", () => {
   const fit = (tensors: Map<string, { dtype: string; shape: readonly number[] }>) => () =>
-    requireCompatible(found, { model: "Patterned", tensors });
-  const [weight] = own;
+    requireCompatible(saved, { model: "Patterned", tensors });
+  const [weight] = savedTensors;
   rejects("BAD_STATE", fit(new Map([weight!])), /optimizer\.0\.step is only in the checkpoint/);
   rejects(
     "BAD_STATE",
-    fit(new Map([...own, ["model.bias", { dtype: "f32", shape: [2] }]])),
+    fit(new Map([...savedTensors, ["model.bias", { dtype: "f32", shape: [2] }]])),
     /^[^\n]*model\.bias is not in the checkpoint[^\n]*$/,
   );
   for (const [dtype, shape] of [
     ["f32", [5]],
     ["bf16", [4]],
   ] as const) {
-    const changed = new Map([...own, ["model.weight", { dtype, shape }] as const]);
+    const changed = new Map([...savedTensors, ["model.weight", { dtype, shape }] as const]);
     rejects(
       "BAD_STATE",
       fit(changed),
@@ -48,18 +48,19 @@ test("other names, shapes and dtypes of tensors are rejected, each by name, on o
   }
 });
 
-test("many misfits are counted, not all listed", () => {
+test("many mismatches are counted, and only the first are listed", () => {
   const many = Array.from(
     { length: 50 },
     (_, index) => [`model.${index}`, { dtype: "f32", shape: [] }] as const,
   );
-  const fit = () => requireCompatible(found, { model: "Patterned", tensors: new Map([...own, ...many]) });
+  const fit = () =>
+    requireCompatible(saved, { model: "Patterned", tensors: new Map([...savedTensors, ...many]) });
   rejects("BAD_STATE", fit, /model\.3 is not in the checkpoint; and 46 more/);
 });
 
 test("other settings are rejected with their old and new values", () => {
   const fit = (settings: Record<string, unknown>) => () =>
-    requireCompatible(found, { model: "Patterned", settings });
+    requireCompatible(saved, { model: "Patterned", settings });
   rejects(
     "BAD_SETTING",
     fit({ lr: 0.01, batch: 256 }),

@@ -1,4 +1,4 @@
-/** What a liveness probe is told of a run: alive, stalled, ended well or badly. */
+/** The health of a run for liveness probes: alive, stalled, ended normally or failed. */
 
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
@@ -54,7 +54,7 @@ test("a run that is silent for longer than the limit is stalled", () => {
   folder.close();
 });
 
-test("a run whose heart beats and whose steps stand still is stalled", () => {
+test("a run with a heartbeat and without progress is stalled", () => {
   const { folder, path, at } = begin();
   for (const elapsedMs of [10_000, 20_000, 40_000]) {
     at(elapsedMs);
@@ -64,29 +64,29 @@ test("a run whose heart beats and whose steps stand still is stalled", () => {
   folder.close();
 });
 
-test("a phase that can say nothing may be silent for longer, and no longer than its limit", () => {
-  const { silentMs } = runPhases.compiling;
+test("a phase without heartbeats may be silent up to its own limit", () => {
+  const { maxSilenceMs } = runPhases.compiling;
   const { folder, path, at } = begin();
   at(1000);
   folder.enterPhase("compiling");
-  isTold(health(path, 1000 + silentMs), "alive", /at step 0, compiling; last heartbeat 10m/);
-  isTold(health(path, 1001 + silentMs), "stalled", /since step 0, compiling; the limit is 10m/);
+  isTold(health(path, 1000 + maxSilenceMs), "alive", /at step 0, compiling; last heartbeat 10m/);
+  isTold(health(path, 1001 + maxSilenceMs), "stalled", /since step 0, compiling; the limit is 10m/);
   at(2000);
   folder.noteProgress({ step: 1 });
   isTold(health(path, 32_001), "stalled", /since step 1; the limit is 30s/);
   folder.close();
 });
 
-test("a phase in which the heart beats may last, but not be silent", () => {
-  const { lastingMs } = runPhases["preparing features"];
+test("a phase with heartbeats may take long, but must not be silent", () => {
+  const { maxDurationMs } = runPhases["preparing features"];
   const { folder, path, at } = begin();
   folder.enterPhase("preparing features");
   isTold(health(path, 30_001), "stalled", /since step 0, preparing features; the limit is 30s/);
-  for (const elapsedMs of [lastingMs, lastingMs + 1]) {
+  for (const elapsedMs of [maxDurationMs, maxDurationMs + 1]) {
     at(elapsedMs);
     folder.beat();
     const [state, pattern] =
-      elapsedMs > lastingMs
+      elapsedMs > maxDurationMs
         ? (["stalled", /preparing features for 120m/] as const)
         : (["alive", /./] as const);
     isTold(health(path, elapsedMs), state, pattern);
@@ -94,11 +94,11 @@ test("a phase in which the heart beats may last, but not be silent", () => {
   folder.close();
 });
 
-test("a probe that is more patient than a phase's limit stays so, and a phase of another version has no limit of its own", () => {
+test("a probe's limit above the phase's limit applies, and an unknown phase has the probe's limit", () => {
   const { folder, path } = begin();
   folder.enterPhase("compiling");
-  const { silentMs } = runPhases.compiling;
-  const patient = healthOf(path, { now: startMs + 2 * silentMs, limitMs: 3 * silentMs });
+  const { maxSilenceMs } = runPhases.compiling;
+  const patient = healthOf(path, { now: startMs + 2 * maxSilenceMs, limitMs: 3 * maxSilenceMs });
   assert.equal(patient.state, "alive");
   folder.close();
   const file = join(path, "status.json");
@@ -117,7 +117,7 @@ test("a failure is reported with its phase, a normal end without one", () => {
   isTold(endedAs("finished"), "finished", /^It finished at step 0\.$/);
 });
 
-test("a run whose process is gone without a word has failed", () => {
+test("a run whose process ended without a message has failed", () => {
   const { folder, path } = begin();
   folder.close();
   const file = join(path, "status.json");

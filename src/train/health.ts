@@ -36,9 +36,9 @@ export function healthOf(
   try {
     status = readStatus(path);
   } catch (error) {
-    return unwell("failed", error instanceof Error ? error.message : String(error));
+    return unhealthy("failed", error instanceof Error ? error.message : String(error));
   }
-  if (!status) return unwell("failed", `${path} has no status: no run was started there.`);
+  if (!status) return unhealthy("failed", `${path} has no status: no run was started there.`);
   return status.state === "running" ? healthOfRunning(status, now, limitMs) : healthOfEnded(status);
 }
 
@@ -48,8 +48,8 @@ function healthOfEnded({ state, step, phase, reason, exitCode }: RunStatus): Run
   if (state === "finished") return { state, reason: `It finished ${at}${why}.`, exitCode: 0 };
   if (state === "stopped")
     return { state, reason: `It was stopped ${at}${why}; it can be resumed.`, exitCode: 0 };
-  if (state === "diverged") return unwell(state, `It diverged ${at}${why}`);
-  return unwell(
+  if (state === "diverged") return unhealthy(state, `It diverged ${at}${why}`);
+  return unhealthy(
     "failed",
     `It failed ${at}${exitCode === undefined ? "" : ` with exit code ${exitCode}`}${why}.`,
   );
@@ -59,30 +59,30 @@ function healthOfRunning(status: RunStatus, nowMs: number, limitMs: number): Run
   const { step, of, phase, updated, progressed, pid } = status;
   const at = `step ${step}${of === undefined ? "" : ` of ${of}`}${phase === undefined ? "" : `, ${phase}`}`;
   if (stateOfProcess(status) === "gone") {
-    return unwell(
+    return unhealthy(
       "failed",
       `Process ${pid} ended without a message; its last position was ${at}. Resume the run from its last checkpoint.`,
     );
   }
   const silentMs = nowMs - Date.parse(updated);
   const limits = limitsIn(phase, limitMs);
-  if (silentMs > limits.silentMs) {
-    return unwell(
+  if (silentMs > limits.maxSilenceMs) {
+    return unhealthy(
       "stalled",
-      `There was no heartbeat for ${formatDuration(silentMs)}, since ${at}; the limit is ${formatDuration(limits.silentMs)}.`,
+      `There was no heartbeat for ${formatDuration(silentMs)}, since ${at}; the limit is ${formatDuration(limits.maxSilenceMs)}.`,
     );
   }
   const stuckMs = nowMs - Date.parse(progressed);
-  if (stuckMs > limits.lastingMs) {
-    return unwell(
+  if (stuckMs > limits.maxDurationMs) {
+    return unhealthy(
       "stalled",
-      `It has been at ${at} for ${formatDuration(stuckMs)}; the limit is ${formatDuration(limits.lastingMs)}.`,
+      `It has been at ${at} for ${formatDuration(stuckMs)}; the limit is ${formatDuration(limits.maxDurationMs)}.`,
     );
   }
   const reason = `It is at ${at}; last heartbeat ${formatDuration(Math.max(0, silentMs))} ago.`;
   return { state: "alive", reason, exitCode: 0 };
 }
 
-function unwell(state: "stalled" | "diverged" | "failed", reason: string): RunHealth {
+function unhealthy(state: "stalled" | "diverged" | "failed", reason: string): RunHealth {
   return { state, reason, exitCode: 1 };
 }

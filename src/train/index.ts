@@ -29,7 +29,7 @@ export type { LogSizes } from "./files/log-file.js";
 export { RecorderLog, type RecorderLogOptions } from "./files/recorder-log.js";
 export { type HealthOptions, healthOf, type RunHealth } from "./health.js";
 export { InspectionReader, type InspectionReading, readInspection } from "./inspection/read-inspection.js";
-export { type Reporting, RunRecorder, type RunRecorderOptions } from "./inspection/run-recorder.js";
+export { type PlanReporter, RunRecorder, type RunRecorderOptions } from "./inspection/run-recorder.js";
 export {
   countSteps,
   readSteps,
@@ -59,12 +59,7 @@ export {
   type StateExtras,
 } from "./state.js";
 export { type StopOptions, type StopSignals, stopOnSignals } from "./stopping/stop-on-signals.js";
-export {
-  type EpochRecord,
-  type SentStep,
-  Trainer,
-  type TrainerOptions,
-  type TrainingSummary,
-  type TrainingWatcher,
-} from "./trainer.js";
+export { Trainer, type TrainerOptions } from "./trainer.js";
 export type { OneOrNamed, Stateful, TrainingParts } from "./training-parts.js";
+export type { EpochRecord, TrainingSummary } from "./training-summary.js";
+export type { SentStep, TrainingWatcher } from "./training-watcher.js";

@@ -1,4 +1,4 @@
-/** The page of metrics: it is what Prometheus reads, and says what the run's status says. */
+/** The metrics page: it has Prometheus' format and the values of the run's status. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
@@ -24,12 +24,12 @@ function read(path: string) {
   return readExposition(readMetricsPage(path) ?? assert.fail("there is no page"));
 }
 
-test("every figure of the status is on the page, with its unit in its name, and nothing is off by a digit", () => {
+test("every figure of the status is on the page, with its unit in its name and its exact value", () => {
   const { folder, path } = begin();
   folder.noteProgress({ step: 321, of: 1000, epoch: 1, fold: 2, figures });
   const status = JSON.parse(readFileSync(join(path, "status.json"), "utf8"));
-  const found = Object.fromEntries([...read(path)].map(([name, { value }]) => [name, value]));
-  assert.deepEqual(found, {
+  const values = Object.fromEntries([...read(path)].map(([name, { value }]) => [name, value]));
+  assert.deepEqual(values, {
     holdfast_run_info: 1,
     holdfast_step: status.step,
     holdfast_steps_planned: status.of,
@@ -44,11 +44,11 @@ test("every figure of the status is on the page, with its unit in its name, and 
     holdfast_heartbeat_timestamp_seconds: Date.parse(status.updated) / 1000,
     holdfast_progress_timestamp_seconds: Date.parse(status.progressed) / 1000,
   });
-  assert.deepEqual([found["holdfast_step"], found["holdfast_loss"]], [321, 0.987_654_321]);
+  assert.deepEqual([values["holdfast_step"], values["holdfast_loss"]], [321, 0.987_654_321]);
   folder.close();
 });
 
-test("the run's description is in labels, whatever its device's name", () => {
+test("the run's description is in labels, with any device name", () => {
   const device = 'a "card" \\ of\ntwo lines';
   const { folder, path } = begin(device);
   folder.enterPhase("compiling");
@@ -81,11 +81,11 @@ test("the latest checkpoint's time is exported if there is one", () => {
   folder.close();
 });
 
-test("a run that was not started has no page", () => {
+test("a folder without a run has no page", () => {
   assert.equal(readMetricsPage(makeFolder()), undefined);
 });
 
-test("red proof: the reader of the tests rejects what is not the format", () => {
+test("red proof: the tests' reader rejects other formats", () => {
   const good = '# HELP a_total Some.\n# TYPE a_total counter\na_total{b="c\\"d"} 1\n';
   assert.equal(readExposition(good).get("a_total")?.labels["b"], 'c"d');
   const wrong = [

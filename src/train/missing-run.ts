@@ -47,6 +47,6 @@ function runsIn(folder: string): readonly string[] {
       path: join(folder, name),
       startedMs: statSync(join(folder, name, runFiles.run)).mtimeMs,
     }))
-    .sort((one, other) => other.startedMs - one.startedMs || (one.path < other.path ? -1 : 1))
+    .sort((a, b) => b.startedMs - a.startedMs || (a.path < b.path ? -1 : 1))
     .map(({ path }) => path);
 }

@@ -1,4 +1,4 @@
-/** Positions that a training can't have are rejected, with what is wrong in them. */
+/** Positions that a training can't have are rejected, with the reason. */
 
 import { test } from "node:test";
 import { rejects } from "../../test/support/rejects.js";
@@ -11,7 +11,7 @@ test("positions between two steps are accepted, up to the last batch", () => {
   requirePosition(position, layout);
   requirePosition({ ...position, batch: 5, losses: [1, 2, 3], step: 6 }, layout);
   requirePosition({ ...position, skipped: 3, skippedInEpoch: 2 }, layout);
-  // At an epoch's start the data may be others than before.
+  // At the start of an epoch, the data may have changed.
   requirePosition({ epoch: 7, batch: 0, step: 99, losses: [] }, layout);
 });
 

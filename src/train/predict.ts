@@ -129,7 +129,7 @@ export class Predictor {
    * const options = { device: cpu, model, inputs: [[-1], [2]], batchSize: 1 };
    * const predictor = new Predictor({ ...options, forward: (x) => model.forward(x) });
    * predictor.close();
-   * console.log(cpu.runtime.budget.usedBy("data set")); // → 0
+   * console.log(cpu.diagnostics().budget.usedByLabel["data set"]); // → 0
    * cpu.close();
    * ```
    */

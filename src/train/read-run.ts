@@ -1,4 +1,4 @@
-/** Reads a run's folder, even while it is written or after a crash. Messages name what is missing or damaged. */
+/** Reads a run's folder, even while it is written or after a crash. Messages name missing and damaged files. */
 
 import { join } from "node:path";
 import { asFileError, errorCode } from "../data/index.js";
@@ -24,19 +24,19 @@ export interface RunReading {
 }
 
 export interface ReadRunOptions {
-  /** Whether the metrics are read; default: true. */
+  /** True if the metrics are read; default: true. */
   readonly metrics?: boolean;
 }
 
 /** Reads a run's folder. Never throws: an unreadable item is undefined or omitted, with a message. Only the last lines of long metrics are read. */
 export function readRun(path: string, { metrics: hasMetrics = true }: ReadRunOptions = {}): RunReading {
   const messages: string[] = [];
-  const attempt = <Result>(read: () => Result, otherwise: Result): Result => {
+  const attempt = <Result>(read: () => Result, fallback: Result): Result => {
     try {
       return read();
     } catch (error) {
       messages.push(error instanceof Error ? error.message : String(error));
-      return otherwise;
+      return fallback;
     }
   };
   const run = attempt(() => readRunRecord(path), undefined);
@@ -66,7 +66,7 @@ export function readStatus(path: string): RunStatus | undefined {
   if (!record) return undefined;
   const { state, step, updated, progressed, pid, host } = record;
   const isComplete =
-    runStates.some((known) => known === state) &&
+    runStates.some((runState) => runState === state) &&
     [step, pid].every((value) => typeof value === "number") &&
     typeof host === "string" &&
     [updated, progressed].every((time) => !Number.isNaN(Date.parse(String(time))));

@@ -1,4 +1,4 @@
-/** A run's folder: what it is and how far it is, whole at every moment, and readable whatever was cut off. */
+/** A run's folder: its settings and progress, complete at every moment, and readable after any interruption. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -27,7 +27,7 @@ function create(options: RunFolderOptions = {}): RunFolder {
   return RunFolder.create(join(makeFolder(), "runs", "first"), { settings, device: "a CPU", ...options });
 }
 
-/** As a killed process leaves it: everything open, the lock a dead one's. */
+/** The state after a kill: all files are open, and the lock belongs to a dead process. */
 function abandon(folder: RunFolder): void {
   folder.close();
   const dead = spawnSync(process.execPath, ["-e", ""]).pid;
@@ -92,16 +92,16 @@ test("the heartbeat continues without steps, and each has its time", () => {
   folder.close();
 });
 
-test("a phase is written at once, however lately the file was", () => {
+test("a phase is written at once, even right after another write", () => {
   const nowMs = Date.UTC(2026, 0, 1);
   const folder = create({ now: () => nowMs });
-  const told = () => [readRun(folder.path).status?.step, readRun(folder.path).status?.phase];
+  const statusOf = () => [readRun(folder.path).status?.step, readRun(folder.path).status?.phase];
   folder.noteProgress({ step: 1 });
-  assert.deepEqual(told(), [0, undefined], "too early for a step");
+  assert.deepEqual(statusOf(), [0, undefined], "too early for a step");
   folder.enterPhase("testing");
-  assert.deepEqual(told(), [1, "testing"]);
+  assert.deepEqual(statusOf(), [1, "testing"]);
   folder.noteProgress({ step: 1 });
-  assert.deepEqual(told(), [1, undefined]);
+  assert.deepEqual(statusOf(), [1, undefined]);
   folder.close();
 });
 
@@ -189,7 +189,7 @@ test("metrics after the checkpoint are removed by a resume", () => {
   folder.close();
 });
 
-test("an empty, a missing and a damaged folder are read as far as they go, each with a message", () => {
+test("an empty, a missing and a damaged folder are read as far as possible, each with a message", () => {
   const empty = readRun(makeFolder());
   assert.deepEqual(
     [empty.run, empty.status, empty.metrics, empty.checkpoints],
@@ -221,7 +221,7 @@ test("an empty, a missing and a damaged folder are read as far as they go, each 
   assert.ok(!readdirSync(folder.path).includes(lockName), "the lock was kept");
 });
 
-test("a file where the folder should be is an error with the way out", () => {
+test("a file instead of the folder is an error with advice", () => {
   const path = join(makeFolder(), "file");
   writeFileSync(path, "");
   rejects(
@@ -231,7 +231,7 @@ test("a file where the folder should be is an error with the way out", () => {
   );
 });
 
-test("a run whose folder was removed is rejected by its name, and nothing is made in its place", () => {
+test("a run whose folder was removed is rejected with its name, and no new folder is made", () => {
   const writes: readonly ((folder: RunFolder) => void)[] = [
     (folder) => folder.noteProgress({ step: 1 }),
     (folder) => folder.writeResults({}),
@@ -246,7 +246,7 @@ test("a run whose folder was removed is rejected by its name, and nothing is mad
   }
 });
 
-test("folders where the run's files should be are rejected with their names", () => {
+test("folders instead of the run's files are rejected with their names", () => {
   for (const name of ["run.json", "status.json", "metrics.jsonl"]) {
     const folder = create();
     folder.close();

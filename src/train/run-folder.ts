@@ -84,7 +84,7 @@ export class RunFolder {
   static create(path: string, { settings, device, ...options }: NewRun): RunFolder {
     const { now = Date.now } = options;
     makeFolder(path);
-    return locked(path, now, (lock) => {
+    return withLock(path, now, (lock) => {
       removeLeftovers(path);
       const recordPath = join(path, runFiles.run);
       if (isThere(recordPath)) {
@@ -115,14 +115,14 @@ export class RunFolder {
 
   /**
    * Resumes a run. If it is rejected, its folder stays unchanged: before the first note, only the lock is written. The first note
-   * also removes files that a kill left half written.
+   * also removes the temporary files of an interrupted write.
    */
   static open(path: string, { check, ...options }: OpenedRun = {}): RunFolder {
     const { now = Date.now } = options;
     const run = requireRun(path);
     RunLock.requireFree(path, ...silenceOf(path, now));
     check?.(run);
-    return locked(path, now, (lock) => {
+    return withLock(path, now, (lock) => {
       const folder = new RunFolder(path, run, lock, options);
       folder.#takeOverProgress();
       return folder;
@@ -130,7 +130,7 @@ export class RunFolder {
   }
 
   /** Throws if the folder was removed. Making it again would hide the loss of all earlier data. */
-  requireThere(): void {
+  requireExists(): void {
     if (isThere(this.pathOf(runFiles.run))) return;
     throw new HoldfastError(
       "RUN_LOST",
@@ -168,7 +168,7 @@ export class RunFolder {
     const metrics = this.#openMetrics();
     const size = sizes?.[runFiles.metrics];
     if (size === undefined) metrics.dropAfter(step, isDropped);
-    else metrics.cutTo(size);
+    else metrics.truncateTo(size);
   }
 
   /** Notes the progress and the heartbeat. Call it at every step: the file is written once a second. */
@@ -194,7 +194,7 @@ export class RunFolder {
 
   writeResults(results: JsonRecord): void {
     this.#requireOpen();
-    this.requireThere();
+    this.requireExists();
     writeAtomically(this.pathOf(runFiles.results), `${toJson("results", results, 2)}\n`);
   }
 
@@ -221,7 +221,7 @@ export class RunFolder {
     }
   }
 
-  /** Opens the metrics and removes what a kill left half written: a cut line, temporary files. */
+  /** Opens the metrics. Removes an incomplete last line and the temporary files of an interrupted write. */
   #openMetrics(): JsonLog {
     this.#requireOpen();
     if (this.#metrics) return this.#metrics;
@@ -237,7 +237,7 @@ export class RunFolder {
   }
 
   #writeStatus(end: Pick<RunStatus, "state" | "reason" | "exitCode">, lasting: boolean): void {
-    this.requireThere();
+    this.requireExists();
     const nowMs = this.#now();
     const { phase, ...progress } = this.#progress;
     const hasPhase = end.state === "running" || end.state === "failed" || end.state === "diverged";
@@ -277,11 +277,11 @@ export function markStopped(path: string, { reason, exitCode }: Omit<RunEnd, "st
   writeAtomically(join(path, runFiles.status), `${toJson("status", { ...stopped }, 2)}\n`, {
     lasting: false,
   });
-  RunLock.releaseOwn(path);
+  RunLock.releaseForProcess(path);
 }
 
 /** Runs a function with the folder's lock. Releases the lock if the function throws. */
-function locked<Result>(path: string, now: () => number, body: (lock: RunLock) => Result): Result {
+function withLock<Result>(path: string, now: () => number, body: (lock: RunLock) => Result): Result {
   const lock = RunLock.take(path, ...silenceOf(path, now));
   try {
     return body(lock);
@@ -291,11 +291,11 @@ function locked<Result>(path: string, now: () => number, body: (lock: RunLock) =
   }
 }
 
-/** The time since the last heartbeat and its limit, to judge the lock of a process on another machine. */
-function silenceOf(path: string, now: () => number): [() => number, (usualMs: number) => number] {
+/** The time since the last heartbeat, and its limit. They decide whether the lock of a process on another machine is stale. */
+function silenceOf(path: string, now: () => number): [() => number, (defaultMs: number) => number] {
   return [
     () => now() - lastHeartbeatMs(path),
-    (usualMs) => limitsIn(readRun(path).status?.phase, usualMs).silentMs,
+    (defaultMs) => limitsIn(readRun(path).status?.phase, defaultMs).maxSilenceMs,
   ];
 }
 

@@ -9,24 +9,29 @@ const minute = 60_000;
 
 interface PhaseLimits {
   /** Max. time without a heartbeat, in milliseconds. The probe's own limit applies if it is longer. */
-  readonly silentMs: number;
-  /** Max. duration of the phase. */
-  readonly lastingMs: number;
+  readonly maxSilenceMs: number;
+  /** Max. duration of the phase, in milliseconds. */
+  readonly maxDurationMs: number;
 }
 
 export const runPhases: Readonly<Record<RunPhase, PhaseLimits>> = {
   /** There is a heartbeat per chunk, so the default limit is enough. */
-  "preparing features": { silentMs: 0, lastingMs: 120 * minute },
+  "preparing features": { maxSilenceMs: 0, maxDurationMs: 120 * minute },
   /** A single call, without a heartbeat. */
-  "preparing a fold": { silentMs: 10 * minute, lastingMs: 10 * minute },
-  compiling: { silentMs: 10 * minute, lastingMs: 10 * minute },
+  "preparing a fold": { maxSilenceMs: 10 * minute, maxDurationMs: 10 * minute },
+  compiling: { maxSilenceMs: 10 * minute, maxDurationMs: 10 * minute },
   /** There is a heartbeat per batch; the first batch includes a compilation. */
-  testing: { silentMs: 10 * minute, lastingMs: 120 * minute },
+  testing: { maxSilenceMs: 10 * minute, maxDurationMs: 120 * minute },
 };
 
 /** The limits of a phase, or of steps. An unknown phase has the limits of steps. */
 export function limitsIn(phase: string | undefined, limitMs: number): PhaseLimits {
   const isKnown = phase !== undefined && Object.hasOwn(runPhases, phase);
-  const { silentMs, lastingMs } = isKnown ? runPhases[phase as RunPhase] : { silentMs: 0, lastingMs: 0 };
-  return { silentMs: Math.max(limitMs, silentMs), lastingMs: Math.max(limitMs, lastingMs) };
+  const { maxSilenceMs, maxDurationMs } = isKnown
+    ? runPhases[phase as RunPhase]
+    : { maxSilenceMs: 0, maxDurationMs: 0 };
+  return {
+    maxSilenceMs: Math.max(limitMs, maxSilenceMs),
+    maxDurationMs: Math.max(limitMs, maxDurationMs),
+  };
 }

@@ -1,4 +1,4 @@
-/** The server beside a run: what it answers, what it rejects, and that it holds nobody up. */
+/** The HTTP server of a run: its answers, its rejections, and its limits for slow clients. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -20,7 +20,7 @@ async function listen(options: Partial<RunServerOptions> = {}): Promise<RunServe
   return server;
 }
 
-/** A server that shows a run, which is under way. */
+/** A server that shows a running run. */
 async function serve(options: Partial<RunServerOptions> = {}) {
   const path = makeFolder();
   const folder = RunFolder.create(path, { settings: {}, device: "x", heartbeatMs: 0 });
@@ -35,22 +35,22 @@ async function ask(url: string, method = "GET"): Promise<{ status: number; text:
   return { status: response.status, text: await response.text(), headers: response.headers };
 }
 
-/** What comes back for bytes that a client sends, until the server ends the connection. */
+/** The bytes that the server sends in reply to a client's bytes, until it ends the connection. */
 async function exchange({ url }: RunServer, bytes: string | Buffer): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
   let text = "";
-  socket.setEncoding("latin1").on("data", (part: string) => {
-    text += part;
+  socket.setEncoding("latin1").on("data", (chunk: string) => {
+    text += chunk;
   });
-  // A server that has answered and hung up is what is asked for, however the client hears of it.
+  // The test expects an answer and a closed connection; the client may see a reset.
   socket.on("error", () => undefined);
   socket.write(bytes);
   await once(socket, "close");
   return text;
 }
 
-test("/metrics is the run's page, in the format's own type", async () => {
+test("/metrics is the run's page, with the format's media type", async () => {
   const { path, folder, server } = await serve();
   folder.noteProgress({ step: 17, figures: { loss: 0.5 } });
   for (const page of ["/metrics", "/metrics?name[]=holdfast_step"]) {
@@ -77,7 +77,7 @@ test("without a run, both pages say so", async () => {
   for (const page of ["/metrics", "/healthz"]) assert.equal((await ask(server.url + page)).status, 503);
 });
 
-test("a damaged status is an answer and no crash", async () => {
+test("a damaged status gives an answer, not a crash", async () => {
   const { path, server } = await serve();
   writeFileSync(join(path, "status.json"), '{"state":');
   const { status, text } = await ask(`${server.url}/metrics`);
@@ -106,13 +106,13 @@ test("a request that is too large is rejected, and a body is not waited for", as
   assert.match(await exchange(server, "what is this\r\n\r\n"), /^HTTP\/1\.1 400 /);
 });
 
-test("a request that does not come to its end is ended, and others are served meanwhile", async () => {
+test("an incomplete request is ended, and others are served meanwhile", async () => {
   const { server } = await serve({ timeoutMs: 200 });
   const slow = exchange(server, "GET /metrics HTTP/1.1\r\nHost: x\r\n");
   const silent = exchange(server, "");
   assert.equal((await ask(`${server.url}/metrics`)).status, 200);
   assert.doesNotMatch(await slow, / 200 /);
-  // Node ends a silent connection with or without an answer, by which of its two timers comes first.
+  // Node ends a silent connection with or without an answer, depending on which of its two timers fires first.
   assert.match(await silent, /^(HTTP\/1\.1 408 |$)/);
 });
 
@@ -126,10 +126,10 @@ test("an occupied port and a foreign address are bad settings, reported in one l
   const holder = createServer().listen(0, "127.0.0.1");
   await once(holder, "listening");
   const { port } = holder.address() as AddressInfo;
-  const told = (message: RegExp) => ({ code: "BAD_SETTING", message });
+  const rejected = (message: RegExp) => ({ code: "BAD_SETTING", message });
   await assert.rejects(
     RunServer.listen({ port }),
-    told(
+    rejected(
       new RegExp(
         `^Metrics can't be served on 127\\.0\\.0\\.1, port ${port}: EADDRINUSE\\. [^\\n]*--metrics-port`,
       ),
@@ -137,7 +137,7 @@ test("an occupied port and a foreign address are bad settings, reported in one l
   );
   await assert.rejects(
     RunServer.listen({ port: 0, host: "203.0.113.7" }),
-    told(/^[^\n]*EADDRNOTAVAIL[^\n]*--metrics-host/),
+    rejected(/^[^\n]*EADDRNOTAVAIL[^\n]*--metrics-host/),
   );
   holder.close();
 });
@@ -151,7 +151,7 @@ test("a host that is not an address is rejected: an empty one would listen every
   }
 });
 
-test("on this machine alone, a request must name this machine as its one host", async () => {
+test("on a loopback address, a request must have one Host header that names this machine", async () => {
   const { server } = await serve();
   const { port } = new URL(server.url);
   const get = (...hosts: string[]): Promise<string> =>
@@ -168,13 +168,13 @@ test("on this machine alone, a request must name this machine as its one host", 
   assert.match(await exchange(server, "GET /healthz HTTP/1.0\r\n\r\n"), /^HTTP\/1\.1 200 /);
 });
 
-test("elsewhere monitoring may use any one name for it", async () => {
+test("on other addresses, a request may use any single host name", async () => {
   const { server } = await serve({ host: "0.0.0.0" });
   const ask = `GET /metrics HTTP/1.1\r\nHost: run-7.monitoring:80\r\n\r\n`;
   assert.match(await exchange(server, ask), /^HTTP\/1\.1 200 /);
 });
 
-test("three hundred connections that ask nothing keep no probe from its answer", async () => {
+test("three hundred idle connections do not block a probe", async () => {
   const { server } = await serve();
   const { hostname, port } = new URL(server.url);
   const idle = Array.from({ length: 300 }, () => connect(Number(port), hostname));
@@ -193,7 +193,7 @@ test("it listens on the loopback address by default", async () => {
   assert.match((await listen({ host: "0.0.0.0" })).url, /^http:\/\/0\.0\.0\.0:\d+$/);
 });
 
-test("it does not keep a process alive, not even with a client that has gone quiet", () => {
+test("it does not keep a process alive, not even with a silent client", () => {
   const program = `
     import { connect } from "node:net";
     const { RunServer } = await import(${JSON.stringify(new URL("./run-server.js", import.meta.url).href)});
@@ -213,8 +213,8 @@ test("closing ends open connections, and is harmless when repeated", async () =>
   const { server } = await serve();
   const { url } = server;
   const open = exchange(server, "");
-  const asked = request(`${url}/metrics`).end();
-  await once(asked, "response");
+  const pending = request(`${url}/metrics`).end();
+  await once(pending, "response");
   server.close();
   server.close();
   assert.equal(await open, "");

@@ -44,16 +44,16 @@ export class RunServer {
     this.#server = createServer(
       {
         maxHeaderSize: requestBytes,
-        connectionsCheckingInterval: Math.min(1000, checkingIntervalOf({ patienceMs: timeoutMs })),
+        connectionsCheckingInterval: Math.min(1000, checkingIntervalOf({ headerTimeoutMs: timeoutMs })),
       },
       (request, response) => send(response, this.#answer(request)),
     );
-    limitConnections(this.#server, { patienceMs: timeoutMs });
+    limitConnections(this.#server, { headerTimeoutMs: timeoutMs });
     this.#server.setTimeout(timeoutMs, (socket) => socket.destroy());
     this.#server.on("connection", (socket) => socket.unref());
   }
 
-  /** Starts to listen. Throws BAD_SETTING if the address is unavailable. Before `show`, every page answers 503. */
+  /** Starts listening. Throws BAD_SETTING if the address is unavailable. Before `show`, every page answers 503. */
   static async listen({ port, host = "127.0.0.1", timeoutMs = 5000 }: RunServerOptions): Promise<RunServer> {
     if (!isAddress(host)) throw noAddress(host, port);
     const server = new RunServer(timeoutMs);
@@ -79,7 +79,7 @@ export class RunServer {
     this.#path = path;
   }
 
-  /** Does nothing the second time. */
+  /** Does nothing if it is closed. */
   close(): void {
     this.#server.close();
     this.#server.closeAllConnections();

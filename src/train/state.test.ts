@@ -1,4 +1,4 @@
-/** A training that is captured, saved and restored goes on to the same bits as one that was never stopped. */
+/** A training that is captured, saved and restored continues to the same bits as one that was never stopped. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -17,7 +17,7 @@ import { captureState, describeState, restoreState, restoreWeights } from "./sta
 
 const [rows, features] = [8, 6];
 
-/** Trains on batches that follow from the step alone. */
+/** Trains on batches that depend on the step only. */
 function trainSteps(device: Device, step: StepBody, from: number, to: number, compiled: boolean): void {
   const run = compiled
     ? device.compile(step)
@@ -30,12 +30,12 @@ function trainSteps(device: Device, step: StepBody, from: number, to: number, co
       [rows],
       "i32",
     );
-    for (const one of [x, y]) one.keep();
+    for (const tensor of [x, y]) tensor.keep();
     run(x, y);
   }
 }
 
-/** Through a file, as another process gets it. */
+/** Through a file, as in another process. */
 function throughFile(checkpoint: Checkpoint): Checkpoint {
   const store = new CheckpointStore(makeFolder());
   store.save(checkpoint);
@@ -43,7 +43,7 @@ function throughFile(checkpoint: Checkpoint): Checkpoint {
 }
 
 for (const compiled of [false, true]) {
-  test(`five steps, a file, all made anew and five more are ten steps, ${compiled ? "compiled" : "eager"}`, () => {
+  test(`five steps, a restore from a file and five more steps equal ten steps, ${compiled ? "compiled" : "eager"}`, () => {
     const straight = withDevice({}, (device) => {
       const training = prepareTraining(device);
       trainSteps(device, training.step, 0, 10, compiled);
@@ -67,7 +67,7 @@ for (const compiled of [false, true]) {
   });
 }
 
-test("without the random state the same training ends elsewhere: dropout has drawn", () => {
+test("without the random state the training ends with other bits, because of dropout", () => {
   const endOf = (forget: boolean) =>
     withDevice({}, (device) => {
       const { model, optimizer, step, read } = prepareTraining(device);
@@ -94,7 +94,7 @@ function bytesOf({ model, optimizer }: ReturnType<typeof makeSmall>): Record<str
   return Object.fromEntries([...tensors].map(([name, { bytes }]) => [name, bytes]));
 }
 
-test("a checkpoint of other shapes, of another dtype or with less is rejected, and nothing is changed", () => {
+test("a checkpoint with other shapes, another dtype or missing tensors is rejected, and nothing changes", () => {
   const target = makeSmall();
   const before = bytesOf(target);
   const capture = ({ model, optimizer }: ReturnType<typeof makeSmall>) =>
@@ -102,15 +102,15 @@ test("a checkpoint of other shapes, of another dtype or with less is rejected, a
   const whole = capture(makeSmall());
   const without = (name: string): Checkpoint => ({
     ...whole,
-    tensors: new Map([...whole.tensors].filter(([own]) => own !== name)),
+    tensors: new Map([...whole.tensors].filter(([tensorName]) => tensorName !== name)),
   });
   for (const [checkpoint, reason] of [
     [capture(makeSmall(4)), /model\.weight is f32 \[4, 2\] in the checkpoint and f32 \[3, 2\] in this run/],
     [capture(makeSmall(3, "bf16")), /model\.weight is bf16/],
     [without("optimizer.1.secondMoment"), /optimizer\.1\.secondMoment is not in the checkpoint/],
     [without("random.state"), /random\.state is not in the checkpoint/],
-    [{ ...whole, state: { random: { seed: "many", draws: 3 } } }, /where the random numbers stood/],
-    [{ ...whole, state: {} }, /where the random numbers stood/],
+    [{ ...whole, state: { random: { seed: "many", draws: 3 } } }, /no valid position of the random numbers/],
+    [{ ...whole, state: {} }, /no valid position of the random numbers/],
   ] as const) {
     rejects("BAD_STATE", () => restoreState(checkpoint, target.model, target.optimizer), reason);
     sameNamedBytes(bytesOf(target), before, "the model that rejected");
@@ -130,7 +130,7 @@ test("a run's additions are restored under their names, with the step and the mo
   assert.deepEqual({ ...found, random: undefined }, { ...state, model: "small", random: undefined });
 });
 
-test("weights alone come back into a model without an optimizer, and draws go on as they would have", () => {
+test("weights alone are restored without an optimizer, and random draws continue unchanged", () => {
   const [trained, fresh] = [makeSmall(), makeSmall()];
   const saved = captureState(trained.model, trained.optimizer, { step: 1 });
   manualSeed(3);
@@ -151,7 +151,7 @@ test("captured tensors are described by the same names, dtypes and shapes", () =
   }
 });
 
-test("a model of no parameters has nothing to capture", () => {
+test("a model without parameters has nothing to capture", () => {
   const { optimizer } = makeSmall();
   rejects(
     "BAD_ARGUMENT",

@@ -19,7 +19,7 @@ import {
 import { type Checkpoint, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors, type TensorShapes } from "./compatibility.js";
 
-/** State that a run adds. */
+/** State that a run adds to a checkpoint. */
 export interface StateExtras {
   readonly step: number;
   /** The model's name; default: the name of its class. */
@@ -64,7 +64,7 @@ export function describeState(module: Module, optimizer: Optimizer): TensorShape
 
 /**
  * Restores a captured training into a model and an optimizer of the same structure: weights, moments, counts and random
- * positions. Nothing changes if anything does not fit.
+ * positions. If anything does not match, it throws and changes nothing.
  */
 export function restoreState(checkpoint: Checkpoint, module: Module, optimizer: Optimizer): RestoredExtras {
   requireSameTensors(checkpoint, module.constructor.name, describeState(module, optimizer));

@@ -1,6 +1,6 @@
 /**
  * Computes the losses of steps from those of their batches. The two compiled functions of a training deliver their losses
- * separately and some calls late; a step's loss is known after those of all its batches.
+ * separately, and some calls late. A step's loss is computed after the losses of all its batches have arrived.
  */
 
 export class StepLosses {
@@ -9,7 +9,8 @@ export class StepLosses {
   /** Delivered losses that are not assigned yet: of accumulating batches, and of the last batches of steps. */
   readonly #added: number[] = [];
   readonly #updates: number[] = [];
-  #known: number[] = [];
+  /** Losses of steps that `take` has not returned. */
+  #losses: number[] = [];
 
   /** Notes a sent step, with the shares of its batches in its rows. */
   sent(shares: readonly number[]): void {
@@ -31,9 +32,9 @@ export class StepLosses {
 
   /** The new losses of steps since the last call. A step's loss is the mean over the rows of its batches. */
   take(): readonly number[] {
-    const known = this.#known;
-    if (known.length > 0) this.#known = [];
-    return known;
+    const losses = this.#losses;
+    if (losses.length > 0) this.#losses = [];
+    return losses;
   }
 
   #assign(): void {
@@ -41,7 +42,7 @@ export class StepLosses {
       const others = shares.length - 1;
       if (this.#updates.length === 0 || this.#added.length < others) return;
       const losses = [...this.#added.splice(0, others), ...this.#updates.splice(0, 1)];
-      this.#known.push(meanOf(losses, shares));
+      this.#losses.push(meanOf(losses, shares));
       this.#pending.shift();
     }
   }

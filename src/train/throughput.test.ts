@@ -1,4 +1,4 @@
-/** One figure of speed: what it counts, what it leaves out, and from when on it is told. */
+/** Throughput: which samples and times count, and when it is reported. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ test("an epoch's figure is its samples over its time, the smaller last batch too
   assert.equal(meter.endEpoch(1500), 68);
 });
 
-test("a call that makes a plan counts neither with its time nor with its samples", () => {
+test("a call that compiles a plan is excluded, with its time and its samples", () => {
   const meter = new Throughput();
   meter.beginEpoch(0);
   meter.exclude(5000);
@@ -19,7 +19,7 @@ test("a call that makes a plan counts neither with its time nor with its samples
   assert.equal(meter.endEpoch(7000), 160);
 });
 
-test("an epoch in which every step made a plan has no figure, and is not slow", () => {
+test("an epoch in which every step compiled a plan has no figure", () => {
   const meter = new Throughput();
   assert.equal(meter.rate(0), undefined);
   meter.beginEpoch(0);

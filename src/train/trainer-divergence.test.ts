@@ -1,4 +1,4 @@
-/** A trainer that has diverged ends and says so; skipped steps are counted through a stop and a resume. */
+/** A diverged training ends with the reason; skipped steps are counted across a stop and a resume. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -28,7 +28,7 @@ function make(badRow?: number, more: Partial<TrainerOptions<Sources>> & { readon
 }
 
 describe("a training diverges", () => {
-  test("where most steps of an epoch are skipped", async () => {
+  test("if most steps of an epoch are skipped", async () => {
     const trainer = make(undefined, { lr: 1e30, clipNorm: 1 });
     const { state, reason, epochs, steps } = await trainer.run();
     assert.equal(state, "diverged");
@@ -39,7 +39,7 @@ describe("a training diverges", () => {
   });
 
   for (const compile of [true, false]) {
-    test(`where a loss is not finite and nothing skips the step, ${compile ? "compiled" : "eager"}`, async () => {
+    test(`if a loss is not finite and the step is not skipped, ${compile ? "compiled" : "eager"}`, async () => {
       const trainer = make(4, { compile });
       const { state, reason } = await trainer.run();
       assert.equal(state, "diverged");
@@ -48,7 +48,7 @@ describe("a training diverges", () => {
     });
   }
 
-  test("where the evaluation's loss is not finite", async () => {
+  test("if the evaluation's loss is not finite", async () => {
     const trainer = make(undefined, { evaluate: (epoch) => ({ loss: epoch === 1 ? Number.NaN : 1 }) });
     const { state, reason, epochs } = await trainer.run();
     assert.deepEqual(
@@ -59,8 +59,8 @@ describe("a training diverges", () => {
   });
 });
 
-describe("a step that is skipped now and then", () => {
-  test("is no divergence", async () => {
+describe("an occasionally skipped step", () => {
+  test("is not divergence", async () => {
     const trainer = make(4, { clipNorm: 1 });
     const { state, epochs } = await trainer.run();
     assert.deepEqual([state, epochs.map(({ skipped }) => skipped)], ["finished", [1, 2, 3]]);

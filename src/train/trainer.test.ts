@@ -1,4 +1,4 @@
-/** The trainer: epochs, orders, figures, ends, and going on from where it stood to the same bits. */
+/** The trainer: epochs, row orders, figures, ends, and exact resume. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -37,17 +37,17 @@ function make(on: Device, more: Partial<TrainerOptions<Sources>> = {}) {
     loss: (x, y) => nn.functional.crossEntropy(model.forward(x), y),
     ...more,
   });
-  const weights = (): number[] => model.parameters().flatMap((one) => [...one.dataSync()]);
+  const weights = (): number[] => model.parameters().flatMap((parameter) => [...parameter.dataSync()]);
   return { model, optimizer, trainer, weights };
 }
 
 describe("a training", () => {
-  test("runs its epochs, each over all rows, and tells of each", async () => {
+  test("runs its epochs, each over all rows, and reports each", async () => {
     const { trainer } = make(device);
     const { state, steps, epochs } = await trainer.run();
     assert.deepEqual([state, steps, trainer.batches], ["finished", 18, 6]);
     assert.deepEqual(
-      epochs.map(({ epoch, steps: own, lr, skipped }) => [epoch, own, lr, skipped]),
+      epochs.map(({ epoch, steps: epochSteps, lr, skipped }) => [epoch, epochSteps, lr, skipped]),
       [0, 1, 2].map((epoch) => [epoch, 6, 0.01, 0]),
     );
     assert.ok((epochs[2]?.loss ?? 9) < (epochs[0]?.loss ?? 0), "it learns");
@@ -56,31 +56,31 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("reports every epoch's loss however long it runs: with a rate of 0 they are all the same", async () => {
-    const told: number[] = [];
+  test("reports every epoch's loss in a long training: with a rate of 0 they are all equal", async () => {
+    const reported: number[] = [];
     for (const accumulate of [1, 4]) {
       const { trainer, optimizer, model } = make(device, {
         ...{ epochs: 30, shuffle: false, accumulate },
-        watcher: { sent: () => {}, known: (loss) => told.push(loss), planned: () => {} },
+        watcher: { sent: () => {}, lossRead: (loss) => reported.push(loss), planned: () => {} },
       });
       optimizer.lr = 0;
       for (const [, module] of model.namedModules())
         if (module instanceof nn.Dropout) (module as { p: number }).p = 0;
-      told.length = 0;
+      reported.length = 0;
       const { epochs } = await trainer.run();
       assert.ok(
         trainer.compiled && trainer.batches * 30 > 4 * bufferSizes.history,
         "more than the history holds",
       );
       assert.deepEqual(new Set(epochs.map(({ loss }) => loss)).size, 1);
-      assert.equal(told.length, 30 * trainer.stepsPerEpoch);
+      assert.equal(reported.length, 30 * trainer.stepsPerEpoch);
       trainer.close();
     }
   });
 
   for (const compile of [true, false]) {
-    test(`tells its watcher of every step and, in their order, of every loss, ${compile ? "compiled" : "eager"}`, async () => {
-      const told: { steps: number[]; samples: number[]; losses: number[]; plans: number } = {
+    test(`reports every step and every loss to its watcher, in order, ${compile ? "compiled" : "eager"}`, async () => {
+      const reported: { steps: number[]; samples: number[]; losses: number[]; plans: number } = {
         ...{ steps: [], samples: [], losses: [], plans: 0 },
       };
       const { trainer } = make(device, {
@@ -88,57 +88,60 @@ describe("a training", () => {
         watcher: {
           sent: ({ step, samples, hostMs, lr }) => {
             assert.ok(hostMs >= 0 && lr === 0.01);
-            told.steps.push(step);
-            told.samples.push(samples);
+            reported.steps.push(step);
+            reported.samples.push(samples);
           },
-          known: (loss) => told.losses.push(loss),
+          lossRead: (loss) => reported.losses.push(loss),
           planned: (compiled) => {
-            told.plans = compiled.plans;
+            reported.plans = compiled.plans;
           },
         },
       });
       const { epochs } = await trainer.run();
       assert.deepEqual(
-        told.steps,
+        reported.steps,
         Array.from({ length: 18 }, (_, index) => index + 1),
       );
-      assert.equal(told.losses.length, 18);
-      assert.equal(told.plans, compile ? 2 : 0, "one for whole batches, one for the last");
+      assert.equal(reported.losses.length, 18);
+      assert.equal(reported.plans, compile ? 2 : 0, "one for whole batches, one for the last");
       for (const [epoch, { loss }] of epochs.entries()) {
-        const own = [...told.losses.keys()].slice(6 * epoch, 6 * epoch + 6);
-        const sum = own.reduce((total, at) => total + (told.losses[at] ?? 0) * (told.samples[at] ?? 0), 0);
+        const epochSteps = [...reported.losses.keys()].slice(6 * epoch, 6 * epoch + 6);
+        const sum = epochSteps.reduce(
+          (total, at) => total + (reported.losses[at] ?? 0) * (reported.samples[at] ?? 0),
+          0,
+        );
         assert.equal(sum / rows, loss);
       }
       trainer.close();
     });
   }
 
-  test("waits for what was sent before it makes a plan, so that its pace has every step's time in it", async () => {
+  test("waits for earlier steps before it compiles a plan, so that the throughput includes their time", async () => {
     const direct = openStrictDevice({ capture: "off" });
-    const told: string[] = [];
+    const reported: string[] = [];
     const { trainer } = make(direct, {
       epochs: 1,
       watcher: {
-        sent: ({ step }) => told.push(`step ${step}`),
-        known: () => undefined,
-        planned: () => told.push("a plan"),
+        sent: ({ step }) => reported.push(`step ${step}`),
+        lossRead: () => undefined,
+        planned: () => reported.push("a plan"),
       },
     });
     const { runtime } = direct;
     const { synchronize } = runtime;
     runtime.synchronize = () => {
-      told.push("wait");
+      reported.push("wait");
       synchronize.call(runtime);
     };
     await trainer.run();
     // Of six batches the last is smaller; the last wait is the epoch's end.
     const middle = ["step 2", "step 3", "step 4", "step 5"];
-    const made = (step: number): string[] => ["wait", `step ${step}`, "wait", "a plan"];
-    assert.deepEqual(told, [...made(1), ...middle, ...made(6), "wait"]);
+    const planned = (step: number): string[] => ["wait", `step ${step}`, "wait", "a plan"];
+    assert.deepEqual(reported, [...planned(1), ...middle, ...planned(6), "wait"]);
     trainer.close();
   });
 
-  test("is the same to the bit compiled and eager, where nothing is dropped", async () => {
+  test("is equal bit for bit compiled and eager, without dropout", async () => {
     const losses = [];
     for (const compile of [true, false]) {
       manualSeed(9);
@@ -190,7 +193,7 @@ describe("a training", () => {
       const before = await first.trainer.run();
       assert.equal(before.state, "stopped");
       const position: TrainerPosition = JSON.parse(JSON.stringify(first.trainer.position));
-      // The same model goes on, as it would with its state restored.
+      // The same model continues, as after a restore of its state.
       const second = new Trainer<Sources>({ ...first.trainer.options, from: position, signal: undefined! });
       const rest = await second.run();
       assert.deepEqual(
@@ -205,7 +208,7 @@ describe("a training", () => {
     whole.trainer.close();
   });
 
-  test("hears of a signal also where its epochs are shorter than the time between two turns", async (t) => {
+  test("reacts to a signal even if its epochs are shorter than the time between two turns", async (t) => {
     let nowMs = 0;
     t.mock.method(performance, "now", () => nowMs);
     const halt = new AbortController();
@@ -222,16 +225,16 @@ describe("a training", () => {
   });
 
   test("evaluates the model after each epoch in evaluation mode, and continues training", async () => {
-    const seen: boolean[] = [];
+    const modes: boolean[] = [];
     const { trainer, model } = make(device, {
       evaluate: (epoch) => {
-        seen.push(model.isTraining);
+        modes.push(model.isTraining);
         return { accuracy: epoch / 10 };
       },
       onStep: () => void assert.equal(model.isTraining, true),
     });
     const { epochs } = await trainer.run();
-    assert.deepEqual(seen, [false, false, false]);
+    assert.deepEqual(modes, [false, false, false]);
     assert.deepEqual(
       epochs.map(({ figures }) => figures),
       [{ accuracy: 0 }, { accuracy: 0.1 }, { accuracy: 0.2 }],
@@ -239,7 +242,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("ends early when a figure has not become better for long enough", async () => {
+  test("ends early when a figure has not improved for the patience", async () => {
     const figures = [0.5, 0.6, 0.55, 0.58, 0.9];
     const { trainer } = make(device, {
       epochs: 5,
@@ -251,7 +254,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("lets a schedule go on after each step or each epoch", async () => {
+  test("advances a schedule after each step or each epoch", async () => {
     for (const [after, expected] of [
       ["step", [0.01, 0.01 / 2 ** 6, 0.01 / 2 ** 12]],
       ["epoch", [0.01, 0.005, 0.0025]],
@@ -262,17 +265,17 @@ describe("a training", () => {
         }
       }
       const rates: number[] = [];
-      const one = make(device);
+      const candidate = make(device);
       const trainer = new Trainer<Sources>({
-        ...one.trainer.options,
-        schedule: { of: new Halving(one.optimizer), after },
+        ...candidate.trainer.options,
+        schedule: { of: new Halving(candidate.optimizer), after },
         onStep: ({ progress }) => {
-          if (progress.batch === 1) rates.push(one.optimizer.lr * (after === "step" ? 2 : 1));
+          if (progress.batch === 1) rates.push(candidate.optimizer.lr * (after === "step" ? 2 : 1));
         },
       });
       await trainer.run();
       assert.deepEqual(rates, expected, after);
-      for (const open of [one.trainer, trainer]) open.close();
+      for (const open of [candidate.trainer, trainer]) open.close();
     }
   });
 
@@ -288,19 +291,19 @@ describe("a training", () => {
     assert.equal(device.runtime.budget.usedBy("data set"), before);
   });
 
-  test("knows a loss after its first steps, long before the history would bring one by itself", async () => {
-    const known: boolean[] = [];
+  test("has a loss after its first steps, before the history is full", async () => {
+    const hasLoss: boolean[] = [];
     const { trainer } = make(device, {
       epochs: 1,
-      onStep: (one) => {
-        known.push(one.latestLoss !== undefined);
-        // By now the device has done what was sent, and the next step may know.
+      onStep: ({ latestLoss }) => {
+        hasLoss.push(latestLoss !== undefined);
+        // The device has run the sent steps, so the next step may have a loss.
         device.runtime.synchronize();
       },
     });
     await trainer.run();
-    assert.ok(known.indexOf(true) <= 1, known.join());
-    assert.ok(known.slice(1).every(Boolean));
+    assert.ok(hasLoss.indexOf(true) <= 1, hasLoss.join());
+    assert.ok(hasLoss.slice(1).every(Boolean));
     trainer.close();
   });
 
@@ -314,7 +317,7 @@ describe("a training", () => {
       const { trainer } = make(device, { data: wrong as TensorDataset<Sources>, shuffle: false, compile });
       await assert.rejects(trainer.run(), {
         code: "BAD_INDEX",
-        message: /^(Batch 4 of epoch 0: )?crossEntropy: the target of row 1 is 3, and there are 3 classes/,
+        message: /^(Batch 4 of epoch 0: )?crossEntropy: the target of row 1 is 3, but there are 3 classes/,
       });
       trainer.close();
     }
@@ -340,7 +343,7 @@ describe("a training", () => {
   });
 });
 
-/** A model without dropout, so that only the batches tell two trainings apart. */
+/** A model without dropout, so that two trainings differ only by their batches. */
 function makePlain(more: Partial<TrainerOptions<Sources>> = {}) {
   manualSeed(9);
   const model = new nn.Sequential(new nn.Linear(2, 4), new nn.Tanh(), new nn.Linear(4, 3)).to(device);
@@ -353,36 +356,37 @@ function makePlain(more: Partial<TrainerOptions<Sources>> = {}) {
 }
 
 const weightsOf = ({ trainer }: ReturnType<typeof make>): number[] =>
-  trainer.options.model.parameters().flatMap((one) => [...one.dataSync()]);
+  trainer.options.model.parameters().flatMap((parameter) => [...parameter.dataSync()]);
 
 describe("accumulated gradients", () => {
   for (const compile of [true, false]) {
-    test(`of several batches are those of one large batch, also in a smaller last step, ${compile ? "compiled" : "eager"}`, async () => {
+    test(`of several batches equal those of one large batch, also in a smaller last step, ${compile ? "compiled" : "eager"}`, async () => {
       // Of 22 rows: batches of 4, 4, 4 and of 4, 4, 2, or of 12 and of 10.
-      const [parts, whole] = [
+      const [accumulated, whole] = [
         makePlain({ batchSize: 4, accumulate: 3, compile }),
         makePlain({ batchSize: 12, compile }),
       ];
-      const [a, b] = [await parts.trainer.run(), await whole.trainer.run()];
-      assert.deepEqual([a.steps, parts.trainer.stepsPerEpoch, parts.trainer.batches], [6, 2, 6]);
+      const [a, b] = [await accumulated.trainer.run(), await whole.trainer.run()];
+      assert.deepEqual([a.steps, accumulated.trainer.stepsPerEpoch, accumulated.trainer.batches], [6, 2, 6]);
       for (const [epoch, { loss, steps }] of a.epochs.entries()) {
         assert.equal(steps, 2);
         assert.ok(Math.abs(loss - b.epochs[epoch]!.loss) < 1e-6, `epoch ${epoch}`);
       }
       for (const [index, weight] of weightsOf(whole).entries())
-        assert.ok(Math.abs(weight - weightsOf(parts)[index]!) < 1e-5, `weight ${index}`);
-      if (compile) assert.equal(parts.trainer.compiled?.plans, 2, "one for whole batches, one for the last");
-      for (const { trainer } of [parts, whole]) trainer.close();
+        assert.ok(Math.abs(weight - weightsOf(accumulated)[index]!) < 1e-5, `weight ${index}`);
+      if (compile)
+        assert.equal(accumulated.trainer.compiled?.plans, 2, "one for whole batches, one for the last");
+      for (const { trainer } of [accumulated, whole]) trainer.close();
     });
   }
 
-  test("are the same to the bit compiled and eager", async () => {
+  test("are equal bit for bit compiled and eager", async () => {
     const ends = [];
     for (const compile of [true, false]) {
-      const one = makePlain({ accumulate: 4, compile });
-      const { epochs } = await one.trainer.run();
-      ends.push([epochs.map(({ loss }) => loss), weightsOf(one)]);
-      one.trainer.close();
+      const candidate = makePlain({ accumulate: 4, compile });
+      const { epochs } = await candidate.trainer.run();
+      ends.push([epochs.map(({ loss }) => loss), weightsOf(candidate)]);
+      candidate.trainer.close();
     }
     assert.deepEqual(ends[0], ends[1]);
   });
@@ -419,29 +423,29 @@ describe("accumulated gradients", () => {
   test("make one step for the watcher, the schedule and onStep, with all its rows", async () => {
     for (const compile of [true, false]) {
       const [samples, losses]: [number[], number[]] = [[], []];
-      const one = make(device, {
+      const candidate = make(device, {
         ...{ accumulate: 4, epochs: 1, compile },
         watcher: {
           sent: (step) => samples.push(step.samples),
-          known: (loss) => losses.push(loss),
+          lossRead: (loss) => losses.push(loss),
           planned: () => undefined,
         },
       });
-      const schedule = new optim.StepSchedule(one.optimizer, { stepSize: 1 });
+      const schedule = new optim.StepSchedule(candidate.optimizer, { stepSize: 1 });
       let calls = 0;
       const trainer = new Trainer<Sources>({
-        ...one.trainer.options,
+        ...candidate.trainer.options,
         schedule: { of: schedule, after: "step" },
         onStep: () => void calls++,
       });
       const { epochs } = await trainer.run();
       assert.deepEqual([samples, losses.length, calls, schedule.steps], [[16, 6], 2, 2, 2]);
       assert.equal((losses[0]! * 16 + losses[1]! * 6) / rows, epochs[0]?.loss);
-      for (const open of [one.trainer, trainer]) open.close();
+      for (const open of [candidate.trainer, trainer]) open.close();
     }
   });
 
-  test("name the batch of a wrong label, and are rejected from the midst of a step", async () => {
+  test("name the batch of a wrong label, and reject a position in the middle of a step", async () => {
     const bad = Int32Array.from({ length: rows }, (_, row) => (row === 17 ? 3 : row % 3));
     const wrong = new TensorDataset(
       Array.from({ length: rows }, (_, row) => [row, 1]),

@@ -3,7 +3,6 @@
  * the data. Its position is a plain record, so that another process can resume from there.
  */
 
-import { setImmediate } from "node:timers/promises";
 import type { ColumnSource, TensorDataset } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Seed } from "../kernels/index.js";
@@ -13,27 +12,13 @@ import { currentSeed } from "../tensor/index.js";
 import { divergenceOf } from "./divergence.js";
 import { EarlyStopping, type EarlyStoppingOptions } from "./early-stopping.js";
 import { EpochRows } from "./epoch-rows.js";
+import { EventLoopTurns } from "./event-loop-turns.js";
 import { requirePosition, type TrainerPosition } from "./position.js";
 import { Throughput } from "./throughput.js";
+import { TrainingProgress } from "./training-progress.js";
 import { type StepOptions, type TrainingStep, TrainingSteps } from "./training-steps.js";
-
-/** The figures of a completed epoch. */
-export interface EpochRecord {
-  readonly epoch: number;
-  readonly steps: number;
-  /** The mean loss over all rows, each taken when its batch was trained. */
-  readonly loss: number;
-  readonly lr: number;
-  /** Without compilation; undefined if every step was compiled. */
-  readonly samplesPerSecond: number | undefined;
-  readonly seconds: number;
-  /** Steps that the device has skipped since the start because a gradient was not finite. */
-  readonly skipped: number;
-  /** The figures of `evaluate`. */
-  readonly figures: Readonly<Record<string, number>>;
-  /** Why the training has diverged; undefined if it has not. */
-  readonly diverged?: string | undefined;
-}
+import type { EpochRecord, TrainingSummary } from "./training-summary.js";
+import type { TrainingWatcher } from "./training-watcher.js";
 
 /** Options of a `Trainer`. */
 export interface TrainerOptions<Sources extends readonly ColumnSource[]> extends StepOptions<Sources> {
@@ -62,45 +47,8 @@ export interface TrainerOptions<Sources extends readonly ColumnSource[]> extends
   readonly signal?: AbortSignal;
 }
 
-/** A step that was sent to the device. */
-export interface SentStep {
-  /** Counted from 1. */
-  readonly step: number;
-  readonly epoch: number;
-  /** Rows of its batches. */
-  readonly samples: number;
-  readonly lr: number;
-  /** Host time of the step, in milliseconds. */
-  readonly hostMs: number;
-}
-
-/** Receives the events of a training. It runs at every step, so it must be fast. */
-export interface TrainingWatcher {
-  sent(step: SentStep): void;
-  /** The host has read the loss of the oldest step without one. */
-  known(loss: number): void;
-  /** A compiled step has a new plan, or runs a plan in a new way. */
-  planned(compiled: TrainingStep): void;
-}
-
-/** The result of `Trainer.run()`. */
-export interface TrainingSummary {
-  /**
-   * "stopped": ended by the signal. "early": ended by early stopping. "diverged": in the last epoch most steps were skipped or a loss
-   * was not finite, so more training would not help.
-   */
-  readonly state: "finished" | "stopped" | "early" | "diverged";
-  readonly steps: number;
-  /** Why the training has diverged. */
-  readonly reason?: string | undefined;
-  /** The epochs that this trainer completed. */
-  readonly epochs: readonly EpochRecord[];
-}
-
-/** Max. time between two turns of the event loop, in milliseconds. */
-const maxTurnMs = 50;
 /** The interval between two requests for the latest loss, in milliseconds. */
-const lossEveryMs = 100;
+const lossIntervalMs = 100;
 
 /**
  * Trains a module on a data set.
@@ -131,20 +79,11 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   readonly stepsPerEpoch: number;
   readonly #steps: TrainingSteps<Sources>;
   readonly #stopping: EarlyStopping | undefined;
-  #epoch: number;
-  #batch: number;
-  #step: number;
-  /** The known losses of the current epoch's steps. */
-  #losses: number[];
-  #latestLoss: number | undefined;
-  /** Skipped steps before this trainer, and before the current epoch. */
-  readonly #skippedBefore: number;
-  #skippedBeforeEpoch: number;
-  /** The batch sizes that have plans. */
-  readonly #planned = new Set<string>();
+  readonly #progress: TrainingProgress;
+  /** The sizes of batch groups that have plans. */
+  readonly #plannedSizes = new Set<string>();
   readonly #throughput = new Throughput();
-  /** The last turn of the event loop. */
-  #turnMs = performance.now();
+  readonly #turns = new EventLoopTurns();
   /** The last request for losses. */
   #requestedMs = Number.NEGATIVE_INFINITY;
 
@@ -158,11 +97,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const { from } = options;
     const layout = { batches: Math.ceil(data.rows / batchSize), accumulate: options.accumulate ?? 1 };
     if (from) requirePosition(from, layout);
-    this.#skippedBefore = from?.skipped ?? 0;
-    this.#skippedBeforeEpoch = this.#skippedBefore - (from?.skippedInEpoch ?? 0);
-    [this.#epoch, this.#batch, this.#step] = [from?.epoch ?? 0, from?.batch ?? 0, from?.step ?? 0];
-    this.#losses = [...(from?.losses ?? [])];
-    this.#latestLoss = this.#losses.at(-1);
+    this.#progress = new TrainingProgress(from);
     if (from?.earlyStopping) this.#stopping?.loadStateDict(from.earlyStopping);
     const rows = new EpochRows(device, data, batchSize, shuffle ? seed : undefined);
     this.#steps = new TrainingSteps(options, rows);
@@ -193,11 +128,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   get position(): TrainerPosition {
     this.#steps.flush();
     this.#takeLosses();
-    const losses = [...this.#losses];
     const stopping = this.#stopping && { earlyStopping: this.#stopping.stateDict() };
-    const skipped = this.#skipped;
-    const skips = { skipped, skippedInEpoch: skipped - this.#skippedBeforeEpoch };
-    return { epoch: this.#epoch, batch: this.#batch, step: this.#step, losses, ...skips, ...stopping };
+    return { ...this.#progress.position(this.#skipped), ...stopping };
   }
 
   /**
@@ -219,7 +151,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * ```
    */
   get progress(): { readonly epoch: number; readonly batch: number; readonly step: number } {
-    return { epoch: this.#epoch, batch: this.#batch, step: this.#step };
+    const { epoch, batch, step } = this.#progress;
+    return { epoch, batch, step };
   }
 
   /**
@@ -241,7 +174,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * ```
    */
   get latestLoss(): number | undefined {
-    return this.#latestLoss;
+    return this.#progress.latestLoss;
   }
 
   /**
@@ -269,7 +202,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * The compiled update step if there is one: for `explain()` and `memory()`.
+   * The compiled update step, for `explain()` and `memory()`; undefined if steps run eagerly.
    *
    * @example
    * ```ts
@@ -314,9 +247,9 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const { epochs, signal, onEpoch, model } = this.options;
     const records: EpochRecord[] = [];
     const summary = (state: TrainingSummary["state"], reason?: string): TrainingSummary => ({
-      ...{ state, steps: this.#step, epochs: records, ...(reason !== undefined && { reason }) },
+      ...{ state, steps: this.#progress.step, epochs: records, ...(reason !== undefined && { reason }) },
     });
-    while (this.#epoch < epochs) {
+    while (this.#progress.epoch < epochs) {
       model.train();
       const record = await this.#runEpoch();
       if (!record) return summary("stopped");
@@ -325,7 +258,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       const { epoch, loss, figures, diverged } = record;
       if (diverged !== undefined) return summary("diverged", `epoch ${epoch}: ${diverged}`);
       if (this.#stopping?.note(epoch, { loss, ...figures })) return summary("early");
-      if (signal?.aborted && this.#epoch < epochs) return summary("stopped");
+      if (signal?.aborted && this.#progress.epoch < epochs) return summary("stopped");
     }
     return summary("finished");
   }
@@ -343,9 +276,9 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    *   optimizer: new optim.SGD(model.parameters(), { lr: 0.1 }),
    *   loss: (x) => model.forward(x).square().mean(),
    * });
-   * const before = cpu.runtime.budget.usedBy("data set");
+   * const before = cpu.diagnostics().budget.usedByLabel["data set"];
    * trainer.close();
-   * console.log(cpu.runtime.budget.usedBy("data set") < before); // → true
+   * console.log(cpu.diagnostics().budget.usedByLabel["data set"] < before); // → true
    * cpu.close();
    * ```
    */
@@ -356,39 +289,44 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   /** Runs the rest of the current epoch. Returns undefined if the signal ended it. */
   async #runEpoch(): Promise<EpochRecord | undefined> {
     const { optimizer, schedule, signal, onStep, device, evaluate, model, watcher } = this.options;
-    const epoch = this.#epoch;
+    const epoch = this.#progress.epoch;
     const startedMs = performance.now();
     this.#throughput.beginEpoch(startedMs);
-    while (this.#batch < this.batches) {
+    while (this.#progress.batch < this.batches) {
       if (signal?.aborted) {
         this.#steps.flush();
         this.#takeLosses();
         return undefined;
       }
-      const group = this.#steps.groupAt(this.#batch);
+      const group = this.#steps.groupAt(this.#progress.batch);
       const { lr } = optimizer;
       const { samples } = group;
       // A new batch size needs a new plan. Earlier work must not count as compilation time.
       const sizes = `${group.end - group.first} of ${samples}`;
-      if (this.compiled && !this.#planned.has(sizes)) device.runtime.synchronize();
+      if (this.compiled && !this.#plannedSizes.has(sizes)) device.runtime.synchronize();
       const [sentMs, plans] = [performance.now(), this.#steps.plans];
-      await this.#steps.send(epoch, group, () => this.#takeTurn());
+      await this.#steps.send(epoch, group, () => this.#turns.takeIfDue());
       this.#refresh();
-      watcher?.sent({ step: this.#step + 1, epoch, samples, lr, hostMs: performance.now() - sentMs });
+      watcher?.sent({
+        step: this.#progress.step + 1,
+        epoch,
+        samples,
+        lr,
+        hostMs: performance.now() - sentMs,
+      });
       if (this.#steps.plans === plans) this.#throughput.add(samples);
       else {
         // A call with a compilation takes longer than a step.
         device.runtime.synchronize();
-        this.#planned.add(sizes);
+        this.#plannedSizes.add(sizes);
         this.#reportPlans();
         this.#throughput.exclude(performance.now() - sentMs);
       }
       this.#takeLosses();
-      this.#batch = group.end;
-      this.#step++;
+      this.#progress.completeStep(group.end);
       if (schedule?.after === "step") schedule.of.step();
       await onStep?.(this);
-      await this.#takeTurn();
+      await this.#turns.takeIfDue();
     }
     this.#steps.flush();
     device.runtime.synchronize();
@@ -396,13 +334,12 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const samplesPerSecond = this.#throughput.endEpoch(endedMs);
     this.#takeLosses();
     model.eval();
-    this.#rejectBadIndices();
+    this.#steps.rejectBadIndices(epoch, this.#progress.losses);
     const { lr } = optimizer;
-    const [loss, losses, skipped] = [this.#meanLoss(), this.#losses, this.#skipped];
-    const skippedInEpoch = skipped - this.#skippedBeforeEpoch;
+    const [loss, skipped] = [this.#steps.meanLoss(this.#progress.losses), this.#skipped];
+    const { losses, skippedInEpoch } = this.#progress.position(skipped);
     if (schedule?.after === "epoch") schedule.of.step();
-    [this.#epoch, this.#batch, this.#losses] = [epoch + 1, 0, []];
-    this.#skippedBeforeEpoch = skipped;
+    this.#progress.endEpoch(skipped);
     const figures = evaluate?.(epoch) ?? {};
     const diverged = divergenceOf({ losses, skipped: skippedInEpoch, figures });
     return {
@@ -415,40 +352,24 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
 
   /** Steps skipped since the start. Waits for the device. */
   get #skipped(): number {
-    return this.#skippedBefore + (this.compiled?.skipped ?? 0);
-  }
-
-  /** Runs the event loop if it is due. The time carries over between epochs, because many are shorter. */
-  async #takeTurn(): Promise<void> {
-    if (performance.now() - this.#turnMs <= maxTurnMs) return;
-    await giveTurn();
-    this.#turnMs = performance.now();
+    return this.#progress.skippedBefore + (this.compiled?.skipped ?? 0);
   }
 
   /** Requests the latest losses from the device if it is due. */
   #refresh(): void {
     if (!this.compiled) return;
     const nowMs = performance.now();
-    if (this.latestLoss !== undefined && nowMs - this.#requestedMs < lossEveryMs) return;
+    if (this.latestLoss !== undefined && nowMs - this.#requestedMs < lossIntervalMs) return;
     this.#requestedMs = nowMs;
     this.#steps.refresh();
-  }
-
-  /** Throws for bad indices of the epoch. If a loss is NaN, the error names the batch. */
-  #rejectBadIndices(): void {
-    if (!this.compiled) return;
-    const step = this.#losses.findIndex((loss) => Number.isNaN(loss));
-    if (step >= 0) this.#steps.rejectBadLabels(this.#epoch, this.#steps.groupOf(step));
-    this.#steps.rejectBadIndices();
   }
 
   /** Moves new losses to the epoch and to the watcher. */
   #takeLosses(): void {
     const { watcher } = this.options;
     for (const loss of this.#steps.takeLosses()) {
-      this.#losses.push(loss);
-      this.#latestLoss = loss;
-      watcher?.known(loss);
+      this.#progress.addLoss(loss);
+      watcher?.lossRead(loss);
     }
   }
 
@@ -457,23 +378,6 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     for (const compiled of [this.#steps.accumulate, this.#steps.update])
       if (compiled) watcher?.planned(compiled);
   }
-
-  #meanLoss(): number {
-    let sum = 0;
-    let rows = 0;
-    for (const [step, loss] of this.#losses.entries()) {
-      const { samples } = this.#steps.groupOf(step);
-      sum += loss * samples;
-      rows += samples;
-    }
-    return sum / rows;
-  }
-}
-
-/** Runs signal handlers and timers. The first immediate may run before them; the second runs after. */
-async function giveTurn(): Promise<void> {
-  await setImmediate();
-  await setImmediate();
 }
 
 function requireCount(name: string, value: number, unit: string): void {

@@ -6,10 +6,8 @@
 import { noGrad } from "../autograd/index.js";
 import type { Batch, ColumnSource } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { dtypes } from "../ir/index.js";
 import type { Module } from "../nn/index.js";
 import { clipGradNorm, type Optimizer } from "../optim/index.js";
-import type { Region } from "../runtime/index.js";
 import {
   badIndexError,
   type CompiledStep,
@@ -18,6 +16,7 @@ import {
   type Tensor,
 } from "../tensor/index.js";
 import type { EpochRows } from "./epoch-rows.js";
+import { LossWeight } from "./loss-weight.js";
 import { StepLosses } from "./step-losses.js";
 
 export type TrainingStep = CompiledStep<[Tensor], { readonly loss: Tensor }>;
@@ -31,7 +30,7 @@ export interface StepOptions<Sources extends readonly ColumnSource[]> {
   readonly loss: (...batch: Batch<Sources>) => Tensor;
   /**
    * Batches whose gradients are added before the optimizer's update; default: 1. They count as one batch of all their rows:
-   * clipping, the optimizer, the schedule and `onStep` run once for all of them. The last step of an epoch may have fewer.
+   * clipping, the optimizer, the schedule and `onStep` run once per step. The last step of an epoch may have fewer batches.
    */
   readonly accumulate?: number;
   /** Max. norm of all gradients together; default: no clipping. */
@@ -139,11 +138,44 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     this.update?.flush();
   }
 
+  /** The mean loss over all rows of an epoch, from the losses of its steps. */
+  meanLoss(losses: readonly number[]): number {
+    let sum = 0;
+    let rows = 0;
+    for (const [step, loss] of losses.entries()) {
+      const { samples } = this.groupOf(step);
+      sum += loss * samples;
+      rows += samples;
+    }
+    return sum / rows;
+  }
+
+  /** Throws for bad indices of an epoch that compiled steps had to ignore. If a loss is NaN, the error names the batch. */
+  rejectBadIndices(epoch: number, losses: readonly number[]): void {
+    if (!this.update) return;
+    const step = losses.findIndex((loss) => Number.isNaN(loss));
+    if (step >= 0) this.#rejectBadLabels(epoch, this.groupOf(step));
+    for (const [name, compiled] of [
+      ["accumulate", this.accumulate],
+      ["train", this.update],
+    ] as const) {
+      const first = compiled?.badIndices.first;
+      if (first) throw badIndexError(name, first);
+    }
+  }
+
+  close(): void {
+    this.accumulate?.close();
+    this.update?.close();
+    this.#weight?.close();
+    this.#rows.close();
+  }
+
   /**
    * A bad index or label makes a compiled step's loss NaN. Its batches are computed again, eagerly, and the eager error names the
-   * index. A NaN of other origin is ignored here.
+   * index. A NaN with another cause is ignored here.
    */
-  rejectBadLabels(epoch: number, { first, end }: BatchGroup): void {
+  #rejectBadLabels(epoch: number, { first, end }: BatchGroup): void {
     const { device, loss: lossOf } = this.#options;
     for (let batch = first; batch < end; batch++) {
       const rows = this.#rows.rowsOf(epoch, batch);
@@ -157,24 +189,6 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
         });
       }
     }
-  }
-
-  /** Throws for bad indices that a compiled step had to ignore. */
-  rejectBadIndices(): void {
-    for (const [name, step] of [
-      ["accumulate", this.accumulate],
-      ["train", this.update],
-    ] as const) {
-      const first = step?.badIndices.first;
-      if (first) throw badIndexError(name, first);
-    }
-  }
-
-  close(): void {
-    this.accumulate?.close();
-    this.update?.close();
-    this.#weight?.close();
-    this.#rows.close();
   }
 
   #runEagerly(rows: Tensor, isLast: boolean): number {
@@ -196,40 +210,5 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     optimizer.step();
     optimizer.zeroGrad();
     return { loss };
-  }
-}
-
-/**
- * The share of a batch in its step. Backward starts from it instead of 1, so that the gradients of all batches add up to those of
- * one large batch. It is in persistent memory, so that one plan serves every share.
- */
-class LossWeight {
-  readonly #device: Device;
-  readonly #region: Region;
-  readonly #cell: Tensor; // f32 []
-  #value = 0;
-
-  constructor(device: Device) {
-    this.#device = device;
-    const placement = { name: "share of the batch", size: dtypes.f32.bytes };
-    this.#region = device.runtime.persistent.place("scalars", "accumulation", [placement]);
-    this.#cell = device.fromStorage(this.#region.storages[0], [], "f32", placement.name);
-  }
-
-  set(value: number): void {
-    if (value === this.#value) return;
-    this.#device.write(this.#cell, [value]);
-    this.#value = value;
-  }
-
-  /** With the dtype and shape of the loss, for backward. */
-  like({ dtype, shape }: Tensor): Tensor {
-    const weight = shape.length === 0 ? this.#cell : this.#cell.reshape(shape);
-    return dtype === "f32" ? weight : weight.to(dtype);
-  }
-
-  close(): void {
-    const { persistent } = this.#device.runtime;
-    if (this.#device.isOpen && persistent.regions.includes(this.#region)) persistent.release(this.#region);
   }
 }

@@ -1,4 +1,7 @@
-/** units: byte counts, addresses, durations and clocks, with their text forms; keys of plain data; buffer sizes. */
+/**
+ * units: byte counts, addresses, durations and clocks, with their text forms. Also small tools below every layer: keys of
+ * plain data, the heartbeat, worker threads, buffer sizes, close actions.
+ */
 
 export { bufferSizes } from "./buffer-sizes.js";
 export {
@@ -37,5 +40,6 @@ export {
   type WorkStage,
 } from "./heartbeat.js";
 export { literalKey } from "./literal-key.js";
+export { runAll } from "./run-all.js";
 export { loadNative, startThread, threadAdvice } from "./start-thread.js";
 export { WeakList } from "./weak-list.js";

@@ -1,4 +1,4 @@
-/** A key tells apart what `Object.is` tells apart, and nothing else. */
+/** Values have the same key if and only if `Object.is` holds for their numbers and members. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { specialValues } from "../../test/support/special-values.js";
 import { literalKey } from "./literal-key.js";
 
-test("every special number has a key of its own, alone, in a list and in a record", () => {
+test("every special number has a distinct key, alone, in a list and in a record", () => {
   const forms: readonly ((value: number) => unknown)[] = [
     (value) => value,
     (value) => [1, value],
@@ -31,7 +31,7 @@ test("two doubles share a key only if they are the same", () => {
   );
 });
 
-test("values of different kinds that read alike have keys of their own", () => {
+test("values of different types with the same text have distinct keys", () => {
   const values = [0, -0, "0", "-0", null, "null", undefined, "undefined", NaN, "NaN", true, "true", 1n, 1];
   const lists = [
     [],
@@ -51,7 +51,7 @@ test("values of different kinds that read alike have keys of their own", () => {
   assert.equal(new Set(keys).size, keys.length);
 });
 
-test("drawn data share a key only if they are equal", () => {
+test("random data share a key only if they are equal", () => {
   const values = fc.object({
     values: [fc.double(), fc.integer(), fc.string(), fc.constant(null)],
     maxDepth: 2,
@@ -68,7 +68,7 @@ test("a member that is undefined counts as missing", () => {
   assert.equal(literalKey({ a: 1, b: undefined }), literalKey({ a: 1 }));
 });
 
-test("what is no plain data has no key", () => {
+test("a value that is not plain data has no key", () => {
   for (const value of [() => 0, Symbol("a"), new Map(), new Float32Array(1), { at: new Date(0) }])
     assert.throws(() => literalKey(value), /has no key\. Pass plain data/);
 });

@@ -28,9 +28,9 @@ export const threadAdvice = "Allow the process more threads (ulimit -u, or pids.
  * process is exiting.
  */
 const loadsKey = "holdfast: threads that load native code";
-const at = { count: 0, isEnding: 1 } as const;
+const cell = { count: 0, isEnding: 1 } as const;
 /** How long process exit waits for them, in milliseconds. */
-const patienceMs = 2000;
+const timeoutMs = 2000;
 
 /**
  * Loads native code in a thread. An exiting process waits for it, because an interrupted load aborts the process. Once
@@ -39,12 +39,12 @@ const patienceMs = 2000;
 export async function loadNative<T>(load: () => Promise<T>): Promise<T> {
   const loads = getEnvironmentData(loadsKey) as Int32Array | undefined;
   if (!loads) return load();
-  Atomics.add(loads, at.count, 1);
+  Atomics.add(loads, cell.count, 1);
   try {
-    if (Atomics.load(loads, at.isEnding) === 0) return await load();
+    if (Atomics.load(loads, cell.isEnding) === 0) return await load();
   } finally {
-    Atomics.sub(loads, at.count, 1);
-    Atomics.notify(loads, at.count);
+    Atomics.sub(loads, cell.count, 1);
+    Atomics.notify(loads, cell.count);
   }
   return new Promise(() => undefined);
 }
@@ -54,13 +54,13 @@ function shareLoads(): void {
   const loads = new Int32Array(new SharedArrayBuffer(8));
   setEnvironmentData(loadsKey, loads);
   process.on("exit", () => {
-    Atomics.store(loads, at.isEnding, 1);
-    const endMs = performance.now() + patienceMs;
+    Atomics.store(loads, cell.isEnding, 1);
+    const endMs = performance.now() + timeoutMs;
     for (;;) {
-      const count = Atomics.load(loads, at.count);
+      const count = Atomics.load(loads, cell.count);
       const remainingMs = endMs - performance.now();
       if (count === 0 || remainingMs <= 0) return;
-      Atomics.wait(loads, at.count, count, remainingMs);
+      Atomics.wait(loads, cell.count, count, remainingMs);
     }
   });
 }

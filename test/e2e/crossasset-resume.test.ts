@@ -33,7 +33,7 @@ interface Trying {
 async function runIn(path: string, options: Trying = {}): Promise<crossasset.JobResults | undefined> {
   const { settings: own = settings, recorded = { ...own }, listen = () => undefined, signal } = options;
   const device = openDevice({ memory: "2GiB" });
-  const run = crossasset.openJobRun({ path, settings: recorded, device: "x", runtime: device.runtime });
+  const run = crossasset.openJobRun({ path, settings: recorded, device: "x", recordedDevice: device });
   try {
     const results = await crossasset.runJob({
       ...{ device, bars, source: "the generator", cacheFolder: "off", run, settings: own, listen },

@@ -14,7 +14,7 @@ import { makeFolder } from "../support/folders.js";
 import { repositoryRoot } from "../support/repository.js";
 import { testDevice } from "../support/test-device.js";
 
-const main = join(repositoryRoot, "dist/src/cli/main.js");
+const main = join(repositoryRoot, "dist/lib/main.js");
 const onDevice = { skip: testDevice === "emulator" && "minutes of training on an emulator" };
 
 test(

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 import fc from "fast-check";
 import { mapDataType } from "../../src/driver/cuda/constants.js";
-import { OutBlock } from "../../src/driver/cuda/out-block.js";
+import { NativeBuffer } from "../../src/driver/cuda/native-buffer.js";
 import { BareCuda } from "../support/bare-cuda.js";
 import { emulatorMissing, openEmulator } from "../support/emulator.js";
 
@@ -35,7 +35,7 @@ interface Description {
   readonly flags?: readonly [interleave: number, swizzle: number, promotion: number, fill: number];
 }
 
-const block = new OutBlock(512);
+const block = new NativeBuffer(512);
 /** Where a map lies: on a multiple of 64. */
 const mapPlace = Math.ceil(block.address / 64) * 64;
 

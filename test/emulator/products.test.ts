@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 import fc from "fast-check";
-import { OutBlock } from "../../src/driver/cuda/out-block.js";
+import { NativeBuffer } from "../../src/driver/cuda/native-buffer.js";
 import { structs } from "../../src/driver/cuda/structs.js";
 import { BareCuda } from "../support/bare-cuda.js";
 import { emulatorMissing, openEmulator } from "../support/emulator.js";
@@ -45,7 +45,7 @@ interface Asked {
 /** Makes what a product needs, chooses an algorithm, and runs it. */
 class BareGemm {
   readonly #asked: Asked;
-  readonly #block = new OutBlock(256);
+  readonly #block = new NativeBuffer(256);
   readonly #description: number;
   readonly #layouts: readonly number[];
   readonly status: number;

@@ -39,7 +39,7 @@ const obstacles: Readonly<Record<string, Obstacle>> = {
       /^Compiled train step needs \S+ MiB of step memory at once for inputs f32 \[16384, 16\]/,
       /· data set +64 MiB/,
       /· linear \S+ MiB in \d/,
-      /a batch of about \d+ instead of 16384 should fit; values in bf16/,
+      /a batch of about \d+ instead of 16384 should fit; use bf16/,
     ],
     faults: { "too large for the budget, and the inputs' memory stays": leavingInputs },
   },
@@ -48,7 +48,7 @@ const obstacles: Readonly<Record<string, Obstacle>> = {
     heldBytes: 4 * MiB,
     code: "OUT_OF_BUDGET",
     says: [
-      /^Compiled train step needs \S+ MiB of step memory at once for inputs f32 \[16384, 16\], and \S+ MiB can be had/,
+      /^Compiled train step needs \S+ MiB of step memory at once for inputs f32 \[16384, 16\], but only \S+ MiB is available/,
       /· linear \S+ MiB in \d/,
       /a batch of about \d+ instead of 16384 should fit; .*raise HOLDFAST_ARENA/,
     ],

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { DeviceOptions } from "holdfast";
 import { type Driver, strict } from "holdfast/internals";
-import { around } from "../../src/driver/index.js";
+import { interceptCalls } from "../../src/driver/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
 import { keepBatch, nativeGemms, prepareTraining } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
@@ -28,7 +28,7 @@ class PacedClock {
   readonly now = (): number => this.#nowMs;
 
   readonly wrap = (driver: Driver): Driver =>
-    around(strict(driver), (call, _, proceed) => {
+    interceptCalls(strict(driver), (call, _, proceed) => {
       if (call === "launchGraph") this.#nowMs += this.#pace.graphMs;
       if (call === "launch" || call === "fill" || call === "copyOnDevice") this.#nowMs += this.#pace.pieceMs;
       return proceed();

@@ -61,7 +61,7 @@ regressionRow<OpenPool>({
       const rejection = rejectionOf(() => pool.free(a));
       requireDisjointMembers(runtime, { B: b, "the next block": pool.allocate(1024) });
       assert.equal(rejection?.code, "DOUBLE_FREE");
-      assert.match(rejection.message, /free of storage "block", which is dead/);
+      assert.match(rejection.message, /free: storage "block" is dead/);
     });
   },
 });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ErrorCode } from "holdfast";
 import { type Driver, type Region, type Runtime, type Span, type Storage, strict } from "holdfast/internals";
-import { around } from "../../src/driver/index.js";
+import { interceptCalls } from "../../src/driver/index.js";
 import { arenaPool, type OpenPool, oldPool, type Pool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
 import { rejectionOf } from "../support/rejections.js";
@@ -177,7 +177,7 @@ const ownersRelease: Release = {
 const releaseByAddress: Release = {
   release: (_, region, device) => device.release(region.span),
   wrap: (device) =>
-    around(device, (call, _, proceed) => {
+    interceptCalls(device, (call, _, proceed) => {
       if (call !== "release") return proceed();
       rejectionOf(proceed);
       return undefined;

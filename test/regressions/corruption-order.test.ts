@@ -11,7 +11,7 @@ import {
   type Stream,
   strict,
 } from "holdfast/internals";
-import { around } from "../../src/driver/index.js";
+import { interceptCalls } from "../../src/driver/index.js";
 import { add, placeValues, scale, setAll } from "../support/basic-ops.js";
 import { regressionRow } from "../support/regressions.js";
 import { rejectionOf } from "../support/rejections.js";
@@ -25,7 +25,7 @@ type Wrap = (device: Driver) => Driver;
 
 /** The old way: the host goes on as if every copy were over when it is issued. */
 const neverWaiting: Wrap = (device) =>
-  around(device, (call, _, proceed) => (call === "synchronizeEvent" ? undefined : proceed()));
+  interceptCalls(device, (call, _, proceed) => (call === "synchronizeEvent" ? undefined : proceed()));
 
 const delays = [[], ["every launch is late"], ["every copy is late"], ["every work is late"]] as const;
 

@@ -277,7 +277,10 @@ regressionRow<AutoRun>({
         }
         const rejectionsTold = told.filter((text) => text.includes("a capture was rejected"));
         assert.equal(rejectionsTold.length, 1);
-        assert.match(rejectionsTold[0]!, /allocation of 256 B by late inside capture "update"/);
+        assert.match(
+          rejectionsTold[0]!,
+          /Allocation of 256 B by late is not allowed inside capture "update"/,
+        );
       },
       wrap,
     );

@@ -58,7 +58,7 @@ regressionRow<OpenPool>({
       const rejection = rejectionOf(() => pool.free(source));
       requireDisjointMembers(runtime, { "the view": view, "the next block": pool.allocate(1024) });
       assert.equal(rejection?.code, "HAS_VIEWS");
-      assert.match(rejection.message, /"block" cannot be freed: 1 views of it/);
+      assert.match(rejection.message, /"block" cannot be freed: it has 1 live view/);
       runtime.arena.dropView(view);
       pool.free(source);
       assert.equal(rejectionOf(() => runtime.read(view))?.code, "DEAD_STORAGE");

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HoldfastError } from "holdfast";
 import { type Driver, strict } from "holdfast/internals";
-import { around, type Stream } from "../../src/driver/index.js";
+import { interceptCalls, type Stream } from "../../src/driver/index.js";
 import { CaptureStateMachine } from "../../src/runtime/capture/capture-state.js";
 import { CallLog } from "../support/call-log.js";
 import { regressionRow } from "../support/regressions.js";
@@ -75,7 +75,7 @@ regressionRow<Doors>({
 
 /** Changes the mode in which captures are begun. */
 const relaxing = (inner: Driver): Driver =>
-  around(inner, (call, args, proceed) => {
+  interceptCalls(inner, (call, args, proceed) => {
     if (call !== "beginCapture") return proceed();
     return inner.beginCapture(args[0] as Stream, "relaxed" as never);
   });
@@ -140,7 +140,7 @@ function withCountingGate(run: () => void): void {
 
 /** The old watchdog: it ends a capture that the normal path ends too. */
 const endingTwice = (inner: Driver): Driver =>
-  around(inner, (call, args, proceed) => {
+  interceptCalls(inner, (call, args, proceed) => {
     if (call === "endCapture") inner.destroyGraph(inner.endCapture(args[0] as Stream));
     return proceed();
   });

@@ -26,32 +26,32 @@ const afterTheFirst: readonly CapturePass[] = ["recording", "running"];
 const illegalActs: Readonly<Record<string, IllegalAct>> = {
   "an allocation": {
     act: ({ runtime }) => runtime.arena.allocate(8 * 1024 * 1024, "attention scores"),
-    says: /^allocation of 8 MiB by attention scores inside capture "train step"/,
+    says: /^Allocation of 8 MiB by attention scores is not allowed inside capture "train step"/,
     rejectedIn: afterTheFirst,
   },
   "a placement": {
     act: ({ runtime }) => runtime.persistent.place("moments", "late moments", [{ name: "m", size: 4096 }]),
-    says: /^placement of 4 KiB by late moments inside capture "train step"/,
+    says: /^Placement of 4 KiB by late moments is not allowed inside capture "train step"/,
     rejectedIn: afterTheFirst,
   },
   "a kernel's load": {
     act: ({ runtime }) => runtime.kernel(basicKernels.sum),
-    says: /^load of a kernel by sum inside capture "train step"/,
+    says: /^Load of a kernel by sum is not allowed inside capture "train step"/,
     rejectedIn: afterTheFirst,
   },
   "a synchronisation": {
     act: ({ runtime }) => runtime.synchronize(),
-    says: /^synchronise by synchronize\(\) inside capture "train step"/,
+    says: /^Synchronization by synchronize\(\) is not allowed inside capture "train step"/,
     rejectedIn: passes,
   },
   "a read-back": {
     act: ({ runtime, weights }) => runtime.read(weights[0]!),
-    says: /^read-back of 193 KiB by Win\[0\] inside capture "train step"/,
+    says: /^Read-back of 193 KiB by Win\[0\] is not allowed inside capture "train step"/,
     rejectedIn: passes,
   },
   "an upload": {
     act: ({ runtime, weights }) => runtime.upload([{ source: new Float32Array(3), target: weights[49]! }]),
-    says: /^upload of 1 tensors by bout inside capture "train step"/,
+    says: /^Upload of 1 tensor by bout is not allowed inside capture "train step"/,
     rejectedIn: passes,
   },
 };

@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { type ErrorCode, HoldfastError, type RuntimeOptions } from "holdfast";
 import { type Driver, faulty, type Runtime, type Span, type Storage } from "holdfast/internals";
-import { around, type DeviceInfo, type HostMemory, type MemoryInfo } from "../../src/driver/index.js";
-import { Arena, type OomCause, type OomDiagnosis } from "../../src/runtime/index.js";
+import { type DeviceInfo, type HostMemory, interceptCalls, type MemoryInfo } from "../../src/driver/index.js";
+import type { OomCause, OomDiagnosis } from "../../src/runtime/index.js";
+import { StepAllocator } from "../../src/runtime/memory/step-allocator.js";
 import { bytes, GiB, KiB, MiB } from "../../src/units/index.js";
 import { CallLog } from "../support/call-log.js";
 import { fakeHost } from "../support/fake-host.js";
@@ -95,7 +96,7 @@ type Plant = (run: () => void) => void;
 /** A judge who has one answer for everything. */
 function withCause(cause: OomCause, run: () => void): void {
   const diagnosis: OomDiagnosis = { cause, why: "it is what it is", help: "Buy more memory." };
-  withMethods(Arena.prototype, { diagnoseOom: () => diagnosis }, run);
+  withMethods(StepAllocator.prototype, { diagnoseOom: () => diagnosis }, run);
 }
 
 for (const [situation, { options, press, cause, shows }] of Object.entries(pressures)) {
@@ -117,7 +118,7 @@ for (const [situation, { options, press, cause, shows }] of Object.entries(press
           for (const part of shows) assert.match(rejection.message, part);
           assert.deepEqual(press(runtime).code, rejection.code, "the second rejection");
         });
-        assert.equal(printed.filter((text) => text.includes("memory at first pressure")).length, 1);
+        assert.equal(printed.filter((text) => text.includes("memory under pressure")).length, 1);
       }),
   });
 }
@@ -279,7 +280,7 @@ function withMachine(machine: Machine, kind: MemoryKind, use: (on: OnMachine) =>
   const told: MemoryInfo = { total: bytes(total), free: bytes(machine.driverFreeGiB * GiB) };
   const log = new CallLog();
   const wrap = (device: Driver): Driver =>
-    around(log.wrap(device), (call, _args, proceed) => {
+    interceptCalls(log.wrap(device), (call, _args, proceed) => {
       if (call === "memory") return told;
       return call === "describe" ? { ...(proceed() as DeviceInfo), memory: kind } : proceed();
     });

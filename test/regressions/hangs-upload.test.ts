@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { bytes, type Driver, type Runtime, type Storage, strict, type UploadItem } from "holdfast/internals";
-import { around, type HostMemory, type HostSpan, type Stream } from "../../src/driver/index.js";
+import { type HostMemory, type HostSpan, interceptCalls, type Stream } from "../../src/driver/index.js";
 import { alignment } from "../../src/runtime/index.js";
 import {
   crossAssetWeights,
@@ -52,7 +52,7 @@ const ourWay: WayUp = {
 /** Stops a way up at the first call too many: two hundred thousand of them would take the old way's time. */
 function atMost(limit: number, inner: Driver): Driver {
   const counts = new Map<string, number>();
-  return around(inner, (call, _args, proceed) => {
+  return interceptCalls(inner, (call, _args, proceed) => {
     const count = (counts.get(call) ?? 0) + 1;
     counts.set(call, count);
     const isCounted = call === "reserve" || call === "commit" || call === "copyToDevice";
@@ -161,7 +161,7 @@ function withSources(use: (sources: Record<string, Uint8Array>) => void): void {
 /** Rejects copies from anything but memory that this very driver has pinned. */
 function onlyFromPinned(inner: Driver): Driver {
   const pinned = new Set<unknown>();
-  return around(inner, (call, args, proceed) => {
+  return interceptCalls(inner, (call, args, proceed) => {
     if (call === "copyToDevice") {
       const { memory } = args[2] as HostSpan;
       assert.ok(pinned.has(memory), `a copy from host memory ${memory.id}, which is not pinned`);

@@ -96,7 +96,10 @@ function hangInStep3(): Evidence {
   const driver = faulty(device, ["the 2nd synchronize takes 40s of fake time"], { clock });
   const lines: string[] = [];
   const options = { driver, clock, memory: "64MiB", log: "phases", environment: {} } as const;
-  const parts = openComponents(options, { log: (line) => lines.push(line), onPressure: () => undefined });
+  const parts = openComponents(options, {
+    log: (line) => lines.push(line),
+    onMemoryPressure: () => undefined,
+  });
   const { sharedStatus, recorder, phases, persistent, transfer, stream, closing } = parts;
   const detector = new StallDetector(sharedStatus, 30_000, clock);
   const found: Evidence[] = [];

@@ -1,7 +1,7 @@
 /** Row N9, on the device: a kernel gets each of its arguments as it was given, whatever its type and its place. */
 
 import type { Driver, KernelSource, Launch, Stream } from "holdfast/internals";
-import { around, encodeKernel } from "../../src/driver/index.js";
+import { encodeKernel, interceptCalls } from "../../src/driver/index.js";
 import { regressionRow } from "../support/regressions.js";
 import { withRuntime } from "../support/runtimes.js";
 import { sameBytes } from "../support/same-bytes.js";
@@ -55,7 +55,7 @@ ${places.map(({ argument, type, at }) => `  *reinterpret_cast<${cudaTypes[type]}
 const declaring =
   (place: number, type: "u32") =>
   (device: Driver): Driver =>
-    around(device, (call, args, proceed) => {
+    interceptCalls(device, (call, args, proceed) => {
       if (call !== "loadKernel") return proceed();
       const source = args[0] as KernelSource;
       return device.loadKernel({ ...source, parameters: source.parameters.with(place, type) });
@@ -65,7 +65,7 @@ const declaring =
 const swapping =
   (one: number, other: number) =>
   (device: Driver): Driver =>
-    around(device, (call, args, proceed) => {
+    interceptCalls(device, (call, args, proceed) => {
       if (call !== "launch") return proceed();
       const [stream, launch] = args as [Stream, Launch];
       const given = launch.arguments;

@@ -15,7 +15,7 @@ import {
   splitParameter,
 } from "../../src/driver/cuda/bindings.js";
 import { bindCalls } from "../../src/driver/cuda/calls.js";
-import { Failures, type ForeignValue } from "../../src/driver/cuda/cuda-error.js";
+import { FailureLog, type ForeignValue } from "../../src/driver/cuda/cuda-error.js";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 import {
   compileRecordingLibraries,
@@ -92,7 +92,7 @@ function checkLibrary(recording: RecordingLibraries, library: RecordedTable, fun
     library: "cuda",
     functions,
     opened: { handle: loadKoffi().load(path), path },
-    failures: new Failures(),
+    failures: new FailureLog(),
   });
   const trueTable: Signatures = recordedTables[library];
   for (const [name, signature] of Object.entries(trueTable)) {

@@ -25,9 +25,9 @@ regressionRow<Run>({
       const { takeLosses } = TrainingSteps.prototype;
       let taken = 0;
       TrainingSteps.prototype.takeLosses = function () {
-        const known = (this.update?.history["loss"] ?? []).slice(taken);
-        taken += known.length;
-        return known;
+        const losses = (this.update?.history["loss"] ?? []).slice(taken);
+        taken += losses.length;
+        return losses;
       };
       try {
         return await body();
@@ -38,17 +38,17 @@ regressionRow<Run>({
   },
   check: async (run) => {
     const model = new nn.Linear(1, 1).to(device);
-    let known = 0;
+    let lossesRead = 0;
     const trainer = new Trainer<Sources>({
       ...{ device, model, optimizer: new optim.SGD(model.parameters(), { lr: 0 }) },
       ...{ data: new TensorDataset<Sources>([[1], [2], [3], [4], [5]]), batchSize: 1, epochs: 6 },
       loss: (x) => model.forward(x).square().mean(),
       shuffle: false,
-      watcher: { sent: () => undefined, known: () => void known++, planned: () => undefined },
+      watcher: { sent: () => undefined, lossRead: () => void lossesRead++, planned: () => undefined },
     });
     const { epochs } = await run(() => trainer.run());
     trainer.close();
     assert.deepEqual(new Set(epochs.map(({ loss }) => loss)).size, 1);
-    assert.equal(known, 30);
+    assert.equal(lossesRead, 30);
   },
 });

@@ -101,7 +101,7 @@ const rejections: Readonly<Record<string, Rejection>> = {
   },
   "a step log of another kind": {
     code: "BAD_FILE",
-    asked: { runtime: openDevice({ memory: "64MiB" }).runtime },
+    asked: { recordedDevice: openDevice({ memory: "64MiB" }) },
     spoil: (path) => {
       rmSync(join(path, runFiles.checkpoints), { recursive: true });
       writeFileSync(join(path, inspectionFiles.steps), "x".repeat(2000));
@@ -160,8 +160,8 @@ regressionRow<Fail>({
     const path = stoppedRun();
     for (const name of [lockFile, runFiles.checkpoints]) rmSync(join(path, name), { recursive: true });
     const before = bytesIn(path);
-    const { runtime } = openDevice({ memory: "64MiB" });
-    const run = crossasset.openJobRun({ path, settings, device: "CPU", runtime });
+    const recordedDevice = openDevice({ memory: "64MiB" });
+    const run = crossasset.openJobRun({ path, settings, device: "CPU", recordedDevice });
     fail(run, new HoldfastError("BAD_SETTING", "Metrics can't be served on port 80."));
     assert.deepEqual(bytesIn(path), before);
   },

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { type Cuda, openCuda } from "../../src/driver/cuda/calls.js";
 import { launchAttribute } from "../../src/driver/cuda/constants.js";
-import { OutBlock } from "../../src/driver/cuda/out-block.js";
+import { NativeBuffer } from "../../src/driver/cuda/native-buffer.js";
 import { structs } from "../../src/driver/cuda/structs.js";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 
@@ -26,11 +26,11 @@ type Elements = Float32Array | Float64Array | Uint32Array | Int32Array | Uint16A
 
 export class BareCuda {
   readonly cuda: Cuda;
-  readonly out = new OutBlock(256);
+  readonly out = new NativeBuffer(256);
   readonly context: number;
   /** "sm_90" */
   readonly architecture: string;
-  readonly #arguments = new OutBlock(512);
+  readonly #arguments = new NativeBuffer(512);
   readonly #staging: number;
   readonly #stagingBytes = 1 << 20;
 
@@ -94,7 +94,7 @@ export class BareCuda {
     const { nvrtc } = this.cuda;
     const program = this.make((to) => nvrtc.nvrtcCreateProgram(to, code, "kernel.cu", 0, 0, 0));
     const texts = options.map((option) => new TextEncoder().encode(`${option}\0`));
-    const table = new OutBlock(8 * texts.length + texts.reduce((sum, text) => sum + text.length, 1));
+    const table = new NativeBuffer(8 * texts.length + texts.reduce((sum, text) => sum + text.length, 1));
     let at = 8 * texts.length;
     for (const [index, text] of texts.entries()) {
       table.setU64(table.address + at, 8 * index);
@@ -148,7 +148,7 @@ export class BareCuda {
     { stream = 0, sharedBytes = 0, isPdl = 1 } = {},
   ): void {
     const { launchConfig, launchAttribute: attribute } = structs;
-    const block = new OutBlock(launchConfig.size + attribute.size);
+    const block = new NativeBuffer(launchConfig.size + attribute.size);
     const attributes = block.address + launchConfig.size;
     launchConfig.write(block.view, {
       ...{ gridX: blocks, gridY: 1, gridZ: 1, blockX: threads, blockY: 1, blockZ: 1, sharedBytes },
@@ -198,14 +198,14 @@ export class BareCuda {
   }
 
   /** Where a description of device memory stands, as the virtual memory API takes it. */
-  memoryProperty(): OutBlock {
-    const block = new OutBlock();
+  memoryProperty(): NativeBuffer {
+    const block = new NativeBuffer();
     structs.allocationProperty.write(block.view, { type: 1, locationType: 1, locationId: 0 });
     return block;
   }
 
-  memoryAccess(): OutBlock {
-    const block = new OutBlock();
+  memoryAccess(): NativeBuffer {
+    const block = new NativeBuffer();
     structs.access.write(block.view, { locationType: 1, locationId: 0, flags: 3 });
     return block;
   }

@@ -1,7 +1,7 @@
 /** A wrapper that writes down every driver call that passes: tests count them, and look at what a capture let through. */
 
 import type { Driver, DriverCall, Launch } from "holdfast/internals";
-import { around } from "../../src/driver/index.js";
+import { interceptCalls } from "../../src/driver/index.js";
 
 export interface LoggedCall {
   readonly call: DriverCall;
@@ -21,7 +21,7 @@ export class CallLog {
 
   /** A function, so that it can be handed on: `withRuntime(…, log.wrap)`. */
   readonly wrap = (inner: Driver): Driver =>
-    around(inner, (call, args, proceed) => {
+    interceptCalls(inner, (call, args, proceed) => {
       // Whatever the driver says, its capture is over.
       if (call === "endCapture") this.#isCapturing = false;
       const logged: LoggedCall = { call, args, isInCapture: this.#isCapturing, hasReturned: false };

@@ -9,7 +9,7 @@ import { inspectionFiles, readRun, readSteps } from "../../src/train/index.js";
 import { repositoryRoot } from "./repository.js";
 
 /** The program, as it is installed. */
-export const holdfastProgram = join(repositoryRoot, "dist/src/cli/main.js");
+export const holdfastProgram = join(repositoryRoot, "dist/lib/main.js");
 
 /** All that was measured and follows from the weights; times are not the same twice. */
 export function measuredIn(run: string): string {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { HoldfastError } from "holdfast";
 import type { Driver, Launch, Span, Stream } from "holdfast/internals";
-import { around } from "../../src/driver/index.js";
+import { interceptCalls } from "../../src/driver/index.js";
 import { span } from "../../src/units/index.js";
 import type { TestDriver } from "./test-device.js";
 
@@ -12,7 +12,7 @@ const guardBytes = 64;
 
 /** Every launch must leave the bytes on both sides of each array that it writes as they were. */
 export function guarded(device: TestDriver): Driver {
-  return around(device, (call, args, proceed) => {
+  return interceptCalls(device, (call, args, proceed) => {
     if (call !== "launch") return proceed();
     const [stream, launch] = args as [Stream, Launch];
     const written = writtenSpans(launch);

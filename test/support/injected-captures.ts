@@ -1,13 +1,13 @@
 /** Drivers whose captures go wrong in ways that the CPU's can't: what the runtime must reject without a trace. */
 
 import type { Driver, Launch, Span, Stream } from "holdfast/internals";
-import { around, type Graph, type NodeCount } from "../../src/driver/index.js";
+import { type Graph, interceptCalls, type NodeCount } from "../../src/driver/index.js";
 
 /** The first replay writes a byte that was not recorded, into what the last launch wrote. */
 export function corruptingFirstReplay(device: Driver): Driver {
   let written: Span | undefined;
   let hasCorrupted = false;
-  return around(device, (call, args, proceed) => {
+  return interceptCalls(device, (call, args, proceed) => {
     const result = proceed();
     if (call === "launch") {
       const { kernel, arguments: values } = args[1] as Launch;
@@ -25,7 +25,7 @@ export function corruptingFirstReplay(device: Driver): Driver {
 export function addingNodes(extra: Partial<NodeCount>): (device: Driver) => Driver {
   return (device) => {
     let hasAdded = false;
-    return around(device, (call, _, proceed) => {
+    return interceptCalls(device, (call, _, proceed) => {
       const result = proceed();
       if (call === "endCapture" && !hasAdded) {
         hasAdded = true;
@@ -45,7 +45,7 @@ export function addingNodes(extra: Partial<NodeCount>): (device: Driver) => Driv
 export function keepingReferences(device: Driver): Driver {
   let recording: (() => void)[] | undefined;
   const workOf = new Map<Graph, readonly (() => void)[]>();
-  return around(device, (call, args, proceed) => {
+  return interceptCalls(device, (call, args, proceed) => {
     if (call === "beginCapture") recording = [];
     if (call === "launch" || call === "fill" || call === "copyOnDevice") recording?.push(proceed);
     if (call === "endCapture") {
@@ -63,7 +63,7 @@ export function keepingReferences(device: Driver): Driver {
 /** Uploads are lost from the first kernel on: nothing that a capture has written is put back. */
 export function losingUploads(device: Driver): Driver {
   let hasLaunched = false;
-  return around(device, (call, _, proceed) => {
+  return interceptCalls(device, (call, _, proceed) => {
     if (call === "launch") hasLaunched = true;
     return call === "copyToDevice" && hasLaunched ? undefined : proceed();
   });

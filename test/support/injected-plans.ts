@@ -108,7 +108,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   },
   "more streams than a device runs": {
     rule: "streams",
-    says: /there may be 64/,
+    says: /at most 64 streams/,
     injected: () => {
       const { program, ...step } = straightStep();
       const copies = Array.from({ length: 80 }, () => ({ ...program[0]! }));
@@ -165,7 +165,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   },
   "a misaligned offset": {
     rule: "bounds",
-    says: /buffer \d+ \(loss\) begins at \d+, which is no multiple of 256/,
+    says: /buffer \d+ \(loss\) begins at \d+, which is not a multiple of 256/,
     injected: () => {
       const step = straightStep();
       return moveBuffers(step, { loss: offsetOf(step, "loss") + 64 });
@@ -183,7 +183,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   },
   "a buffer beyond the peak": {
     rule: "bounds",
-    says: /takes bytes \[\d+, \d+\) of a plan of \d+/,
+    says: /has bytes \[\d+, \d+\) of a plan of \d+/,
     injected: () => {
       const step = straightStep();
       return { ...step, plan: { ...step.plan, bytes: step.plan.bytes - 256 } };
@@ -191,12 +191,12 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   },
   "a plan larger than its block": {
     rule: "bounds",
-    says: /takes \d+ bytes and its block has 1024/,
+    says: /needs \d+ bytes and its block has 1024/,
     injected: () => ({ ...straightStep(), block: span(0x80000, 1024) }),
   },
   "a misaligned block": {
     rule: "bounds",
-    says: /no multiple of 256/,
+    says: /not a multiple of 256/,
     injected: () => ({ ...straightStep(), block: span(0x80040, 0x10000) }),
   },
   "a slice that ends after its buffer": {
@@ -242,7 +242,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
 
   "a peak told too high": {
     rule: "peak",
-    says: /it says (\d+) bytes, and its buffers take/,
+    says: /it claims (\d+) bytes, and its buffers need/,
     injected: () => {
       const step = straightStep();
       return { ...step, plan: { ...step.plan, bytes: step.plan.bytes + 256 } };
@@ -250,7 +250,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   },
   "a peak told too low, inside the last unit": {
     rule: "peak",
-    says: /it says \d+ bytes, and its buffers take/,
+    says: /it claims \d+ bytes, and its buffers need/,
     injected: () => {
       const step = straightStep();
       // The 64 bytes of the loss lie highest: the end of them is not the end of their unit.

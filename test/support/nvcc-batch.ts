@@ -21,9 +21,9 @@ export async function compileBatch(
   architectures: readonly string[],
 ): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-nvcc-"));
-  const only = new Set(kernels.flatMap(({ cuda }) => cuda?.onlyFor ?? []));
+  const only = new Set(kernels.flatMap(({ cuda }) => cuda?.requiredCapability ?? []));
   try {
-    const common = kernels.filter(({ cuda }) => !cuda?.onlyFor);
+    const common = kernels.filter(({ cuda }) => !cuda?.requiredCapability);
     const halves = [0, 1].map((half) => common.filter((_, index) => index % 2 === half));
     // Both have to end before their folder is removed, also where one fails.
     const outcomes = await Promise.allSettled(
@@ -33,7 +33,7 @@ export async function compileBatch(
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
     for (const capability of only) {
-      const own = kernels.filter(({ cuda }) => cuda?.onlyFor === capability);
+      const own = kernels.filter(({ cuda }) => cuda?.requiredCapability === capability);
       const architecture = capability.replace(".", "");
       await compileFile(folder, `only-${architecture}`, own, `${architecture}a`, [`sm_${architecture}a`]);
     }

@@ -11,7 +11,7 @@ import {
   openCpuDriver,
   type Stream,
 } from "holdfast/internals";
-import { around, type DeviceInfo } from "../../src/driver/index.js";
+import { type DeviceInfo, interceptCalls } from "../../src/driver/index.js";
 
 export interface PrintingDriver {
   readonly driver: Driver;
@@ -26,8 +26,8 @@ export function openPrintingDriver(facts: Partial<DeviceInfo> = {}): PrintingDri
   let loaded = 0;
 
   function load(source: KernelSource): Kernel {
-    const { name, parameters, cuda, product } = source;
-    if (!cuda && !product) throw new Error(`Kernel "${name}" has no form for a GPU.`);
+    const { name, parameters, cuda, gemm } = source;
+    if (!cuda && !gemm) throw new Error(`Kernel "${name}" has no form for a GPU.`);
     if (cuda && !sources.has(cuda.code)) sources.set(cuda.code, source);
     loaded += 1;
     return { type: "kernel", id: loaded, name, parameters: [...parameters] };
@@ -40,7 +40,7 @@ export function openPrintingDriver(facts: Partial<DeviceInfo> = {}): PrintingDri
     }
   }
 
-  const driver = around(cpu, (call, args, proceed) => {
+  const driver = interceptCalls(cpu, (call, args, proceed) => {
     switch (call) {
       case "describe":
         return {

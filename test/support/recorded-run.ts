@@ -89,7 +89,7 @@ async function train({
   let inspector: Awaited<ReturnType<typeof openInspectorInThread>> | undefined;
   let curves: ReturnType<typeof writeCurves> | undefined;
   try {
-    run = crossasset.openJobRun({ path: out, settings, device: "CPU", runtime: device.runtime });
+    run = crossasset.openJobRun({ path: out, settings, device: "CPU", recordedDevice: device });
     stop?.markRun(out);
     server?.show(out);
     curves = curvesFolder === undefined ? undefined : writeCurves(curvesFolder, out);

@@ -25,7 +25,7 @@ export function failsIn(
       { version: "1.2.3", columns: 112, json: true, write },
     );
     const { passed, phases }: DoctorReport = JSON.parse(text);
-    const failed = phases.filter(({ verdict }) => verdict === "failed");
+    const failed = phases.filter(({ outcome }) => outcome === "failed");
     assert.deepEqual(
       failed.map(({ name }) => name),
       [phase],

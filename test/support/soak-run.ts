@@ -54,7 +54,7 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
     path: out,
     settings: { steps },
     device: "the device under test",
-    runtime,
+    recordedDevice: device,
   });
   const epochs: EpochRecord[] = [];
   const looks: MemoryLook[] = [];

@@ -1,9 +1,9 @@
 /** A driver on a clock of its own: work takes the time that a test says, and the clock moves when somebody waits for it. */
 
 import {
-  around,
   type Driver,
   type Graph,
+  interceptCalls,
   type Kernel,
   type KernelSource,
   type Launch,
@@ -21,7 +21,7 @@ export function timed(inner: Driver, costMs: (source: KernelSource) => number): 
   const sources = new Map<Kernel, KernelSource>();
   const graphs = new Map<Graph, number>();
   let [issuedMs, recordedMs, isRecording] = [0, 0, false];
-  const driver = around(inner, (call, args, proceed) => {
+  const driver = interceptCalls(inner, (call, args, proceed) => {
     switch (call) {
       case "loadKernel": {
         const kernel = proceed() as Kernel;

@@ -6,10 +6,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { packagePath } from "../../files/index.js";
 import { shells } from "./scripts.js";
 
-const main = fileURLToPath(new URL("../main.js", import.meta.url));
+const main = packagePath("dist/lib/main.js");
 const folder = mkdtempSync(join(tmpdir(), "holdfast-completion-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 mkdirSync(join(folder, "runs"));
@@ -25,7 +25,7 @@ const scripts = Object.fromEntries(
 );
 const has = (name: string): boolean => spawnSync(name, ["-c", "true"]).status === 0;
 
-describe("in a bash", { skip: !has("bash") && "there is no bash here" }, () => {
+describe("in a bash", { skip: !has("bash") && "bash is not installed" }, () => {
   /** The completions of the last word. Bash passes "=" as a separate word. */
   function complete(...words: readonly string[]): readonly string[] {
     const script = `${scripts["bash"]}
@@ -36,14 +36,14 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _holdfast; printf '%s\\n' "\${COMPREP
     return stdout.split("\n").filter((line) => line !== "");
   }
 
-  test("commands and the commands below them are completed", () => {
+  test("commands and subcommands are completed", () => {
     assert.deepEqual(complete("tr"), ["train"]);
     assert.deepEqual(complete("train", ""), ["crossasset", "help"]);
     assert.deepEqual(complete("bars", "c"), ["check"]);
     assert.ok(complete("").includes("doctor"));
   });
 
-  test("options are completed where they are known, and nowhere else", () => {
+  test("the options of a command are completed, and no others", () => {
     assert.deepEqual(complete("train", "crossasset", "--pre"), ["--precision"]);
     assert.deepEqual(complete("doctor", "--in"), ["--index"]);
     assert.deepEqual(complete("train", "--pre"), []);
@@ -59,7 +59,7 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _holdfast; printf '%s\\n' "\${COMPREP
     assert.deepEqual(complete("explain", "OUT_"), ["OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
   });
 
-  test("paths are completed as files or as folders, whatever is in their names", () => {
+  test("paths are completed as files or as folders, with any characters in their names", () => {
     const files = [...complete("train", "crossasset", "--bars", "m")].sort();
     assert.deepEqual(files, ["market.csv", "my bars.csv", "my runs"]);
     assert.deepEqual(complete("bars", "check", "mar"), ["market.csv"]);

@@ -40,7 +40,7 @@ export function grammarOf(command: Command, path: readonly string[] = []): reado
     })),
     arguments: command.registeredArguments.map((argument) => valuesOf(argument.name(), argument.argChoices)),
   };
-  // `help` has no commands or options of its own.
+  // `help` has no commands or options.
   const children = commands.filter((child) => child.name() !== "help");
   return [current, ...children.flatMap((child) => grammarOf(child, [...path, child.name()]))];
 }

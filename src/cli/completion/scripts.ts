@@ -25,7 +25,7 @@ function valueOptions(grammar: readonly CommandGrammar[]): readonly (readonly [s
 }
 
 /** The cases that extend `path` by the next `word`, for bash and zsh. */
-function walkCases(grammar: readonly CommandGrammar[], indent: string): string {
+function pathCases(grammar: readonly CommandGrammar[], indent: string): string {
   const commands = grammar.map(pathOf).filter((path) => path !== "");
   const options = valueOptions(grammar).map(([key]) => key);
   return [
@@ -54,7 +54,7 @@ _holdfast() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=\${COMP_WORDS[i]}
     case "\${path:+$path }$word" in
-${walkCases(grammar, "      ")}
+${pathCases(grammar, "      ")}
     esac
   done
   case "\${path:+$path }$before" in
@@ -98,7 +98,7 @@ _holdfast() {
   for ((i = 2; i < CURRENT; i++)); do
     word=\${words[i]}
     case "\${path:+$path }$word" in
-${walkCases(grammar, "      ").replaceAll("|", " | ")}
+${pathCases(grammar, "      ").replaceAll("|", " | ")}
     esac
   done
   case "\${path:+$path }$before" in

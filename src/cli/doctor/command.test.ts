@@ -1,4 +1,4 @@
-/** `holdfast doctor` as a command: its options, its exit codes, and its end where a device hangs. */
+/** `holdfast doctor` as a command: its options, its exit codes, and its end if a device hangs. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -8,16 +8,17 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { exitCodes } from "../../errors/index.js";
+import { packagePath } from "../../files/index.js";
 import type { DoctorReport } from "./index.js";
 
-const main = fileURLToPath(new URL("../main.js", import.meta.url));
+const main = packagePath("dist/lib/main.js");
 
 function holdfast(...args: readonly string[]) {
   const { PATH = "" } = process.env;
   return spawnSync(process.execPath, [main, "doctor", ...args], { encoding: "utf8", env: { PATH } });
 }
 
-test("a GPU that is not there is an error that says why, with exit code 1, as text and as JSON", () => {
+test("a missing GPU is an error with the reason and exit code 1, as text and as JSON", () => {
   const { status, stdout } = holdfast("--device", "cuda", "--index", "99");
   assert.equal(status, exitCodes.failed.code);
   assert.match(stdout, /\n {2}open {10}FAILED .* NO_CUDA: (CUDA is not available|GPU 99 does not exist)/);
@@ -27,11 +28,11 @@ test("a GPU that is not there is an error that says why, with exit code 1, as te
   const report: DoctorReport = JSON.parse(json.stdout);
   assert.equal(report.device, null);
   assert.match(report.phases[0]?.failure ?? "", /^NO_CUDA: /);
-  assert.ok(report.phases.slice(1).every(({ verdict }) => verdict === "skipped"));
+  assert.ok(report.phases.slice(1).every(({ outcome }) => outcome === "skipped"));
   assert.equal(json.stderr, "");
 });
 
-test("options that make no sense are usage errors", () => {
+test("invalid options are usage errors", () => {
   for (const args of [
     ["--device", "gpu"],
     ["--index", "-1"],
@@ -47,7 +48,7 @@ test("options that make no sense are usage errors", () => {
   }
 });
 
-test("a driver call that never returns ends the doctor with exit code 86, whatever the environment says, and the text shows the phase", () => {
+test("a driver call that never returns ends the doctor with exit code 86 in every environment, and the text shows the phase", () => {
   const reports = mkdtempSync(join(tmpdir(), "holdfast-doctor-"));
   const fixture = fileURLToPath(new URL("../../../test/fixtures/stalled-doctor.js", import.meta.url));
   const { status, stdout, stderr } = spawnSync(process.execPath, [fixture, reports], { encoding: "utf8" });

@@ -54,7 +54,7 @@ export interface Output extends TextReportOptions {
 }
 
 const silent: DoctorListener = {
-  looked: () => undefined,
+  examined: () => undefined,
   opened: () => undefined,
   entered: () => undefined,
   left: () => undefined,

@@ -1,5 +1,5 @@
 /**
- * The data set of the test: 213,304 rows of [1, 193], each a tensor of its own. This number of copies once hung a driver. The
+ * The data set of the test: 213,304 rows of [1, 193], each a separate tensor. This number of copies once hung a driver. The
  * upload goes through staging, so that the number of copies depends on bytes; then every row is read back and compared.
  */
 
@@ -42,8 +42,8 @@ export function makeRows(count: number): HostRows {
 }
 
 /** The number of rows that fit the budget if `otherBytes` stay free. */
-export function maxRowsIn({ budget }: Runtime, wanted: number, otherBytes: number): number {
-  return Math.max(1, Math.min(wanted, Math.floor((budget.left - otherBytes) / rowStride)));
+export function maxRowsIn({ budget }: Runtime, requested: number, otherBytes: number): number {
+  return Math.max(1, Math.min(requested, Math.floor((budget.left - otherBytes) / rowStride)));
 }
 
 export function uploadRows(device: Device, { values, labels }: HostRows): DeviceRows {
@@ -67,7 +67,7 @@ export function uploadRows(device: Device, { values, labels }: HostRows): Device
 }
 
 /** Reads everything back and compares every byte. */
-export function requireArrived(
+export function requireUploaded(
   { runtime }: Device,
   { values, labels }: HostRows,
   { regions }: DeviceRows,

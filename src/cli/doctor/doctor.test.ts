@@ -1,4 +1,4 @@
-/** The doctor on a machine that is well: what it reports, as text and as JSON. */
+/** The doctor on a healthy machine: its report, as text and as JSON. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -16,14 +16,14 @@ const small: DoctorOptions = { device: "cpu", rows: 300, batch: 2, steps: 3, env
 
 function runSmall(options: DoctorOptions, json: boolean): { readonly code: number; readonly text: string } {
   let text = "";
-  const write = (part: string): void => {
-    text += part;
+  const write = (chunk: string): void => {
+    text += chunk;
   };
   return { code: runDoctor({ ...small, ...options }, { version: "1.2.3", columns: 112, json, write }), text };
 }
 
 describe("on the CPU", () => {
-  test("every phase passes, with CUDA's rules enforced and dead memory poisoned, and the text has all findings", () => {
+  test("every phase passes, with CUDA's rules enforced and dead memory poisoned, and the text has all results", () => {
     const machine = openCpuDriver({ threads: 2 });
     const driver = strict(machine);
     const { code, text } = runSmall({ driver, environment: { HOLDFAST_POISON: "on" } }, false);
@@ -50,7 +50,7 @@ describe("on the CPU", () => {
     }
   });
 
-  test("the JSON report is one object with all findings, and says which rows did not fit", () => {
+  test("the JSON report is one object with all results, and says which rows did not fit", () => {
     const { code, text } = runSmall({ rows: 100_000, memory: bytes(150 * MiB) }, true);
     assert.equal(code, exitCodes.ok.code);
     const report: DoctorReport = JSON.parse(text);
@@ -75,7 +75,7 @@ describe("on the CPU", () => {
     assert.equal(device?.budgetBytes, 150 * MiB);
     assert.equal(device?.budgetReason, "--memory");
     assert.deepEqual(
-      phases.map(({ name, verdict, failure }) => [name, verdict, failure]),
+      phases.map(({ name, outcome, failure }) => [name, outcome, failure]),
       phaseNames.map((name) => [name, "passed", ""]),
     );
     const { rows = 0, tensors } = phases[1]?.figures ?? {};

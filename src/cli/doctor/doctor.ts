@@ -1,4 +1,4 @@
-/** The doctor: examines the machine, runs training steps on it, and reports its findings as they come. */
+/** The doctor: examines the machine, runs training steps on it, and reports the results as they come. */
 
 import type { Driver } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
@@ -11,9 +11,9 @@ import { type CudaFacts, readCuda } from "./gpus.js";
 import { type Environment, type MachineFacts, readMachine } from "./machine.js";
 import {
   type DoctorPhase,
-  type Finding,
   type PhaseListener,
   PhaseLog,
+  type PhaseOutput,
   type PhaseResult,
 } from "./phase-log.js";
 import { runSmokeTest, type StepFigures } from "./smoke-test.js";
@@ -64,9 +64,9 @@ export interface DoctorReport {
   readonly step: StepFigures | null;
 }
 
-/** Receives findings as they come. */
+/** Receives results as they come. */
 export interface DoctorListener extends PhaseListener {
-  looked(machine: MachineFacts, cuda: CudaFacts): void;
+  examined(machine: MachineFacts, cuda: CudaFacts): void;
   opened(device: DeviceFacts): void;
   ended(report: DoctorReport): void;
 }
@@ -87,7 +87,7 @@ export function examine(options: DoctorOptions, listener: DoctorListener): Docto
   } finally {
     watch.close();
   }
-  listener.looked(machine, cuda);
+  listener.examined(machine, cuda);
   const trial = tryTraining(options, settings, listener);
   const { passed, device, phases, step } = trial;
   const elapsedMs = clock.nowMs() - startedMs;
@@ -96,7 +96,7 @@ export function examine(options: DoctorOptions, listener: DoctorListener): Docto
   return report;
 }
 
-/** A hang must end the run, so the doctor always runs with the watchdog, whatever the environment says. */
+/** A hang must end the run, so the doctor always runs with the watchdog, even if the environment disables it. */
 export function withWatchdog(settings: Settings): Settings {
   const stallAfter = settings.stallAfter === "off" ? defaultStallMs : settings.stallAfter;
   return { ...settings, stallAfter, onStall: "end" };
@@ -123,7 +123,7 @@ function tryTraining(
     step = runSmokeTest(device, { rows, batch: batchSize(), steps }, log);
     log.run("close", () => close(opened.device));
   } catch (error) {
-    if (log.results.at(-1)?.verdict !== "failed") throw error;
+    if (log.results.at(-1)?.outcome !== "failed") throw error;
     log.skipRest();
     closeAfterFailure(device);
   }
@@ -135,7 +135,7 @@ interface Opened {
   readonly insteadOfGpu: string | null;
 }
 
-function open(options: DoctorOptions, settings: Settings): Finding<Opened> {
+function open(options: DoctorOptions, settings: Settings): PhaseOutput<Opened> {
   const { device: wanted = "auto", driver } = options;
   const opened = wanted === "auto" && !driver ? openAny() : { device: openAs(wanted), insteadOfGpu: null };
   const { runtime } = opened.device;
@@ -204,7 +204,7 @@ function budgetReason({ runtime }: Device, { memory }: DoctorOptions): string {
   return memory === undefined ? runtime.budget.reason : "--memory";
 }
 
-function close(device: Device): Finding<void> {
+function close(device: Device): PhaseOutput<void> {
   device.close();
   return { value: undefined, detail: "all memory released" };
 }

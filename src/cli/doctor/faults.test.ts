@@ -1,21 +1,21 @@
 /**
- * The doctor on machines that are not well, up to the update of the weights: each fault is planted in the engine or in its
- * driver, and the doctor has to name the phase and what is wrong.
+ * The doctor on faulty machines, up to the update of the weights. Each fault is injected into the engine or its driver, and the
+ * doctor must name the phase and the fault.
  */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { withMethods } from "../../../test/support/replaced-methods.js";
 import { failsIn, firstByteOf } from "../../../test/support/sick-machine.js";
-import { around, type Driver, type Launch, type Stream } from "../../driver/index.js";
+import { type Driver, interceptCalls, type Launch, type Stream } from "../../driver/index.js";
 import { ParameterGroup } from "../../optim/index.js";
 import { Device } from "../../tensor/index.js";
 import type { Span } from "../../units/index.js";
 
-test("an upload that damages one byte is found, with its position", () => {
+test("an upload that damages one byte is detected, with its position", () => {
   const damaging = (driver: Driver): Driver => {
     let large = 0;
-    return around(driver, (call, args, proceed) => {
+    return interceptCalls(driver, (call, args, proceed) => {
       const result = proceed();
       if (call !== "copyToDevice") return result;
       const [stream, target] = args as [Stream, Span];
@@ -42,7 +42,7 @@ type Overwriting = (driver: Driver, stream: Stream, span: Span) => void;
 function failsWhenOverwritten(overwrite: Overwriting, reason: RegExp): void {
   const written: Parameters<Overwriting>[] = [];
   const watching = (driver: Driver): Driver =>
-    around(driver, (call, args, proceed) => {
+    interceptCalls(driver, (call, args, proceed) => {
       if (call === "launch") {
         const [stream, { kernel, arguments: values }] = args as [Stream, Launch];
         for (const [index, value] of values.entries()) {
@@ -65,14 +65,14 @@ function failsWhenOverwritten(overwrite: Overwriting, reason: RegExp): void {
   withMethods(Device.prototype, overwriting, () => failsIn("backward", reason, watching));
 }
 
-test("a backward pass over cleared memory is found by gradients that are zero or not finite", () => {
+test("a backward pass over cleared memory is detected: its gradients are zero or not finite", () => {
   failsWhenOverwritten(
     (driver, stream, span) => driver.fill(stream, span, 0),
     /^(Every element of the gradient of ".*" is 0, and the loss is 1\.\d+|The gradient of ".*" is not finite)\.$/,
   );
 });
 
-test("a backward pass over other samples' values has plausible gradients, and is found by the slope of the loss", () => {
+test("a backward pass over other samples' values has plausible gradients, and is detected by the slope of the loss", () => {
   failsWhenOverwritten((driver, stream, { address, size }) => {
     const half = Math.floor(size / 8) * 4;
     const parts = [0, half].map((offset) => ({ address: address + offset, size: half }) as Span);
@@ -80,7 +80,7 @@ test("a backward pass over other samples' values has plausible gradients, and is
   }, /^The gradients are wrong: along them the loss of .* has a measured slope of [-\d.e]+, and the gradients predict [\d.e+]+\.$/);
 });
 
-test("an update that leaves the weights alone is found", () => {
+test("an update that does not change the weights is detected", () => {
   withMethods(ParameterGroup.prototype, { step: () => undefined }, () =>
     failsIn("update", /^AdamW did not change ".*"\.$/),
   );

@@ -1,4 +1,4 @@
-/** What the doctor tells of GPUs, on the emulator for a machine that has some. */
+/** The doctor's report about GPUs, on the emulator. */
 
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";

@@ -1,4 +1,4 @@
-/** What the doctor finds out about a machine that is a container's share of one. */
+/** The doctor's report about a machine inside a container with limits. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** The phases of the test in order, each with its time, its deadline and its verdict. */
+/** The phases of the test in order, each with its time, its deadline and its outcome. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Clock, formatDuration } from "../../units/index.js";
@@ -20,19 +20,19 @@ export type DoctorPhase = (typeof phaseNames)[number];
 export interface PhaseResult {
   readonly name: DoctorPhase;
   /** A phase is skipped if an earlier phase failed. */
-  readonly verdict: "passed" | "failed" | "skipped";
+  readonly outcome: "passed" | "failed" | "skipped";
   readonly elapsedMs: number;
   readonly deadlineMs: number;
-  /** The findings as text. */
+  /** The results as text. */
   readonly detail: string;
-  /** The findings as numbers. */
+  /** The results as numbers. */
   readonly figures: Readonly<Record<string, number>>;
   /** The reason of a failure; otherwise empty. */
   readonly failure: string;
 }
 
-/** The findings of a phase, for later phases and for the report. */
-export interface Finding<T> {
+/** The output of a phase: a value for later phases, and text and numbers for the report. */
+export interface PhaseOutput<T> {
   readonly value: T;
   readonly detail: string;
   readonly figures?: Readonly<Record<string, number>>;
@@ -41,8 +41,8 @@ export interface Finding<T> {
 /** A failed check. */
 export class CheckFailed extends Error {}
 
-export function check(holds: boolean, message: () => string): void {
-  if (!holds) throw new CheckFailed(message());
+export function check(condition: boolean, message: () => string): void {
+  if (!condition) throw new CheckFailed(message());
 }
 
 /** Receives the start and the end of each phase, so that a user sees the progress. */
@@ -67,15 +67,15 @@ export class PhaseLog {
 
   get hasPassed(): boolean {
     return (
-      this.results.length === phaseNames.length && this.results.every(({ verdict }) => verdict === "passed")
+      this.results.length === phaseNames.length && this.results.every(({ outcome }) => outcome === "passed")
     );
   }
 
   /**
-   * Runs a phase. An error fails the phase and is rethrown. A phase after its deadline has failed too, but its findings are valid,
+   * Runs a phase. An error fails the phase and is rethrown. A phase that exceeds its deadline fails too, but its value is valid,
    * so later phases still run.
    */
-  run<T>(name: DoctorPhase, work: () => Finding<T>): T {
+  run<T>(name: DoctorPhase, work: () => PhaseOutput<T>): T {
     const { clock, deadlineOf, listener } = this.#options;
     listener.entered(name);
     const startedMs = clock.nowMs();
@@ -98,12 +98,12 @@ export class PhaseLog {
 
   #note(
     name: DoctorPhase,
-    verdict: PhaseResult["verdict"],
+    outcome: PhaseResult["outcome"],
     elapsedMs: number,
     { detail = "", figures = {}, failure = "" }: Partial<Pick<PhaseResult, "detail" | "figures" | "failure">>,
   ): void {
     const deadlineMs = this.#options.deadlineOf(name);
-    const result = { name, verdict, elapsedMs, deadlineMs, detail, figures, failure };
+    const result = { name, outcome, elapsedMs, deadlineMs, detail, figures, failure };
     this.results.push(result);
     this.#options.listener.left(result);
   }

@@ -1,9 +1,9 @@
-/** The doctor on machines whose captures and replays go wrong: it has to name the phase and what is wrong. */
+/** The doctor on machines with faulty captures and replays: it must name the phase and the fault. */
 
 import { test } from "node:test";
 import { withMethods } from "../../../test/support/replaced-methods.js";
 import { failsIn, firstByteOf } from "../../../test/support/sick-machine.js";
-import { around, type Driver, type Stream } from "../../driver/index.js";
+import { type Driver, interceptCalls, type Stream } from "../../driver/index.js";
 import { clipGradNorm } from "../../optim/index.js";
 import { Arena, Runtime, type Storage } from "../../runtime/index.js";
 import type { Span } from "../../units/index.js";
@@ -13,7 +13,7 @@ test("a step that reads a value back is rejected by the capture, by name", () =>
   const { update } = TrialTraining.prototype;
   const looking: Partial<TrialTraining> = {
     update(this: TrialTraining) {
-      // Unless it is told otherwise it reads the norm back, to reject one that is not finite.
+      // By default it reads the norm back, to reject a norm that is not finite.
       clipGradNorm(this.model.parameters(), 1);
       update.call(this);
     },
@@ -21,15 +21,15 @@ test("a step that reads a value back is rejected by the capture, by name", () =>
   withMethods(TrialTraining.prototype, looking, () =>
     failsIn(
       "capture",
-      /^CAPTURE_REJECTED: read-back of 8 B by gradientNorm inside capture "the doctor's step"/,
+      /^CAPTURE_REJECTED: Read-back of 8 B by gradientNorm is not allowed inside capture "the doctor's step"/,
     ),
   );
 });
 
-test("a replay that changes the lowest bits of one weight is found", () => {
+test("a replay that changes the lowest bits of one weight is detected", () => {
   const drifting = (driver: Driver): Driver => {
     let [graphs, weights]: [number, Span | undefined] = [0, undefined];
-    return around(driver, (call, args, proceed) => {
+    return interceptCalls(driver, (call, args, proceed) => {
       const result = proceed();
       const [stream, target] = args as [Stream, Span];
       if (call === "copyToDevice" && target.size > 1_000_000) weights ??= target;
@@ -46,27 +46,27 @@ test("a replay that changes the lowest bits of one weight is found", () => {
   );
 });
 
-test("a graph whose memory has a new owner is found by its writes", () => {
+test("a graph that writes to memory with a new owner is detected", () => {
   const { allocate, pin, unpin } = Arena.prototype;
   const { capture } = Runtime.prototype;
-  let own: Storage | undefined;
+  let stepMemory: Storage | undefined;
   const disowning: Partial<Arena> = {
     allocate(this: Arena, size, label) {
       const storage = allocate.call(this, size, label);
-      if (label === "the doctor's step") own = storage;
+      if (label === "the doctor's step") stepMemory = storage;
       return storage;
     },
     pin(this: Arena, storage, by) {
-      if (storage !== own) pin.call(this, storage, by);
+      if (storage !== stepMemory) pin.call(this, storage, by);
     },
     unpin(this: Arena, storage) {
-      if (storage !== own) unpin.call(this, storage);
+      if (storage !== stepMemory) unpin.call(this, storage);
     },
   };
   const lettingGo: Partial<Runtime> = {
     capture(this: Runtime, name, body) {
       const graph = capture.call(this, name, body);
-      if (own) this.arena.free(own);
+      if (stepMemory) this.arena.free(stepMemory);
       return graph;
     },
   };
@@ -77,7 +77,7 @@ test("a graph whose memory has a new owner is found by its writes", () => {
   );
 });
 
-test("a graph with a fixed batch is found", () => {
+test("a graph with a fixed batch is detected", () => {
   const { chooseBatch } = TrialTraining.prototype;
   let batches = 0;
   const freezing: Partial<TrialTraining> = {

@@ -9,7 +9,7 @@ import { type DoctorPhase, type PhaseResult, phaseNames } from "./phase-log.js";
 import { nodesText, type StepFigures } from "./smoke-test.js";
 
 const nameWidth = 14;
-const verdictWidth = 7;
+const outcomeWidth = 7;
 const timeWidth = 7;
 const deadlineWidth = 9;
 
@@ -34,7 +34,7 @@ export class TextReport implements DoctorListener {
     this.#options = options;
   }
 
-  looked(machine: MachineFacts, cuda: CudaFacts): void {
+  examined(machine: MachineFacts, cuda: CudaFacts): void {
     this.#options.write(`holdfast ${this.#options.version}\n`);
     this.#heading("machine");
     this.#writeMachine(machine);
@@ -51,24 +51,24 @@ export class TextReport implements DoctorListener {
     this.#options.write(`  ${name.padEnd(nameWidth)}`);
   }
 
-  left({ name, verdict, elapsedMs, deadlineMs, detail, failure }: PhaseResult): void {
+  left({ name, outcome, elapsedMs, deadlineMs, detail, failure }: PhaseResult): void {
     // The name of a started phase is already printed; a skipped phase was never started.
-    if (verdict === "skipped") {
-      this.#row(name, verdict);
+    if (outcome === "skipped") {
+      this.#row(name, outcome);
       return;
     }
-    const shownVerdict = (verdict === "failed" ? "FAILED" : verdict).padEnd(verdictWidth);
+    const shownOutcome = (outcome === "failed" ? "FAILED" : outcome).padEnd(outcomeWidth);
     const elapsed = formatDuration(elapsedMs).padStart(timeWidth);
     const deadline = ` of ${formatDuration(deadlineMs)}`.padEnd(deadlineWidth);
-    const start = shownVerdict + elapsed + deadline;
+    const start = shownOutcome + elapsed + deadline;
     const text = [detail, failure].filter((sentence) => sentence !== "").join(". ");
     this.#options.write(`${start}${this.#wrap(text, 2 + nameWidth + start.length)}\n`);
   }
 
   ended({ passed, phases, step, elapsedMs }: DoctorReport): void {
     if (step) this.#writeStep(step);
-    const named = (verdict: PhaseResult["verdict"]): string[] =>
-      phases.filter((phase) => phase.verdict === verdict).map(({ name }) => name);
+    const named = (outcome: PhaseResult["outcome"]): string[] =>
+      phases.filter((phase) => phase.outcome === outcome).map(({ name }) => name);
     const skipped = named("skipped").length;
     const took = formatDuration(elapsedMs);
     const faults = `FAILED: ${named("failed").join(", ")}${skipped > 0 ? `; ${skipped} skipped` : ""}`;

@@ -7,9 +7,9 @@ import { CrossAsset } from "../../crossasset/index.js";
 import type { Replayable } from "../../runtime/index.js";
 import { captureStep, type Device, manualSeed } from "../../tensor/index.js";
 import { formatBytes, formatDuration, MiB } from "../../units/index.js";
-import { classes, makeRows, maxRowsIn, requireArrived, uploadRows } from "./data-set.js";
+import { classes, makeRows, maxRowsIn, requireUploaded, uploadRows } from "./data-set.js";
 import { checkGradients } from "./gradient-check.js";
-import { check, type Finding, type PhaseLog } from "./phase-log.js";
+import { check, type PhaseLog, type PhaseOutput } from "./phase-log.js";
 import { runSteps, type StepSeries, type Transferred } from "./step-series.js";
 import { requireSameState } from "./training-state.js";
 import { type SavedPoint, TrialTraining } from "./trial-training.js";
@@ -37,7 +37,7 @@ type Nodes = Readonly<Record<"launches" | "copies" | "fills", number>>;
 const maxCopies = 60;
 const seed = 42;
 /** All ones is NaN in every float format. */
-const othersByte = 0xff;
+const guardedByte = 0xff;
 const dropout = 0.1;
 /** Memory besides the data set: weights, gradients, moments, and three times the activations of a batch. */
 const otherBytes = (batch: number): number => (96 + 4 * batch) * MiB;
@@ -63,11 +63,11 @@ export function runSmokeTest(device: Device, sizes: SmokeSizes, log: PhaseLog): 
   };
 }
 
-function upload(device: Device, { rows: wanted, batch }: SmokeSizes): Finding<TrialTraining> {
+function upload(device: Device, { rows: requested, batch }: SmokeSizes): PhaseOutput<TrialTraining> {
   const { runtime } = device;
   manualSeed(seed);
   const model = makeModel();
-  const rows = device.name === "cpu" ? maxRowsIn(runtime, wanted, otherBytes(batch)) : wanted;
+  const rows = device.name === "cpu" ? maxRowsIn(runtime, requested, otherBytes(batch)) : requested;
   const host = makeRows(rows);
   const before = runtime.diagnostics().transfers.up;
   model.to(device);
@@ -80,8 +80,8 @@ function upload(device: Device, { rows: wanted, batch }: SmokeSizes): Finding<Tr
     copies <= maxCopies,
     () => `The upload of ${tensors} tensors took ${copies} copies; at most ${maxCopies} are expected.`,
   );
-  requireArrived(device, host, data, model.parameters());
-  const fewer = rows < wanted ? `; ${count(wanted - rows)} more rows do not fit the budget` : "";
+  requireUploaded(device, host, data, model.parameters());
+  const fewer = rows < requested ? `; ${count(requested - rows)} more rows do not fit the budget` : "";
   return {
     value: new TrialTraining(device, model, data, batch),
     detail: `${count(tensors)} tensors, ${formatBytes(bytes)}, in ${copies} copies; read back, equal${fewer}`,
@@ -100,7 +100,7 @@ function makeModel(): CrossAsset {
 }
 
 /** Without dropout, so that the loss is a function of the weights and its slope can be measured. */
-function runForward(trial: TrialTraining): Finding<number> {
+function runForward(trial: TrialTraining): PhaseOutput<number> {
   trial.model.eval();
   trial.chooseBatch(0);
   const loss = trial.device.step(() => trial.forward().item());
@@ -114,7 +114,7 @@ function runForward(trial: TrialTraining): Finding<number> {
 }
 
 /** Keeps the gradients for the update. */
-function runBackward(trial: TrialTraining, loss: number): Finding<void> {
+function runBackward(trial: TrialTraining, loss: number): PhaseOutput<void> {
   const { device } = trial;
   device.step(() => trial.backward(trial.forward()));
   const { precision } = device.runtime.settings;
@@ -129,7 +129,7 @@ function runBackward(trial: TrialTraining, loss: number): Finding<void> {
 }
 
 /** Restores the state afterwards: both series of steps start from there. */
-function runUpdate(trial: TrialTraining): Finding<SavedPoint> {
+function runUpdate(trial: TrialTraining): PhaseOutput<SavedPoint> {
   const { device, model } = trial;
   const start = trial.save();
   const read = (): readonly Float32Array[] =>
@@ -154,7 +154,7 @@ function runUpdate(trial: TrialTraining): Finding<SavedPoint> {
   };
 }
 
-function runEagerly(trial: TrialTraining, start: SavedPoint, steps: number): Finding<StepSeries> {
+function runEagerly(trial: TrialTraining, start: SavedPoint, steps: number): PhaseOutput<StepSeries> {
   const { device, model } = trial;
   model.train();
   const series = runSteps(trial, start, steps, () => device.step(() => trial.step()));
@@ -169,7 +169,7 @@ function runEagerly(trial: TrialTraining, start: SavedPoint, steps: number): Fin
   };
 }
 
-function capture(trial: TrialTraining, start: SavedPoint): Finding<Replayable> {
+function capture(trial: TrialTraining, start: SavedPoint): PhaseOutput<Replayable> {
   const { device } = trial;
   const { highWater } = device.runtime.arena.figures;
   // In a smaller space, fragmentation may be higher.
@@ -199,7 +199,7 @@ export function nodesText({ launches, copies, fills }: Nodes): string {
   ] as const;
   return counts
     .filter(([number]) => number > 0)
-    .map(([number, one, many]) => `${number} ${number === 1 ? one : many}`)
+    .map(([number, singular, plural]) => `${number} ${number === 1 ? singular : plural}`)
     .join(", ");
 }
 
@@ -208,20 +208,20 @@ function replay(
   graph: Replayable,
   start: SavedPoint,
   eager: StepSeries,
-): Finding<StepSeries> {
+): PhaseOutput<StepSeries> {
   const { runtime } = trial.device;
   const { arena } = runtime;
   const steps = eager.losses.length;
-  // Other code may own the arena's memory now. Reads from it give NaN, and a write to it is found.
-  const others = arena.allocate(arena.figures.highWater, "others");
-  runtime.fill(others, othersByte);
+  // The replays must not use the arena's memory. A read from this block gives NaN, and a write to it is found.
+  const guardedBlock = arena.allocate(arena.figures.highWater, "guarded block");
+  runtime.fill(guardedBlock, guardedByte);
   const series = runSteps(trial, start, steps, () => graph.replay());
-  const changed = firstOtherByte(othersByte, runtime.read(others));
+  const changed = firstOtherByte(guardedByte, runtime.read(guardedBlock));
   check(
     changed < 0,
     () => `A replay wrote to memory outside the graph, at byte ${changed} of the guarded block.`,
   );
-  arena.free(others);
+  arena.free(guardedBlock);
   const different = series.losses.findIndex((loss, step) => !Object.is(loss, eager.losses[step]));
   check(
     different < 0,

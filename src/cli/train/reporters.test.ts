@@ -1,4 +1,4 @@
-/** How a training is told: on a terminal, in a file, to a machine, and not at all. */
+/** Progress output: on a terminal, in a file, as JSON, and quiet. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,25 +7,25 @@ import { FakeClock } from "../../units/index.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
 import { summaryText } from "./summary.js";
 
-const place = { fold: 0, folds: 2, epoch: 1, epochs: 3 };
+const position = { fold: 0, folds: 2, epoch: 1, epochs: 3 };
 
 const stepOf = (batch: number): JobEvent => ({
-  ...{ kind: "step", ...place, batch, batches: 100, step: 100 + batch, steps: 600 },
+  ...{ kind: "step", ...position, batch, batches: 100, step: 100 + batch, steps: 600 },
   ...{ loss: 0.98765, samples: 6400, samplesPerSecond: 12_345.6, usedBytes: 3 * 2 ** 20, secondsLeft: 75 },
 });
 
 const epoch: JobEvent = {
-  ...{ kind: "epoch", ...place, step: 200, secondsLeft: 60 },
+  ...{ kind: "epoch", ...position, step: 200, secondsLeft: 60 },
   record: {
     ...{ epoch: 1, steps: 100, loss: 0.9, lr: 1e-3, samplesPerSecond: 12_000, seconds: 2, skipped: 1 },
     figures: {},
   },
 };
 
-function tell(name: ReporterName, events: readonly JobEvent[], columns = 200, betweenMs = 50): string {
+function report(name: ReporterName, events: readonly JobEvent[], columns = 200, betweenMs = 50): string {
   let text = "";
   const clock = new FakeClock();
-  const reporter = makeReporter(name, { write: (part) => (text += part), clock, columns });
+  const reporter = makeReporter(name, { write: (chunk) => (text += chunk), clock, columns });
   for (const event of events) {
     reporter.listen(event);
     clock.advance(betweenMs);
@@ -35,7 +35,7 @@ function tell(name: ReporterName, events: readonly JobEvent[], columns = 200, be
 }
 
 test("a terminal has one updated line, which gives way to permanent lines", () => {
-  const text = tell("live", [stepOf(1), stepOf(2), stepOf(3), epoch]);
+  const text = report("live", [stepOf(1), stepOf(2), stepOf(3), epoch]);
   const lines = text.split("\r").filter((line) => line.includes("100  loss"));
   assert.equal(lines.length, 2, "a step every 100 ms");
   assert.match(
@@ -49,20 +49,20 @@ test("a terminal has one updated line, which gives way to permanent lines", () =
 
 test("a phase is shown on a terminal and in JSON, but not in plain output", () => {
   const phase: JobEvent = { kind: "phase", phase: "compiling" };
-  assert.equal(tell("live", [phase]), "\rcompiling …\u001b[K\r\u001b[K");
-  assert.equal(tell("plain", [phase]), "");
-  assert.equal(tell("json", [phase]), '{"kind":"phase","phase":"compiling"}\n');
+  assert.equal(report("live", [phase]), "\rcompiling …\u001b[K\r\u001b[K");
+  assert.equal(report("plain", [phase]), "");
+  assert.equal(report("json", [phase]), '{"kind":"phase","phase":"compiling"}\n');
 });
 
 test("a line is never longer than the terminal", () => {
-  const [line = ""] = tell("live", [stepOf(50)], 40)
+  const [line = ""] = report("live", [stepOf(50)], 40)
     .split("\u001b")
     .slice(0, 1);
   assert.equal(line.replace("\r", "").length, 39);
 });
 
 test("plain output has complete lines, some steps and every epoch", () => {
-  const text = tell("plain", [stepOf(1), stepOf(2), stepOf(100), epoch]);
+  const text = report("plain", [stepOf(1), stepOf(2), stepOf(100), epoch]);
   assert.equal(text.includes("\r") || text.includes("\u001b"), false);
   assert.deepEqual(
     text
@@ -76,17 +76,17 @@ test("plain output has complete lines, some steps and every epoch", () => {
 test("a plain line waits for the first loss, or for the epoch's last step", () => {
   const early = (batch: number): JobEvent => ({ ...(stepOf(batch) as object), loss: undefined }) as JobEvent;
   assert.deepEqual(
-    tell("plain", [early(1), early(2), stepOf(3), early(100)]).match(/\d+\/100 {2}loss \S+/g),
+    report("plain", [early(1), early(2), stepOf(3), early(100)]).match(/\d+\/100 {2}loss \S+/g),
     ["3/100  loss 0.9877", "100/100  loss …"],
   );
-  assert.match(tell("live", [early(1), stepOf(3)], 200, 100), /1\/100 {2}loss ….*3\/100 {2}loss 0\.9877/s);
+  assert.match(report("live", [early(1), stepOf(3)], 200, 100), /1\/100 {2}loss ….*3\/100 {2}loss 0\.9877/s);
 });
 
 test("a speed that is not measured yet is not shown as 0", () => {
   const unmeasured = (event: JobEvent, record?: object): JobEvent =>
     ({ ...event, samplesPerSecond: undefined, ...(record && { record }) }) as JobEvent;
   const { record } = epoch as Extract<JobEvent, { kind: "epoch" }>;
-  const text = tell("plain", [
+  const text = report("plain", [
     unmeasured(stepOf(100)),
     unmeasured(epoch, { ...record, samplesPerSecond: undefined }),
   ]);
@@ -94,14 +94,14 @@ test("a speed that is not measured yet is not shown as 0", () => {
 });
 
 test("JSON output has one object per line, and quiet output is empty", () => {
-  const lines = tell("json", [stepOf(1), stepOf(2), epoch])
+  const lines = report("json", [stepOf(1), stepOf(2), epoch])
     .trimEnd()
     .split("\n");
   assert.deepEqual(
     lines.map((line) => JSON.parse(line).kind),
     ["step", "epoch"],
   );
-  assert.equal(tell("quiet", [stepOf(1), epoch]), "");
+  assert.equal(report("quiet", [stepOf(1), epoch]), "");
 });
 
 test("the summary has every fold, their mean, every scale and the confusion matrix", () => {

@@ -20,13 +20,13 @@ export interface Reporter {
 }
 
 /** The min. interval between two printed steps, in milliseconds. */
-const every = { live: 100, plain: 10_000, json: 1000 } as const;
+const intervalMs = { live: 100, plain: 10_000, json: 1000 } as const;
 
 export function makeReporter(name: ReporterName, options: ReporterOptions): Reporter {
   const { write, clock, columns } = options;
   if (name === "quiet") return { listen: () => undefined, end: () => undefined };
   if (name === "json") {
-    const isDue = makePacer(clock, every.json);
+    const isDue = makeThrottle(clock, intervalMs.json);
     const listen = (event: JobEvent): void => {
       if (event.kind !== "step" || isDue(event)) write(`${JSON.stringify(event)}\n`);
     };
@@ -36,7 +36,7 @@ export function makeReporter(name: ReporterName, options: ReporterOptions): Repo
   // A plain line waits for the first loss; an updated line adds it later.
   const hasAll = ({ loss, batch, batches }: Extract<JobEvent, { kind: "step" }>): boolean =>
     isLive || loss !== undefined || batch === batches;
-  const isDue = makePacer(clock, every[name]);
+  const isDue = makeThrottle(clock, intervalMs[name]);
   let hasLine = false;
   const clear = (): void => {
     if (hasLine) write("\r\u001b[K");
@@ -48,14 +48,14 @@ export function makeReporter(name: ReporterName, options: ReporterOptions): Repo
       const text = stepText(event);
       if (!isLive) write(`${text}\n`);
       else {
-        write(`\r${cut(text, columns - 1)}\u001b[K`);
+        write(`\r${truncate(text, columns - 1)}\u001b[K`);
         hasLine = true;
       }
       return;
     }
     const text = eventText(event);
     if (event.kind === "phase" && isLive) {
-      write(`\r${cut(`${event.phase} …`, columns - 1)}\u001b[K`);
+      write(`\r${truncate(`${event.phase} …`, columns - 1)}\u001b[K`);
       hasLine = true;
     }
     if (text === undefined) return;
@@ -66,7 +66,7 @@ export function makeReporter(name: ReporterName, options: ReporterOptions): Repo
 }
 
 /** Returns a function that says whether to print a step. The last step of an epoch is always printed. */
-function makePacer(
+function makeThrottle(
   clock: Clock,
   minMs: number,
 ): (event: { readonly batch: number; readonly batches: number }) => boolean {
@@ -87,14 +87,14 @@ function stepText(event: Extract<JobEvent, { kind: "step" }>): string {
     `epoch ${epoch + 1}/${epochs}`,
     `${bar(batch / batches)} ${batch}/${batches}`,
     `loss ${loss === undefined ? "…" : loss.toFixed(4)}`,
-    paceText(samplesPerSecond),
+    throughputText(samplesPerSecond),
     formatBytes(usedBytes),
     `${formatDuration(1000 * secondsLeft)} left`,
   ].join("  ");
 }
 
 /** "…" until it is measured. */
-function paceText(samplesPerSecond: number | undefined): string {
+function throughputText(samplesPerSecond: number | undefined): string {
   const figure = samplesPerSecond === undefined ? "…" : Math.round(samplesPerSecond).toLocaleString("en");
   return `${figure} samples/s`;
 }
@@ -129,7 +129,7 @@ function eventText(event: Exclude<JobEvent, { kind: "step" }>): string | undefin
           : "";
       return (
         `fold ${fold + 1}/${folds}  epoch ${epoch + 1}/${epochs}  loss ${record.loss.toFixed(4)}${test}  ` +
-        `${paceText(record.samplesPerSecond)}  ${formatDuration(1000 * record.seconds)}${skipped}`
+        `${throughputText(record.samplesPerSecond)}  ${formatDuration(1000 * record.seconds)}${skipped}`
       );
     }
     case "resumed":
@@ -146,6 +146,6 @@ export function percent(share: number): string {
   return `${(100 * share).toFixed(1)} %`;
 }
 
-function cut(text: string, columns: number): string {
+function truncate(text: string, columns: number): string {
   return text.length <= columns ? text : text.slice(0, Math.max(0, columns));
 }

@@ -10,18 +10,18 @@ export interface TensorBoardCurves {
 }
 
 /** The min. interval between two written steps, in milliseconds: TensorBoard reads every few seconds. */
-const everyMs = 250;
+const intervalMs = 250;
 
 /** Writes to a sub-folder with the run's name, so that TensorBoard shows several runs together. */
 export function writeCurves(folder: string, run: string, now: () => number = Date.now): TensorBoardCurves {
-  const writer = new EventFileWriter(join(folder, basename(resolve(run))), { beginMs: now() });
+  const writer = new EventFileWriter(join(folder, basename(resolve(run))), { startMs: now() });
   let writtenMs = Number.NEGATIVE_INFINITY;
   const add: AddPoint = (tag, step, value, timeMs) => {
     if (value !== undefined && Number.isFinite(value)) writer.scalar(tag, step, value, timeMs);
   };
   const listen = (event: JobEvent): void => {
     if (event.kind === "step") {
-      if (now() - writtenMs < everyMs) return;
+      if (now() - writtenMs < intervalMs) return;
       writtenMs = now();
       add("train/loss", event.step, event.loss, writtenMs);
       add("train/samples_per_second", event.step, event.samplesPerSecond, writtenMs);

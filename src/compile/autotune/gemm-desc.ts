@@ -1,4 +1,4 @@
-/** A GEMM call as the kernels' selection functions see it, before there is a memory plan. */
+/** Describes a GEMM call for the kernels' selection functions, before there is a memory plan. */
 
 import type { GemmDesc } from "../../kernels/index.js";
 import { span } from "../../units/index.js";
@@ -6,7 +6,7 @@ import type { BufferSlice, GemmCall } from "../program/program.js";
 
 type Problem = GemmCall["problem"];
 
-/** Step memory has no address yet: it is described at an address with the alignment that every plan keeps. */
+/** Step memory has no address yet, so the description has an address with the alignment of every plan. */
 export function describeGemm({ a, b, c, bias, scratch: _, ...rest }: Problem): GemmDesc {
   const storageOf = (slice: BufferSlice) => ({ span: span(addressOf(slice), slice.size) });
   const matrixOf = ({ slice, ...layout }: Problem["a"]) => ({ ...layout, storage: storageOf(slice) });

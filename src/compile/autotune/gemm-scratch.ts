@@ -16,5 +16,5 @@ export function withScratch(
   if (size === (scratch?.size ?? 0)) return problem;
   return size === 0
     ? rest
-    : { ...rest, scratch: { buffer: program.makeBuffer(size, "product scratch"), offset: 0, size } };
+    : { ...rest, scratch: { buffer: program.makeBuffer(size, "GEMM scratch"), offset: 0, size } };
 }

@@ -1,6 +1,6 @@
 /**
- * Times a GEMM with each algorithm of the library and with the native kernel. It uses memory of its own, so that no value of the step
- * changes, and a short graph, because a launch from Node costs more than many GEMMs.
+ * Times a GEMM with each algorithm of the library and with the native kernel. It uses separate memory, so that no value of the step
+ * changes, and a short graph, because a launch from Node takes longer than many GEMMs.
  */
 
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";
@@ -22,7 +22,7 @@ type Problem = GemmCall["problem"];
 /** The maximum launches of a graph; fewer if they would take longer than `burstMs`. */
 const maxLaunches = 16;
 const burstMs = 1;
-/** The minimum of this many rounds counts: disturbances only ever add time. */
+/** The minimum of this many rounds counts, because disturbances only add time. */
 const rounds = 5;
 
 /** Errors of algorithms that the library lists but cannot run, or not in a graph. */
@@ -32,7 +32,7 @@ const rejections: ReadonlySet<ErrorCode> = new Set([
   "CAPTURE_REJECTED",
   "CAPTURE_NODES",
 ]);
-const shortages: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
+const memoryErrors: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
 
 /** As each byte of an operand, a small number in every dtype. */
 const smallNumber = 0x3c;
@@ -45,66 +45,66 @@ export interface TimingOptions {
 
 /**
  * The time of a launch with each algorithm in microseconds, in the library's order, then the native ones. Algorithms that cannot be
- * launched, or that there was no time for, are missing; without memory for the trial, all are.
+ * launched, or that exceed the time limit, are missing. Without memory for the trial, all are missing.
  */
 export function timeCandidates(
   runtime: Runtime,
   problem: Problem,
   { limitMs, clock }: TimingOptions,
 ): ReadonlyMap<number, number> {
-  const outline = describeGemm(problem);
+  const desc = describeGemm(problem);
   const scratchBytes = new Map(
-    gemmCandidates(runtime, outline).map((choice) => [
-      choice,
-      gemmScratchBytes(runtime, { ...outline, choice }),
+    gemmCandidates(runtime, desc).map((algorithm) => [
+      algorithm,
+      gemmScratchBytes(runtime, { ...desc, choice: algorithm }),
     ]),
   );
-  const memory = TrialMemory.take(runtime, problem, Math.max(...scratchBytes.values()));
+  const memory = TrialMemory.allocate(runtime, problem, Math.max(...scratchBytes.values()));
   if (!memory) return new Map();
   const bursts = new Map<number, Replayable>();
   const bestMs = new Map<number, number>();
   let launches = 0;
   try {
     // Native kernels are compiled before the clock starts: that takes longer than all trials.
-    const requests = [...scratchBytes].flatMap(([choice, size]) => {
-      const request = attempt(() => memory.requestOf(choice, size));
-      return request ? [{ choice, request }] : [];
+    const requests = [...scratchBytes].flatMap(([algorithm, size]) => {
+      const request = attempt(() => memory.requestOf(algorithm, size));
+      return request ? [{ algorithm, request }] : [];
     });
     const startMs = clock.nowMs();
     const elapsedMs = (): number => clock.nowMs() - startMs;
-    for (const { choice, request } of requests) {
+    for (const { algorithm, request } of requests) {
       if (bursts.size > 0 && elapsedMs() > limitMs / 2) break;
       const burst = attempt(() => {
         // Warm-up: the library loads an algorithm at its first run.
         timeMs(runtime, clock, () => runtime.launch(request));
         launches ||= launchesFor(timeMs(runtime, clock, () => runtime.launch(request)));
-        return runtime.captureForTiming("product", () => {
+        return runtime.captureForTiming("gemm", () => {
           for (let count = 0; count < launches; count++) runtime.launch(request);
         });
       });
-      if (burst) bursts.set(choice, burst);
+      if (burst) bursts.set(algorithm, burst);
     }
     // Interleaved, so that a rising clock rate favours no candidate.
     for (let round = 0; round < rounds && (round === 0 || elapsedMs() < limitMs); round++) {
-      for (const [choice, burst] of bursts) {
-        const took = timeMs(runtime, clock, () => burst.replay());
-        bestMs.set(choice, Math.min(took, bestMs.get(choice) ?? Infinity));
+      for (const [algorithm, burst] of bursts) {
+        const elapsed = timeMs(runtime, clock, () => burst.replay());
+        bestMs.set(algorithm, Math.min(elapsed, bestMs.get(algorithm) ?? Infinity));
       }
     }
   } finally {
     for (const burst of bursts.values()) burst.close();
-    memory.giveBack();
+    memory.free();
   }
-  return new Map([...bestMs].map(([choice, took]) => [choice, (took * 1000) / launches]));
+  return new Map([...bestMs].map(([algorithm, ms]) => [algorithm, (ms * 1000) / launches]));
 }
 
 function launchesFor(launchMs: number): number {
   return Math.max(1, Math.min(maxLaunches, Math.floor(burstMs / launchMs)));
 }
 
-function timeMs(runtime: Runtime, clock: Clock, send: () => void): number {
+function timeMs(runtime: Runtime, clock: Clock, submit: () => void): number {
   const startMs = clock.nowMs();
-  send();
+  submit();
   runtime.synchronize();
   return clock.nowMs() - startMs;
 }
@@ -124,14 +124,14 @@ class TrialMemory {
   readonly #problem: Problem;
   readonly #block: Storage;
   readonly #views = new Map<BufferSlice, Storage>();
-  readonly #scratchAt: number;
+  readonly #scratchOffset: number;
 
-  /** Undefined if there is no memory: tuning is not worth an error. */
-  static take(runtime: Runtime, problem: Problem, scratchBytes: number): TrialMemory | undefined {
+  /** Undefined if there is no memory: lack of memory for tuning is no error. */
+  static allocate(runtime: Runtime, problem: Problem, scratchBytes: number): TrialMemory | undefined {
     try {
       return new TrialMemory(runtime, problem, scratchBytes);
     } catch (error) {
-      if (error instanceof HoldfastError && shortages.has(error.code)) return undefined;
+      if (error instanceof HoldfastError && memoryErrors.has(error.code)) return undefined;
       throw error;
     }
   }
@@ -140,45 +140,46 @@ class TrialMemory {
     this.#runtime = runtime;
     this.#problem = problem;
     const { a, b, c, bias } = problem;
-    const places: { readonly slice: BufferSlice; readonly at: number }[] = [];
+    const offsets: { readonly slice: BufferSlice; readonly offset: number }[] = [];
     let end = 0;
     for (const slice of new Set([a.slice, b.slice, c.slice, ...(bias ? [bias] : [])])) {
-      const at = end + (addressOf(slice) % alignment);
-      places.push({ slice, at });
-      end = alignUp(at + slice.size, alignment);
+      const offset = end + (addressOf(slice) % alignment);
+      offsets.push({ slice, offset });
+      end = alignUp(offset + slice.size, alignment);
     }
-    this.#scratchAt = end;
-    this.#block = runtime.arena.allocate(end + scratchBytes, "product trial");
+    this.#scratchOffset = end;
+    this.#block = runtime.arena.allocate(end + scratchBytes, "GEMM trial");
     runtime.fill(this.#block, smallNumber);
-    for (const { slice, at } of places) this.#views.set(slice, runtime.view(this.#block, at, slice.size));
+    for (const { slice, offset } of offsets)
+      this.#views.set(slice, runtime.view(this.#block, offset, slice.size));
   }
 
   /** The first launch of the GEMM with an algorithm. Later launches, if any, are the same for all algorithms. */
-  requestOf(choice: number, scratchBytes: number): LaunchRequest {
+  requestOf(algorithm: number, scratchBytes: number): LaunchRequest {
     const { scratch: _, ...rest } = this.#problem;
     const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;
-    const problem = { ...rest, choice, ...(scratch && { scratch }) };
+    const problem = { ...rest, choice: algorithm, ...(scratch && { scratch }) };
     const call = { op: "gemm", work: { kind: "gemm", problem } } as const;
     const [first] = emitCommands(this.#runtime, [call], (slice) => this.#viewOf(slice));
-    if (first?.command.kind !== "launch") throw new Error("A product has sent something else than a launch.");
+    if (first?.command.kind !== "launch") throw new Error("A GEMM emitted another command than a launch.");
     return first.command.request;
   }
 
-  giveBack(): void {
+  free(): void {
     const { arena } = this.#runtime;
     for (const view of this.#views.values()) arena.dropView(view);
     arena.free(this.#block);
   }
 
   #scratchOf(size: number): BufferSlice {
-    const slice: BufferSlice = { buffer: { id: 0, bytes: size, label: "product scratch" }, offset: 0, size };
-    this.#views.set(slice, this.#runtime.view(this.#block, this.#scratchAt, size));
+    const slice: BufferSlice = { buffer: { id: 0, bytes: size, label: "GEMM scratch" }, offset: 0, size };
+    this.#views.set(slice, this.#runtime.view(this.#block, this.#scratchOffset, size));
     return slice;
   }
 
   #viewOf(slice: BufferSlice): Storage {
     const view = this.#views.get(slice);
-    if (!view) throw new Error(`"${slice.buffer.label}" is no part of the product.`);
+    if (!view) throw new Error(`"${slice.buffer.label}" is not an operand of the GEMM.`);
     return view;
   }
 }

@@ -1,4 +1,4 @@
-/** Products chosen by measurement: the fastest is taken with its scratch memory, measured once, on nobody's data. */
+/** GEMM autotuning: the fastest algorithm is selected with its scratch memory, measured once, on separate memory. */
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -10,7 +10,7 @@ import { openEmulatorDriver } from "../../../test/support/emulator-driver.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { testEnvironment } from "../../../test/support/test-device.js";
 import { timed } from "../../../test/support/timed-driver.js";
-import { around, type DeviceInfo, type KernelSource, strict } from "../../driver/index.js";
+import { type DeviceInfo, interceptCalls, type KernelSource, strict } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { gemmCalls, submit } from "../../kernels/index.js";
 import {
@@ -36,7 +36,7 @@ interface Bench {
   readonly runtime: Runtime;
   readonly clock: FakeClock;
   readonly known: KnownAlgorithms;
-  /** How often a product was launched with each algorithm; graphs count while they are recorded. */
+  /** The number of GEMM launches by algorithm; graphs count while they are recorded. */
   readonly launches: Map<number, number>;
   choose(calls: readonly Call[]): { readonly calls: readonly Call[]; readonly report: GemmReport };
 }
@@ -44,11 +44,11 @@ interface Bench {
 interface BenchOptions {
   readonly options?: RuntimeOptions;
   readonly cacheFolder?: string;
-  /** How long a kernel of our own takes to compile. */
+  /** The time to compile a native kernel. */
   readonly compileMs?: number;
 }
 
-/** Runs `use` on a device where a launch takes as many milliseconds as `costMs` says. */
+/** Runs `use` on a device where a launch takes `costMs` milliseconds. */
 function onDevice(
   costMs: (source: KernelSource) => number,
   use: (bench: Omit<Bench, "launches">) => void,
@@ -56,8 +56,8 @@ function onDevice(
 ): void {
   const device = openEmulatorDriver({ cacheFolder });
   const { driver, clock } = timed(device, costMs);
-  const compiling = around(driver, (call, args, proceed) => {
-    if (call === "loadKernel" && !(args[0] as KernelSource).product) clock.advance(compileMs);
+  const compiling = interceptCalls(driver, (call, args, proceed) => {
+    if (call === "loadKernel" && !(args[0] as KernelSource).gemm) clock.advance(compileMs);
     return proceed();
   });
   try {
@@ -87,7 +87,7 @@ function onDevice(
   }
 }
 
-/** Runs `use` on a device where a product takes so many milliseconds with each algorithm; NaN: it can't be launched. */
+/** Runs `use` on a device where a GEMM takes `costs[algorithm]` milliseconds; NaN: it can't be launched. */
 function withCosts(
   costs: readonly number[],
   use: (bench: Bench) => void,
@@ -95,11 +95,11 @@ function withCosts(
   cacheFolder = "off",
 ): void {
   const launches = new Map<number, number>();
-  const costMs = ({ product }: KernelSource): number => {
-    if (!product) return 0;
-    const { choice = 0 } = product;
-    launches.set(choice, (launches.get(choice) ?? 0) + 1);
-    const cost = costs[choice] ?? 1;
+  const costMs = ({ gemm }: KernelSource): number => {
+    if (!gemm) return 0;
+    const { algorithm = 0 } = gemm;
+    launches.set(algorithm, (launches.get(algorithm) ?? 0) + 1);
+    const cost = costs[algorithm] ?? 1;
     if (Number.isNaN(cost)) throw new HoldfastError("DRIVER_FAILED", "CUBLAS_STATUS_NOT_SUPPORTED");
     return cost;
   };
@@ -108,7 +108,7 @@ function withCosts(
 
 const [m, n, k] = [6, 5, 40];
 
-/** Weights B [k, n] in persistent memory, 16 bytes behind its start, and A [m, k], C [m, n] in the step's. */
+/** Weights B [k, n] in persistent memory, 16 bytes after its start, and A [m, k], C [m, n] in step memory. */
 function gemmOf(region: Region, id = 0): Call & { readonly work: GemmCall } {
   const step = (offset: number, floats: number, label: string): BufferSlice => {
     const buffer: Buffer = { id: id + offset, bytes: 4 * floats, label };
@@ -141,8 +141,8 @@ function problemOf(call: Call | undefined): GemmCall["problem"] {
   return call.work.problem;
 }
 
-describe("a product", { skip }, () => {
-  test("has the algorithm that an earlier process has found, where the driver keeps notes; a bad note is none", () => {
+describe("a GEMM", { skip }, () => {
+  test("uses the algorithm that an earlier process measured, if the driver has a valid note", () => {
     const folder = mkdtempSync(join(tmpdir(), "holdfast-notes-"));
     try {
       const costs = [0.5, 0.3, 0.2];
@@ -172,7 +172,7 @@ describe("a product", { skip }, () => {
     }
   });
 
-  test("takes its fastest algorithm, with a scratch buffer of the size that this one wants", () => {
+  test("gets its fastest algorithm, with a scratch buffer of the size that the algorithm needs", () => {
     withCosts([0.5, 0.3, 0.2], ({ runtime, choose }) => {
       const call = gemmOf(placeWeights(runtime));
       const { calls, report } = choose([call, gemmOf(placeWeights(runtime), 10)]);
@@ -188,7 +188,7 @@ describe("a product", { skip }, () => {
     });
   });
 
-  test("keeps the library's first among those that are within two hundredths of the fastest", () => {
+  test("keeps the library's first algorithm among those within two percent of the fastest", () => {
     withCosts([1, 0.5, 0.495], ({ runtime, choose }) => {
       assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 1);
     });
@@ -198,10 +198,10 @@ describe("a product", { skip }, () => {
     });
   });
 
-  test("loses scratch memory that its algorithm does not want", () => {
+  test("loses scratch memory that its algorithm does not need", () => {
     emulator.set("productUnsound", 0);
     withCosts([1, 0.5], ({ runtime, choose }) => {
-      // As if it had been traced with an algorithm that wants this much: the choice wants 2 KiB.
+      // As if it had been traced with an algorithm that needs this much; the selected one needs 2 KiB.
       const traced = gemmOf(placeWeights(runtime));
       const scratch: BufferSlice = { buffer: { id: 50, bytes: 4096, label: "old" }, offset: 0, size: 4096 };
       const { calls } = choose([
@@ -211,7 +211,7 @@ describe("a product", { skip }, () => {
     });
   });
 
-  test("runs with what was chosen: its bits are those of that algorithm", () => {
+  test("runs with the selected algorithm: its bits are those of that algorithm", () => {
     emulator.set("gemmsDiffer", 1);
     withCosts([1, 1, 0.5], ({ runtime, choose }) => {
       const region = placeWeights(runtime);
@@ -247,7 +247,7 @@ describe("a product", { skip }, () => {
     });
   });
 
-  test("is timed without an algorithm that can't be launched, the library's first included", () => {
+  test("is timed without algorithms that can't be launched, even the library's first", () => {
     withCosts([1, Number.NaN, 0.5], ({ runtime, choose, launches }) => {
       assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 2);
       assert.equal(launches.get(1), 1);
@@ -257,7 +257,7 @@ describe("a product", { skip }, () => {
     });
   });
 
-  test("of which no algorithm can be launched stays as it was, for the step itself to tell", () => {
+  test("is unchanged if no algorithm can be launched, so that the step itself reports the error", () => {
     withCosts([Number.NaN, Number.NaN, Number.NaN], ({ runtime, choose }) => {
       const before = heldBy(runtime);
       const call = gemmOf(placeWeights(runtime));
@@ -268,7 +268,7 @@ describe("a product", { skip }, () => {
     });
   });
 
-  test("is left alone where there is no memory to try it on", () => {
+  test("is unchanged if there is no memory for a trial", () => {
     withCosts(
       [1, 0.5, 0.2],
       ({ runtime, choose }) => {
@@ -285,7 +285,7 @@ describe("a product", { skip }, () => {
 });
 
 describe("measuring", { skip }, () => {
-  test("happens once for products that the library can't tell from each other, and not again", () => {
+  test("happens once for GEMMs that are equal for the library", () => {
     withCosts([0.5, 0.3, 0.2], ({ runtime, choose, launches }) => {
       const region = placeWeights(runtime);
       choose([gemmOf(region), gemmOf(region, 10), gemmOf(region, 20)]);
@@ -294,17 +294,17 @@ describe("measuring", { skip }, () => {
       assert.deepEqual([...launches], after);
       assert.equal(report.measured, 0);
       assert.deepEqual([problemOf(calls[0]).choice, problemOf(calls[0]).scratch?.size], [2, 2048]);
-      // Another alignment is another list of algorithms.
+      // Another alignment has another list of algorithms.
       const { problem } = gemmOf(region).work;
       const moved = { ...problem, b: { ...problem.b, slice: { ...problem.b.slice, offset: 12 } } };
       assert.equal(choose([{ op: "matmul", work: { kind: "gemm", problem: moved } }]).report.measured, 1);
     });
   });
 
-  test("leaves no memory taken and no value of the step changed", () => {
+  test("frees its memory and changes no value of the step", () => {
     withCosts([0.5, 0.3, Number.NaN], ({ runtime, choose }) => {
       const region = placeWeights(runtime);
-      // What the arena has committed once stays with it.
+      // The arena keeps memory that it has committed.
       runtime.arena.free(runtime.arena.allocate(4096, "first"));
       const before = { ...heldBy(runtime), weights: runtime.read(region.whole) };
       const call = gemmOf(region);
@@ -316,8 +316,8 @@ describe("measuring", { skip }, () => {
     });
   });
 
-  test("tries each of our own kernels, however long they take to compile", () => {
-    // The terms of its right side lie apart: there are large tiles for it, and small ones, which are the second choice.
+  test("times every native kernel, no matter how long it takes to compile", () => {
+    // Its B is MN-major: there are configs with large tiles, and with small ones, which come second.
     const size = { m: 400, n: 264, k: 64 };
     const slice = (id: number, floats: number): BufferSlice => ({
       ...{ buffer: { id, bytes: 4 * floats, label: "operand" }, offset: 0, size: 4 * floats },
@@ -328,8 +328,8 @@ describe("measuring", { skip }, () => {
       b: { slice: slice(1, size.k * size.n), rowStride: size.n },
       c: { slice: slice(2, size.m * size.n), rowStride: size.n },
     };
-    const costMs = ({ product, cuda }: KernelSource): number => {
-      if (product) return 2;
+    const costMs = ({ gemm, cuda }: KernelSource): number => {
+      if (gemm) return 2;
       return cuda?.code.includes("tileM = 64,") ? 1 : 3;
     };
     onDevice(
@@ -342,7 +342,7 @@ describe("measuring", { skip }, () => {
     );
   });
 
-  test("counts our own kernels as shorter where they begin early, and where they don't as they are", () => {
+  test("credits native kernels for programmatic dependent launch, only where the device supports it", () => {
     const chosenOf = (supportsPdl: boolean, ...times: readonly [number, number][]): number | undefined =>
       fastestOf({ device: { supportsPdl } as DeviceInfo }, new Map(times))?.choice;
     assert.equal(chosenOf(true, [0, 6], [1, 7], [-1, 6.9]), -1);
@@ -364,7 +364,7 @@ describe("measuring", { skip }, () => {
     );
   });
 
-  test("has an end: slow products are timed with few launches, and not with every algorithm", () => {
+  test("ends in time: slow GEMMs are timed with few launches, and not with every algorithm", () => {
     withCosts([30, 20, 10], ({ runtime, choose, launches, clock }) => {
       const region = placeWeights(runtime);
       const { report } = choose([gemmOf(region)]);
@@ -374,7 +374,7 @@ describe("measuring", { skip }, () => {
     });
   });
 
-  test("of many products shares the time among them, and leaves the rest for later", () => {
+  test("of many GEMMs shares the time among them, and leaves the rest for later", () => {
     withCosts([200], ({ runtime, choose, clock }) => {
       emulator.set("gemmAlgorithms", 1);
       const region = placeWeights(runtime);
@@ -390,7 +390,7 @@ describe("measuring", { skip }, () => {
     });
   });
 
-  test("works where nothing may be captured", () => {
+  test("works with captures disabled", () => {
     withCosts(
       [0.5, 0.3, 0.2],
       ({ runtime, choose }) => {

@@ -1,5 +1,5 @@
 /**
- * Selects GEMM algorithms by measurement. The heuristic's first choice of cuBLASLt is often not the fastest, so each distinct GEMM is
+ * Selects GEMM algorithms by measurement. The first algorithm of cuBLASLt's heuristic is often not the fastest, so each distinct GEMM is
  * timed once per process with every algorithm that the library offers, and with the native kernel if there is one.
  */
 
@@ -17,46 +17,46 @@ export interface GemmReport {
   /** The step's GEMMs, and how many do not use the library's first algorithm. */
   readonly gemms: number;
   readonly changed: number;
-  /** Distinct GEMMs that were measured now; the others were known, or there was no time or memory left. */
+  /** Distinct GEMMs that were measured now. The others had results already, or no time or memory was left. */
   readonly measured: number;
   /** The total time of GEMMs with known times, with the library's first algorithms and with the selected ones. */
   readonly beforeUs: number;
   readonly afterUs: number;
-  /** How long autotuning took. */
+  /** The duration of autotuning. */
   readonly elapsedMs: number;
 }
 
 /** The result for one GEMM. */
-interface Choice {
+interface TunedGemm {
   readonly choice: number;
   readonly firstUs: number;
   readonly tunedUs: number;
 }
 
-export type KnownAlgorithms = Map<string, Choice>;
+export type KnownAlgorithms = Map<string, TunedGemm>;
 
-/** Of this process, by the device's name and the GEMM's description. */
+/** Results of this process, by the name of the device and the description of the GEMM. */
 const knownAlgorithms: KnownAlgorithms = new Map();
 
-export interface ChoosingOptions {
+export interface AutotuneOptions {
   readonly known?: KnownAlgorithms;
   readonly clock?: Clock;
 }
 
 const maxGemmMs = 100;
-const limitOfAllMs = 4000;
+const maxTotalMs = 4000;
 
 export function autotuneGemms(
   runtime: Runtime,
   program: Program,
-  { known = knownAlgorithms, clock = systemClock }: ChoosingOptions = {},
+  { known = knownAlgorithms, clock = systemClock }: AutotuneOptions = {},
 ): GemmReport {
   const startMs = clock.nowMs();
   const work = program.calls.flatMap(({ work }) => (work.kind === "gemm" ? [work] : []));
-  const kinds = new Map(work.map((product) => [keyOf(runtime, product), product]));
+  const kinds = new Map(work.map((gemm) => [keyOf(runtime, gemm), gemm]));
   const unknown = [...kinds].filter(([key, { problem }]) => !known.has(key) && problem.k > 0);
   const measured = runtime.phases.run("compile", () => measure(runtime, unknown, known, clock), {
-    label: "products",
+    label: "GEMMs",
   });
 
   let [changed, beforeUs, afterUs] = [0, 0, 0];
@@ -93,27 +93,27 @@ function keyOf(runtime: Runtime, { problem }: GemmCall): string {
 /** Times unknown GEMMs within the time limit; returns how many were measured. */
 function measure(
   runtime: Runtime,
-  unknown: readonly (readonly [key: string, product: GemmCall])[],
+  unknown: readonly (readonly [key: string, gemm: GemmCall])[],
   known: KnownAlgorithms,
   clock: Clock,
 ): number {
-  const endMs = clock.nowMs() + limitOfAllMs;
+  const endMs = clock.nowMs() + maxTotalMs;
   let measured = 0;
   for (const [index, [key, { problem }]] of unknown.entries()) {
-    beat("products", index, unknown.length);
-    const noted = recallAlgorithm(runtime, key);
-    if (noted) {
-      known.set(key, noted);
+    beat("GEMMs", index, unknown.length);
+    const recalled = recallAlgorithm(runtime, key);
+    if (recalled) {
+      known.set(key, recalled);
       continue;
     }
-    // Each gets a share of the remaining time, so that the last ones are measured too.
+    // Each GEMM gets a share of the remaining time, so that the last ones are measured too.
     const shareMs = (endMs - clock.nowMs()) / (unknown.length - index);
     if (shareMs <= 0) break;
     const limitMs = Math.min(maxGemmMs, shareMs);
-    const choice = fastestOf(runtime, timeCandidates(runtime, problem, { limitMs, clock }));
-    if (!choice) continue;
-    known.set(key, choice);
-    runtime.remember(noteOf(key), JSON.stringify(choice));
+    const fastest = fastestOf(runtime, timeCandidates(runtime, problem, { limitMs, clock }));
+    if (!fastest) continue;
+    known.set(key, fastest);
+    runtime.remember(noteOf(key), JSON.stringify(fastest));
     measured++;
   }
   return measured;
@@ -123,27 +123,27 @@ function measure(
 const noteOf = (key: string): string => `GEMM algorithm with PDL for ${key}`;
 
 /** The result of an earlier process, so that this one has the same bits. */
-function recallAlgorithm(runtime: Runtime, key: string): Choice | undefined {
+function recallAlgorithm(runtime: Runtime, key: string): TunedGemm | undefined {
   const note = runtime.recall(noteOf(key));
   if (note === undefined) return undefined;
   try {
-    const { choice, firstUs, tunedUs } = JSON.parse(note) as Partial<Choice>;
-    const isSound =
+    const { choice, firstUs, tunedUs } = JSON.parse(note) as Partial<TunedGemm>;
+    const isValid =
       Number.isSafeInteger(choice) && typeof firstUs === "number" && typeof tunedUs === "number";
-    return isSound ? ({ choice, firstUs, tunedUs } as Choice) : undefined;
+    return isValid ? ({ choice, firstUs, tunedUs } as TunedGemm) : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** The first in the library's order among the cheapest; undefined if nothing was timed. */
+/** The fastest algorithm; of about equal ones, the first in the library's order. Undefined if nothing was timed. */
 export function fastestOf(
   { device }: Pick<Runtime, "device">,
   times: ReadonlyMap<number, number>,
-): Choice | undefined {
-  const costOf = (choice: number, ownUs: number): number =>
-    device.supportsPdl && choice <= firstNativeAlgorithm ? Math.max(0, ownUs - pdlCreditUs) : ownUs;
-  const minUs = Math.min(...Array.from(times, ([choice, ownUs]) => costOf(choice, ownUs)));
+): TunedGemm | undefined {
+  const costOf = (choice: number, launchUs: number): number =>
+    device.supportsPdl && choice <= firstNativeAlgorithm ? Math.max(0, launchUs - pdlCreditUs) : launchUs;
+  const minUs = Math.min(...Array.from(times, ([choice, launchUs]) => costOf(choice, launchUs)));
   for (const [choice, tunedUs] of times) {
     if (costOf(choice, tunedUs) <= minUs * timingTolerance)
       return { choice, firstUs: times.get(0) ?? tunedUs, tunedUs };

@@ -1,9 +1,9 @@
 /**
- * How long each call of a step takes. Where launches are timed in graphs, it is the time that the call adds: a graph of
- * everything up to it, less one of everything before it. So the times add up, gaps between kernels included. Elsewhere the
- * calls run one by one.
+ * Times each call of a step. On devices that time launches in graphs, it is the time that the call adds: a graph of all calls up to
+ * it, minus a graph of the calls before it. So the times add up, gaps between kernels included. On other devices the calls run one by
+ * one.
  *
- * The step leaves nothing behind: all persistent memory that it writes is saved before, and restored after.
+ * The state does not change: all persistent memory that the step writes is saved before, and restored after.
  */
 
 import { capabilitiesOf } from "../../kernels/index.js";
@@ -12,7 +12,7 @@ import { type Clock, systemClock } from "../../units/index.js";
 import { type StepCommand, submitCommands } from "./emit.js";
 import type { PlacedStep } from "./placed-step.js";
 
-/** The best of several groups counts, each of several launches in a row. */
+/** The best of several groups counts; each group is several launches in a row. */
 const [groups, launches] = [5, 20];
 
 /** Microseconds, by the call's index in the schedule. */
@@ -43,13 +43,13 @@ function timeGrowing(runtime: Runtime, commands: readonly StepCommand[], clock: 
       submitCommands(runtime, commands.slice(0, index + 1)),
     );
     try {
-      const spent = Array.from({ length: groups }, () =>
+      const groupUs = Array.from({ length: groups }, () =>
         timeUs(runtime, clock, () => {
           for (let count = 0; count < launches; count++) upTo.replay();
         }),
       );
-      // One more call can't make it faster; a measurement that says so is in error.
-      const us = Math.max(before, Math.min(...spent) / launches);
+      // Another call can't make a graph faster, so a lower time is a measurement error.
+      const us = Math.max(before, Math.min(...groupUs) / launches);
       const addedUs = us - before;
       before = us;
       return addedUs;

@@ -1,4 +1,4 @@
-/** A planned step in memory: verified there, its kernels loaded, its commands ready to be submitted. */
+/** A planned step in memory: verified with its addresses, its kernels loaded, its commands ready to submit. */
 
 import type { Runtime, ScratchMemory, Storage } from "../../runtime/index.js";
 import { type Span, span } from "../../units/index.js";
@@ -61,7 +61,7 @@ export class PlacedStep {
     return this.#schedule.calls.map(({ call }) => call);
   }
 
-  /** The same without programmatic dependent launch, in the same memory: closing one closes both. */
+  /** The same step without programmatic dependent launch, in the same memory: closing one closes both. */
   serialized(): PlacedStep {
     const commands = this.commands.map((command) => withPdl(command, false));
     return new PlacedStep(this.#runtime, this.#schedule, this.#memory, commands);
@@ -73,7 +73,7 @@ export class PlacedStep {
     if (!block) return undefined;
     return {
       storage: block,
-      nameAt: (offset) => this.#memory.lastAt(offset, this.#calls)?.label ?? block.label,
+      nameAt: (offset) => this.#memory.lastWrittenAt(offset, this.#calls)?.label ?? block.label,
     };
   }
 
@@ -98,12 +98,12 @@ class StepMemory {
   }
 
   /** The buffer that these calls write last at an offset of the block. */
-  lastAt(at: number, calls: readonly Call[]): Buffer | undefined {
+  lastWrittenAt(offset: number, calls: readonly Call[]): Buffer | undefined {
     for (const call of calls.toReversed()) {
       for (const { slice, writes } of accessesOf(call)) {
         const start = this.#plan.offsets.get(slice.buffer);
         const first = start === undefined ? Infinity : start + slice.offset;
-        if (writes && first <= at && at < first + slice.size) return slice.buffer;
+        if (writes && first <= offset && offset < first + slice.size) return slice.buffer;
       }
     }
     return undefined;
@@ -111,8 +111,8 @@ class StepMemory {
 
   resolve({ buffer, offset, size }: BufferSlice): Storage {
     const key = `${buffer.id} ${offset} ${size} ${buffer.storage ? buffer.storage.span.address : ""}`;
-    const known = this.#views.get(key);
-    if (known) return known;
+    const existing = this.#views.get(key);
+    if (existing) return existing;
     const home = buffer.storage ?? this.block;
     const start = buffer.storage ? 0 : this.#plan.offsets.get(buffer);
     if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no offset in the plan.`);
@@ -123,7 +123,7 @@ class StepMemory {
     return view;
   }
 
-  /** Harmless when closed again. */
+  /** Idempotent. */
   close(): void {
     const { arena } = this.#runtime;
     for (const view of [...this.#views.values()].reverse()) {

@@ -37,7 +37,7 @@ function overRows(
     b: { slice: whole(right), rowStride: n },
     c: { slice: whole(result), rowStride: n },
   };
-  return { op: "lowerWeightGradient", work: { kind: "gemm", problem }, result };
+  return { op: "weightGradient", work: { kind: "gemm", problem }, result };
 }
 
 const copyOf = (source: Buffer): Call & { readonly result: Buffer } => {

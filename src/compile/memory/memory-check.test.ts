@@ -1,4 +1,4 @@
-/** A plan that can't have its memory is rejected with who needs it and what would fit. */
+/** A plan that exceeds the available memory is rejected, with its holders and a batch that fits. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import { rejectionOf } from "../../../test/support/rejections.js";
 import { withRuntime } from "../../../test/support/runtimes.js";
 import { HoldfastError } from "../../errors/index.js";
 import { bytes, KiB, MiB } from "../../units/index.js";
-import { type AvailableBytes, requireAvailable } from "./memory-check.js";
+import { type MemoryRequest, requireAvailable } from "./memory-check.js";
 import type { MemoryReport } from "./memory-report.js";
 
 function reportOf(peak: number): MemoryReport {
@@ -18,43 +18,46 @@ function reportOf(peak: number): MemoryReport {
   return { peak, lowerBound: peak, at: 7, op: "softmaxGradient", holders, persistent: [] };
 }
 
-const wanted: AvailableBytes = {
+const request: MemoryRequest = {
   name: "train",
   inputs: "f32 [64, 8], i32 [64]",
   shapes: [[64, 8], [64], []],
   otherPlans: 0,
 };
 
-/** The rejection of a plan that needs `times` of the room that there is. */
-function rejected(times: number, change: Partial<AvailableBytes> = {}): HoldfastError {
+/** The rejection of a plan that needs `times` the available memory. */
+function rejected(times: number, change: Partial<MemoryRequest> = {}): HoldfastError {
   return withRuntime({ memory: "256MiB" }, ({ runtime }) => {
     const peak = bytes(runtime.budget.left * times);
-    const error = rejectionOf(() => requireAvailable(runtime, reportOf(peak), { ...wanted, ...change }));
+    const error = rejectionOf(() => requireAvailable(runtime, reportOf(peak), { ...request, ...change }));
     assert.ok(error instanceof HoldfastError);
     return error;
   });
 }
 
-test("a plan that fits the budget's rest and what lies free in the arena is not rejected; one more byte is", () => {
+test("a plan may use the rest of the budget and the free memory of the arena, and not one byte more", () => {
   withRuntime({ memory: "256MiB" }, ({ runtime }) => {
     const { budget, arena } = runtime;
     runtime.step(() => void arena.allocate(3 * MiB, "earlier"));
     const kept = arena.allocate(64 * KiB, "kept");
     const { committed } = arena.figures;
     assert.ok(committed > 64 * KiB);
-    const room = budget.left + committed - 64 * KiB;
-    requireAvailable(runtime, reportOf(room), wanted);
-    const error = rejectionOf(() => requireAvailable(runtime, reportOf(room + 1), wanted));
+    const available = budget.left + committed - 64 * KiB;
+    requireAvailable(runtime, reportOf(available), request);
+    const error = rejectionOf(() => requireAvailable(runtime, reportOf(available + 1), request));
     assert.equal(error?.code, "OUT_OF_BUDGET");
-    assert.equal(error?.numbers["room"], room);
+    assert.equal(error?.numbers["available"], available);
     arena.free(kept);
-    requireAvailable(runtime, reportOf(room + 64 * KiB), wanted);
+    requireAvailable(runtime, reportOf(available + 64 * KiB), request);
   });
 });
 
 test("the rejection has the peak, the table of the budget, the op at the peak and the largest holders", () => {
   const { message } = rejected(2);
-  assert.match(message, /^Compiled train needs .* for inputs f32 \[64, 8\], i32 \[64\], and .* can be had\./);
+  assert.match(
+    message,
+    /^Compiled train needs .* for inputs f32 \[64, 8\], i32 \[64\], but only .* is available\./,
+  );
   assert.match(message, /^ {2}limit +256 MiB /m);
   assert.match(message, /^ {2}free in the arena +\S+ \w+$/m);
   assert.match(
@@ -65,7 +68,7 @@ test("the rejection has the peak, the table of the budget, the op at the peak an
   assert.match(message, /raise HOLDFAST_MEMORY/);
 });
 
-test("the batch that should fit follows from the first axis that all inputs share", () => {
+test("the suggested batch follows from the first axis that all inputs share", () => {
   const error = rejected(2);
   assert.match(error.message, /a batch of about 32 instead of 64 should fit/);
   assert.equal(error.numbers["fitting"], 32);
@@ -77,7 +80,7 @@ test("the batch that should fit follows from the first axis that all inputs shar
   assert.match(rejected(100).message, /use a smaller batch/);
 });
 
-test("what the step's other plans hold is told where there are any", () => {
+test("the rejection has the memory of other plans of the step, if there are any", () => {
   assert.doesNotMatch(rejected(2).message, /other plans/);
   assert.match(rejected(2, { otherPlans: 5 * MiB }).message, /other plans hold 5 MiB/);
 });

@@ -14,7 +14,7 @@ function persistent(label: string, size: number): Storage {
   return { kind: "persistent", span, generation: 0, label, home: {}, owner: undefined };
 }
 
-test("a report names the call at the peak, who holds memory there, and the persistent memory beside it", () => {
+test("a report has the call at the peak, the holders of memory there, and the persistent memory", () => {
   const step = new StepScript();
   const weight = step.buffer("weight", 4096, persistent("weight", 4096));
   const bias = step.buffer("bias", 64, persistent("bias", 64));
@@ -41,7 +41,7 @@ test("a report names the call at the peak, who holds memory there, and the persi
   });
 });
 
-test("holders of one label are taken together and add up to the lower bound", () => {
+test("holders with one label are summed, and all holders add up to the lower bound", () => {
   const schedule = drawTransformer(4, true);
   const { holders, lowerBound, at, op } = memoryOf(schedule, planMemory(lifetimesOf(schedule)));
   assert.equal(

@@ -15,7 +15,7 @@ export interface MemoryReport {
   readonly peak: number;
   /** The largest sum of live bytes: no plan for this schedule can be smaller. */
   readonly lowerBound: number;
-  /** The schedule index with that sum, and the op of its call; -1 and none without step memory. */
+  /** The schedule position with that sum, and the op of its call; -1 and "" without step memory. */
   readonly at: number;
   readonly op: string;
   /** Live memory at the peak, largest first. It adds up to the lower bound, alignment included. */
@@ -26,10 +26,10 @@ export interface MemoryReport {
 
 export function memoryOf(schedule: Schedule, plan: Plan): MemoryReport {
   const lifetimes = lifetimesOf(schedule);
-  const { place, bytes } = peakOf(lifetimes);
+  const { position, bytes } = peakOf(lifetimes);
   // Between two calls, the next one is reported.
-  const at = Math.floor(place + 0.5);
-  const live = lifetimes.filter(({ first, last }) => first <= place && place <= last);
+  const at = Math.floor(position + 0.5);
+  const live = lifetimes.filter(({ first, last }) => first <= position && position <= last);
   const persistent = sumByLabel(persistentBuffers(schedule), (buffer) => buffer.bytes);
   return {
     peak: plan.bytes,
@@ -45,11 +45,12 @@ export function memoryOf(schedule: Schedule, plan: Plan): MemoryReport {
 }
 
 function persistentBuffers({ calls }: Schedule): Iterable<Buffer> {
-  const found = new Set<Buffer>();
+  const buffers = new Set<Buffer>();
   for (const { call } of calls) {
-    for (const { slice } of accessesOf(call)) if (slice.buffer.storage !== undefined) found.add(slice.buffer);
+    for (const { slice } of accessesOf(call))
+      if (slice.buffer.storage !== undefined) buffers.add(slice.buffer);
   }
-  return found;
+  return buffers;
 }
 
 function sumByLabel(buffers: Iterable<Buffer>, bytesOf: (buffer: Buffer) => number): PeakHolder[] {

@@ -1,4 +1,4 @@
-/** Plans of drawn lifetimes and of steps that are shaped like real ones. */
+/** Plans of random live ranges and of realistic steps. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,19 +14,19 @@ const planIsSound = (planner: (lifetimes: readonly Lifetime[]) => Plan) =>
     assert.equal(findClash(lifetimes, planner(lifetimes)), undefined);
   });
 
-test("buffers that are live together never share bytes, and each begins on 256 bytes inside the plan", () => {
+test("buffers that are live at the same time never share bytes, and each is aligned to 256 bytes inside the plan", () => {
   fc.assert(planIsSound(planMemory), { numRuns: 1000 });
 });
 
-test("a planner that takes a buffer for dead one place too early is found", () => {
+test("a planner that ends live ranges one position too early is found", () => {
   const early = (lifetimes: readonly Lifetime[]): Plan =>
-    planMemory(lifetimes.map((one) => ({ ...one, last: Math.max(one.first, one.last - 1) })));
+    planMemory(lifetimes.map((range) => ({ ...range, last: Math.max(range.first, range.last - 1) })));
   const { failed, counterexample } = fc.check(planIsSound(early), { numRuns: 2000 });
   assert.ok(failed);
   assert.equal(counterexample?.[0].length, 2, "the smallest example is two buffers");
 });
 
-test("a plan takes at least the lower bound, ends where its highest buffer does, and is the same every time", () => {
+test("a plan needs at least the lower bound, ends where its highest buffer ends, and is deterministic", () => {
   fc.assert(
     fc.property(someLifetimes, (lifetimes) => {
       const { bytes, offsets } = planMemory(lifetimes);
@@ -39,39 +39,39 @@ test("a plan takes at least the lower bound, ends where its highest buffer does,
   );
 });
 
-test("nothing takes nothing, and one buffer lies at 0", () => {
+test("an empty plan has no bytes, and a single buffer has offset 0", () => {
   assert.deepEqual(planMemory([]), { bytes: 0, offsets: new Map() });
-  const one = lifetime(0, 3, 9, 300);
-  assert.deepEqual(planMemory([one]), { bytes: 512, offsets: new Map([[one.buffer, 0]]) });
+  const single = lifetime(0, 3, 9, 300);
+  assert.deepEqual(planMemory([single]), { bytes: 512, offsets: new Map([[single.buffer, 0]]) });
 });
 
-test("a buffer of no bytes gets offset 0 and takes nothing", () => {
+test("an empty buffer gets offset 0 and no bytes", () => {
   const lifetimes = [lifetime(0, 0, 9, 0), lifetime(1, 0, 9, 256), lifetime(2, 0, 9, 0)];
   const { bytes, offsets } = planMemory(lifetimes);
   assert.equal(bytes, 256);
   assert.deepEqual([...offsets.values()], [0, 0, 0]);
 });
 
-test("equal buffers that live together are stacked, and one after the other take one place", () => {
-  const together = Array.from({ length: 5 }, (_, id) => lifetime(id, 2, 4, 1024));
-  const { bytes, offsets } = planMemory(together);
+test("equal buffers are stacked if they are live at the same time, and share memory if not", () => {
+  const concurrent = Array.from({ length: 5 }, (_, id) => lifetime(id, 2, 4, 1024));
+  const { bytes, offsets } = planMemory(concurrent);
   assert.equal(bytes, 5 * 1024);
   assert.deepEqual(new Set(offsets.values()), new Set([0, 1024, 2048, 3072, 4096]));
   const serialized = Array.from({ length: 5 }, (_, id) => lifetime(id, id, id, 1024));
   assert.equal(planMemory(serialized).bytes, 1024);
 });
 
-test("nested lifetimes take just the lower bound", () => {
+test("nested live ranges need exactly the lower bound", () => {
   const nested = Array.from({ length: 30 }, (_, id) => lifetime(id, id, 100 - id, 256 * (1 + (id % 7))));
   assert.equal(planMemory(nested).bytes, lowerBound(nested));
 });
 
-test("the lower bound is the largest sum of live bytes, counted place by place", () => {
+test("the lower bound is the largest sum of live bytes over all positions", () => {
   fc.assert(
     fc.property(someLifetimes, (lifetimes) => {
-      const sums = Array.from({ length: 60 }, (_, place) =>
+      const sums = Array.from({ length: 60 }, (_, position) =>
         lifetimes
-          .filter(({ first, last }) => first <= place && place <= last)
+          .filter(({ first, last }) => first <= position && position <= last)
           .reduce((sum, { buffer }) => sum + Math.ceil(buffer.bytes / 256) * 256, 0),
       );
       assert.equal(lowerBound(lifetimes), Math.max(...sums));
@@ -104,11 +104,11 @@ for (const [name, schedule] of Object.entries(steps)) {
   });
 }
 
-test("eight times the buffers take no more steps than n·log n allows", () => {
+test("the steps of the search grow at most as n·log n", () => {
   const families = {
     shortLived: (count: number) => drawLifetimes(count, 8, 1),
     savedForBackward: (count: number) => lifetimesOf(drawTransformer(Math.ceil(count / 32), true)),
-    allTogether: (count: number) => drawLifetimes(count, count, 2),
+    allConcurrent: (count: number) => drawLifetimes(count, count, 2),
   };
   for (const [name, draw] of Object.entries(families)) {
     const [few, many] = [2500, 20_000].map((count) => {

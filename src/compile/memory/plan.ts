@@ -1,6 +1,6 @@
 /**
- * The memory planner: gives every step buffer an offset such that buffers with overlapping live ranges share no bytes. It tries several
- * layouts and keeps the smallest; one that reaches the lower bound ends the search.
+ * The memory planner: gives every step buffer an offset, so that buffers with overlapping live ranges share no bytes. It tries several
+ * layouts and keeps the smallest. A layout that reaches the lower bound ends the search.
  */
 
 import type { Buffer, Plan } from "../program/program.js";
@@ -30,20 +30,20 @@ export function planMemory(lifetimes: readonly Lifetime[]): Plan {
 
 /** The plan, and the number of search steps. */
 export function searchPlan(lifetimes: readonly Lifetime[]): { readonly plan: Plan; readonly steps: number } {
-  const given = boxesOf(lifetimes);
-  const { offsets, bytes, steps } = searchLayout(given);
+  const sorted = boxesOf(lifetimes);
+  const { offsets, bytes, steps } = searchLayout(sorted);
   const planned = new Map<Buffer, number>(lifetimes.map(({ buffer }) => [buffer, 0]));
-  given.lifetimes.forEach(({ buffer }, rank) => {
+  sorted.lifetimes.forEach(({ buffer }, rank) => {
     planned.set(buffer, offsets[rank] ?? 0);
   });
   return { plan: { bytes, offsets: planned }, steps };
 }
 
-function searchLayout(given: Boxes): Layout {
-  const { boxes, peak } = given;
-  let best = sweepFromPeak(given);
+function searchLayout(sorted: Boxes): Layout {
+  const { boxes, peak } = sorted;
+  let best = sweepFromPeak(sorted);
   let { steps } = best;
-  const orders = countPairs(boxes) <= affordablePairs ? fittingOrders(given) : [];
+  const orders = countPairs(boxes) <= affordablePairs ? fittingOrders(sorted) : [];
   for (const order of orders) {
     if (best.bytes === peak.bytes) break;
     const fit = fitInOrder(boxes, order(), best.bytes);
@@ -53,7 +53,7 @@ function searchLayout(given: Boxes): Layout {
   return { ...best, steps };
 }
 
-/** How many pairs of boxes overlap in time. */
+/** The number of pairs of boxes whose live ranges overlap. */
 function countPairs(boxes: readonly Box[]): number {
   const lasts = Float64Array.from(boxes, ({ last }) => last).sort();
   let pairs = 0;
@@ -69,7 +69,7 @@ function countPairs(boxes: readonly Box[]): number {
 function fittingOrders({ boxes, peak }: Boxes): (() => number[])[] {
   const size = (box: Box): number => box.size;
   const area = (box: Box): number => box.size * lengthOf(box);
-  const lengthAtPeak = (box: Box): number => (isLiveAt(box, peak.place) ? lengthOf(box) : 0);
+  const lengthAtPeak = (box: Box): number => (isLiveAt(box, peak.position) ? lengthOf(box) : 0);
   return [
     () => largestFirst(boxes, lengthAtPeak, size, lengthOf),
     () => largestFirst(boxes, size, lengthOf),

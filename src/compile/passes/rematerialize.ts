@@ -61,7 +61,7 @@ function editsAtPeak(program: Program): Edits {
   const indices = new Map(nodes.map((node, index) => [node, index]));
   const indexOf = (node: Node): number => indices.get(node) ?? 0;
   const lifetimes = lifetimesOf(inOrder(program.calls));
-  const { place: peak, bytes } = peakOf(lifetimes);
+  const { position: peak, bytes } = peakOf(lifetimes);
   const lastUse = new Map(lifetimes.map(({ buffer, last }) => [buffer, last]));
   const inserted = new Map<Node, Call[]>();
   /** The copy of a buffer that its readers use from a node on. */

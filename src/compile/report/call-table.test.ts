@@ -13,21 +13,21 @@ function scheduled(...calls: readonly Call[]): Schedule {
   return { calls: calls.map((call) => ({ call, stream: 0, after: [] })) };
 }
 
-function product(problem: Partial<GemmCall["problem"]>, a: View, b: View, c: View): Call {
-  const lying = ({ slice, shape }: View) => ({ slice, rowStride: shape[1] ?? 1 });
+function gemm(problem: Partial<GemmCall["problem"]>, a: View, b: View, c: View): Call {
+  const layoutOf = ({ slice, shape }: View) => ({ slice, rowStride: shape[1] ?? 1 });
   const shape = { m: 8, n: 4, k: 16, dtype: "f32" } as const;
   return {
     op: "linear",
-    work: { kind: "gemm", problem: { ...shape, a: lying(a), b: lying(b), c: lying(c), ...problem } },
+    work: { kind: "gemm", problem: { ...shape, a: layoutOf(a), b: layoutOf(b), c: layoutOf(c), ...problem } },
   };
 }
 
 const [a, b, c] = [bufferOf([8, 16]), bufferOf([16, 4]), bufferOf([8, 4])];
 
-test("a row of the table has a call's place, op, kernel, kind, shape, and what it reads and writes", () => {
+test("a row of the table has the index, op, kernel, kind, shape, read bytes and written bytes of a call", () => {
   const add = elementwise("add", (x, y) => term.add(x!, y!), [c, bufferOf([4])], bufferOf([8, 4]));
   const calls = [
-    product({}, a, b, c),
+    gemm({}, a, b, c),
     add,
     { op: "zeros", work: { kind: "fill", target: c.slice, byte: 0 } },
     { op: "copy", work: { kind: "copy", target: c.slice, source: bufferOf([8, 4]).slice } },
@@ -41,18 +41,18 @@ test("a row of the table has a call's place, op, kernel, kind, shape, and what i
   ]);
 });
 
-test("a GEMM tells how its operands lie, its dtypes, how many there are and what follows it", () => {
+test("the row of a GEMM has its operand layouts, dtypes, batch and epilogue", () => {
   const bias = bufferOf([4]).slice;
   const transposed = { slice: b.slice, rowStride: 16, isTransposed: true };
   const problem = {
     b: transposed,
     ...({ batch: 12, bias, activation: "gelu", dtype: "bf16", resultDtype: "f32" } as const),
   };
-  const [, line = ""] = formatCalls(scheduled(product(problem, a, b, c)));
+  const [, line = ""] = formatCalls(scheduled(gemm(problem, a, b, c)));
   assert.match(line, /gemm NT bf16 → f32 \+ bias…\s+gemm\s+8×4×16×12\b/);
 });
 
-test("attention tells its direction, what it computes in and stores, and its pairs of rows × columns × width", () => {
+test("the row of attention has its direction, dtypes, and rows × columns × width × pairs", () => {
   const shape = {
     dtype: "f32",
     batch: 2,
@@ -75,13 +75,13 @@ test("attention tells its direction, what it computes in and stores, and its pai
   assert.match(lines[2] ?? "", /attention\.backward\.f32 /);
 });
 
-test("a part that a call reads twice is counted once, and what it adds to is read and written", () => {
+test("a slice that a call reads twice counts once, and an accumulated output counts as read and written", () => {
   const square = elementwise("mul", (x, y) => term.mul(x!, y!), [c, c], bufferOf([8, 4]));
   assert.deepEqual(bytesOf(square), { read: 128, written: 128 });
-  assert.deepEqual(bytesOf(product({ beta: 1 }, a, b, c)), { read: 512 + 256 + 128, written: 128 });
+  assert.deepEqual(bytesOf(gemm({ beta: 1 }, a, b, c)), { read: 512 + 256 + 128, written: 128 });
 });
 
-test("the widest rows fit the page", () => {
+test("the widest rows fit the report width", () => {
   const name = "layerNorm + gelu + dropout + ".repeat(4);
   const wide = bufferOf([3_000_000, 4096]);
   const call = { ...elementwise(name, (x) => x!, [wide], bufferOf([3_000_000, 4096])), op: name };

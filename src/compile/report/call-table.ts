@@ -6,7 +6,7 @@ import type { Schedule, Work } from "../program/program.js";
 import { bytesOf } from "../program/traffic.js";
 import { type Column, formatColumns } from "./text-columns.js";
 
-/** With the gaps between them no wider than a report. */
+/** Their total width, gaps included, is at most the width of a report. */
 const columns: readonly Column[] = [
   { title: "call", align: "right", max: 6 },
   { title: "op", align: "left", max: 25 },

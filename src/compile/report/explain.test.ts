@@ -1,4 +1,4 @@
-/** The text of a plan: every stage is in it with its figures, and nothing is wider than the page. */
+/** The text of explain(): every stage with its figures, within the report width. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -20,7 +20,7 @@ import { planRules } from "../verify/verify.js";
 import { explainStep } from "./explain.js";
 import { reportWidth } from "./text-columns.js";
 
-/** exp, twice the same; a result that nobody reads; a copy; and what is left, which can be one kernel. */
+/** The same exp twice, an unused result, a copy, and calls that fuse to one kernel. */
 function smallStep(passes: PassSettings = {}): PlannedStep {
   const [x, y] = [bufferOf([6, 100], { label: "x", address: 4096 }), bufferOf([6, 100], { address: 8192 })];
   const make = (): ReturnType<typeof bufferOf> => bufferOf([6, 100], { label: "made" });
@@ -55,32 +55,32 @@ const graph: Replayable = {
   close: () => undefined,
 };
 
-test("a step without a plan says so, and how it gets one", () => {
-  assert.match(explainStep("train", []), /^Compiled train has no plan yet: its first call makes one/);
+test("a step without a plan says how it gets one", () => {
+  assert.match(explainStep("train", []), /^Compiled train has no plan yet: its first call creates one/);
 });
 
-test("each pass stands with its calls before and after and what it did, then the plan, the rules and the graph", () => {
+test("each pass has its call counts before and after and its effect, then come the plan, the rules and the graph", () => {
   const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned: smallStep(), replayable: graph }]);
   const lines = text.split("\n");
   const lineOf = (label: string): string => lines.find((line) => line.startsWith(`${label} `)) ?? "";
-  const joined = text.replaceAll(/\s+/g, " ");
+  const unwrapped = text.replaceAll(/\s+/g, " ");
   assert.equal(lines[0], "Compiled train: 1 plan.");
   assert.match(text, /^plan 1 +for inputs f32 \[6, 100\]$/m);
   assert.match(lineOf("trace"), / 0 ops, 6 calls$/);
   assert.match(lineOf("cse"), /6 → 5 .*: exp ×1 gone$/);
   assert.match(lineOf("copyPropagation"), /5 → 4 .*: copy ×1 gone$/);
   assert.match(lineOf("dce"), /4 → 3 .*: neg ×1 gone$/);
-  assert.match(joined, /verticalFusion 3 → 1 [^:]*: 1 call of 3, and 2 buffers of 4\.69 KiB less ×1/);
+  assert.match(unwrapped, /verticalFusion 3 → 1 [^:]*: 1 call of 3, and 2 buffers of 4\.69 KiB less ×1/);
   assert.match(text, /^ +×1 {2}exp \+ add \+ neg$/m);
   assert.match(text, /^ +1 call on 1 stream$/m);
   const rules = Object.keys(planRules);
-  const held = `all ${rules.length} rules hold: ${rules.join(", ")}`;
-  assert.ok(joined.includes(`verify ${held} capture`), text);
+  const allRulesHold = `all ${rules.length} rules hold: ${rules.join(", ")}`;
+  assert.ok(unwrapped.includes(`verify ${allRulesHold} capture`), text);
   assert.match(lineOf("capture"), /one graph of 1 node: 1 kernels, 0 copies, 0 fills$/);
   assert.match(text, /^ +0 {2}exp \+ add \+ neg .*row .* 2\.34 KiB {2}2\.34 KiB$/m);
 });
 
-test("a pass that is left out is named as left out, and the rest is told as ever", () => {
+test("a disabled pass is listed as left out", () => {
   const planned = smallStep({ cse: false, verticalFusion: false });
   const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned }], { calls: false });
   assert.match(text, /^cse +left out, as the settings say$/m);
@@ -91,7 +91,7 @@ test("a pass that is left out is named as left out, and the rest is told as ever
   for (const name of passNames) assert.match(text, new RegExp(`^${name} `, "m"));
 });
 
-test("without the list of calls the text ends with the capture, and says why there is none", () => {
+test("without the list of calls the text ends with the capture, or with the reason for none", () => {
   const direct: Replayable = { ...graph, mode: "direct", reason: "HOLDFAST_CAPTURE is off" };
   const plan = { inputs: "", planned: smallStep(), replayable: direct };
   const text = explainStep("train", [plan], { calls: false });
@@ -99,14 +99,14 @@ test("without the list of calls the text ends with the capture, and says why the
   assert.match(text, /capture +none, it runs call by call: HOLDFAST_CAPTURE is off$/);
 });
 
-test("the pages about compiled steps show every pass in the example, and every phase", () => {
+test("the documentation of compiled steps has every pass and every phase", () => {
   const page = readRepositoryFile("docs/compile.md");
   for (const name of passNames) assert.match(page, new RegExp(`^${name} `, "m"));
   const table = readRepositoryFile("docs/internals/compiler.md");
   for (const name of phaseNames) assert.ok(table.includes(`[\`${name}\`](`), name);
 });
 
-test("GEMM autotuning is told with its gain, or that there was none", () => {
+test("GEMM autotuning is listed with its gain, or as not done", () => {
   const gemms = {
     gemms: 29,
     changed: 12,
@@ -129,7 +129,7 @@ test("GEMM autotuning is told with its gain, or that there was none", () => {
   );
 });
 
-test("several plans are listed one after the other, numbered", () => {
+test("several plans are numbered", () => {
   const plans = ["f32 [8]", "f32 [5]"].map((inputs) => ({ inputs, planned: smallStep() }));
   const text = explainStep("train", plans, { calls: false });
   assert.match(text, /^Compiled train: 2 plans\.$/m);
@@ -139,7 +139,7 @@ test("several plans are listed one after the other, numbered", () => {
   ]);
 });
 
-test("a pass that the verifier rejected is named, with the rejection and its report, and so is what came after it", () => {
+test("phases that were left out after a rejection are listed, with the rejection and its report", () => {
   const planned = smallStep();
   const leftOut = ["verticalFusion", "comboKernels", "gemmAlgorithms", "pdl"] as const;
   const stages = planned.stages.filter(({ name }) => name !== "verticalFusion" && name !== "comboKernels");
@@ -148,17 +148,17 @@ test("a pass that the verifier rejected is named, with the rejection and its rep
   const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned: { ...planned, stages, fallback } }], {
     calls: false,
   });
-  const joined = text.replaceAll(/\s+/g, " ");
+  const unwrapped = text.replaceAll(/\s+/g, " ");
   for (const name of ["verticalFusion", "comboKernels:", "gemmAlgorithms:"])
-    assert.ok(joined.includes(`${name} left out: the verifier rejected the plan with it`), name);
+    assert.ok(unwrapped.includes(`${name} left out: the verifier rejected the plan with it`), name);
   assert.match(
-    joined,
+    unwrapped,
     /these phases were left out: pdl, gemmAlgorithms, comboKernels, verticalFusion\. Reason: The plan breaks the rule "written"/,
   );
-  assert.match(joined, /Please report it with \/tmp\/report\.json/);
+  assert.match(unwrapped, /Please report it with \/tmp\/report\.json/);
 });
 
-test("of a large step the largest holders are listed and the rest is counted, and no line is wider than the page", () => {
+test("a large step lists its largest holders and counts the rest, within the report width", () => {
   const schedule = drawTransformer(12, true);
   const plan = planMemory(lifetimesOf(schedule));
   const calls = schedule.calls.map(({ call }) => call);

@@ -29,7 +29,7 @@ export interface ExplainedPlan {
 
 /** Options of `explain()`. */
 export interface ExplainOptions {
-  /** List the calls too; default: true. */
+  /** List the calls too. Default: true. */
   readonly calls?: boolean;
 }
 
@@ -45,7 +45,7 @@ export function explainStep(
   options: ExplainOptions = {},
 ): string {
   if (plans.length === 0)
-    return `Compiled ${name} has no plan yet: its first call makes one, and so does memory(...inputs).`;
+    return `Compiled ${name} has no plan yet: its first call creates one, and so does memory(...inputs).`;
   const head = `Compiled ${name}: ${count(plans.length, "plan")}.`;
   const texts = plans.map((plan, index) => explainPlan(plan, index + 1, options));
   return [head, ...texts].join("\n\n");
@@ -85,9 +85,9 @@ function explainTrace({ ops, stages }: PlannedStep): string {
 /** A section for each pass, with a row for each of its phases. */
 function explainPasses(planned: PlannedStep): string[] {
   return passNames.flatMap((pass) => {
-    const own = phaseNames.filter((name) => passOf(name) === pass);
-    const rows = own.flatMap((name) => explainPhase(planned, name, own.length === 1));
-    const isSkipped = own.length > 1 && own.every((name) => isSkippedBySettings(planned, name));
+    const phases = phaseNames.filter((name) => passOf(name) === pass);
+    const rows = phases.flatMap((name) => explainPhase(planned, name, phases.length === 1));
+    const isSkipped = phases.length > 1 && phases.every((name) => isSkippedBySettings(planned, name));
     return section(pass, [
       ...(isSkipped ? [skippedBySettings] : rows),
       ...(pass === schedulePass ? [explainSchedule(planned)] : []),
@@ -114,8 +114,8 @@ function explainPhase(planned: PlannedStep, name: PhaseName, isWholePass: boolea
   const width = String(stages[0]?.calls.length ?? 0).length;
   const numbers = [before, after].map(({ length }) => String(length).padStart(width)).join(" → ");
   const [effect = "", ...rows] = effectOf(before, after);
-  const what = isWholePass ? purposeOf(name) : `${name}, ${purposeOf(name)}`;
-  const [first = "", ...more] = wrapText(`${what}: ${effect}`, textWidth - numbers.length - 2);
+  const purpose = isWholePass ? purposeOf(name) : `${name}, ${purposeOf(name)}`;
+  const [first = "", ...more] = wrapText(`${purpose}: ${effect}`, textWidth - numbers.length - 2);
   const indent = " ".repeat(numbers.length + 2);
   return [`${numbers}  ${first}`, ...[...more, ...rows].map((row) => `${indent}${row}`)];
 }
@@ -133,11 +133,11 @@ function explainGemms({ gemms: report }: PlannedStep): string {
 const rejectedWithIt = "left out: the verifier rejected the plan with it, or with an earlier phase";
 
 function explainVerification({ fallback }: PlannedStep): string[] {
-  const held = `all ${ruleNames.length} rules hold: ${ruleNames.join(", ")}`;
-  if (!fallback) return [held];
+  const allRulesHold = `all ${ruleNames.length} rules hold: ${ruleNames.join(", ")}`;
+  if (!fallback) return [allRulesHold];
   const { leftOut, rejection, report } = fallback;
   return [
-    held,
+    allRulesHold,
     `the verifier rejected the first plan, so these phases were left out: ${leftOut.toReversed().join(", ")}. ` +
       `Reason: ${rejection.message} Please report it with ${report}`,
   ];
@@ -145,8 +145,8 @@ function explainVerification({ fallback }: PlannedStep): string[] {
 
 /** The effect of a phase as a sentence, then a row for each kind of fused kernel. */
 export function effectOf(before: readonly Call[], after: readonly Call[]): string[] {
-  const known = new Set(before);
-  const fusions = describeFusions(after.filter((call) => !known.has(call)));
+  const earlier = new Set(before);
+  const fusions = describeFusions(after.filter((call) => !earlier.has(call)));
   if (fusions.length > 0) {
     const members = fusions.reduce((sum, { ops }) => sum + ops.length, 0);
     const gone = new Set(fusions.flatMap((fusion) => fusion.gone.filter(({ storage }) => !storage)));
@@ -169,7 +169,7 @@ export function effectOf(before: readonly Call[], after: readonly Call[]): strin
   return [changes.filter(Boolean).join("; ") || "no change"];
 }
 
-/** How many more GEMMs store half floats, and the bytes that saves. */
+/** The number of GEMMs that newly store half floats, and the bytes that this saves. */
 function explainRounding(before: readonly Call[], after: readonly Call[]): string {
   const isRounded = ({ work }: Call): boolean =>
     (work.kind === "gemm" || work.kind === "gemm-epilogue") && work.problem.resultDtype === "bf16";
@@ -202,10 +202,10 @@ function explainMemory({ memory }: PlannedStep): string[] {
 }
 
 function explainPersistent({ memory: { persistent } }: PlannedStep): string[] {
-  const bytes = persistent.reduce((sum, one) => sum + one.bytes, 0);
+  const bytes = persistent.reduce((sum, region) => sum + region.bytes, 0);
   return [
     `${formatBytes(bytes)} in ${count(persistent.length, "region")} that it touches`,
-    ...listHolders(persistent.map((one) => [one.label, one.bytes, ""])),
+    ...listHolders(persistent.map(({ label, bytes: size }) => [label, size, ""])),
   ];
 }
 
@@ -234,14 +234,14 @@ function explainCapture(replayable: Replayable | undefined): string {
   return `one graph of ${count(kernel + copy + fill, "node")}: ${kernel} kernels, ${copy} copies, ${fill} fills`;
 }
 
-/** How often each name occurs, the most frequent first. */
+/** The count of each name, the most frequent first. */
 function tally(names: readonly string[]): [name: string, times: number][] {
   const counts = new Map<string, number>();
   for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
   return [...counts].sort(([, a], [, b]) => b - a);
 }
 
-/** The first `shown` items as text, then how many were cut. */
+/** The first `shown` items as text, then the number of the others. */
 function firstOf<T>(list: readonly T[], shown: number, print: (item: T) => string): string[] {
   const texts = list.slice(0, shown).map(print);
   return list.length > shown ? [...texts, `and ${list.length - shown} others`] : texts;

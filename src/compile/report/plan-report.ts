@@ -47,13 +47,13 @@ function reportStage({ name, calls }: Stage, before: Stage | undefined): StageRe
 
 /** Step buffers that the forward pass writes and the backward pass reads. */
 function savedIn({ calls }: Schedule): ReadonlySet<Buffer> {
-  const [made, saved] = [new Set<Buffer>(), new Set<Buffer>()];
+  const [written, saved] = [new Set<Buffer>(), new Set<Buffer>()];
   for (const { call } of calls) {
     for (const { slice, reads, writes } of accessesOf(call)) {
       const { buffer } = slice;
       if (buffer.storage) continue;
-      if ((call.phase ?? "forward") === "forward" && writes) made.add(buffer);
-      if (call.phase === "backward" && reads && made.has(buffer)) saved.add(buffer);
+      if ((call.phase ?? "forward") === "forward" && writes) written.add(buffer);
+      if (call.phase === "backward" && reads && written.has(buffer)) saved.add(buffer);
     }
   }
   return saved;

@@ -8,14 +8,14 @@ import type { Call } from "../program/program.js";
 import { formatCalls } from "./call-table.js";
 
 export interface RejectedPlan {
-  /** The compiled step's. */
+  /** The name of the compiled step. */
   readonly name: string;
   readonly rejection: HoldfastError;
   /** The program whose plan was rejected. */
   readonly calls: readonly Call[];
   /** The phases that the new plan leaves out, in pipeline order. */
   readonly leftOut: readonly string[];
-  /** The optional schedule that is left out, if it was the rejected part. */
+  /** The optional schedule that is left out, if that was rejected. */
   readonly schedule?: string;
 }
 
@@ -35,8 +35,8 @@ export function warnOfRejection(runtime: Runtime, rejected: RejectedPlan): strin
 function describe({ leftOut: [first, ...more], schedule }: RejectedPlan): string {
   if (schedule !== undefined) return `without ${schedule}, and may be slower`;
   const phases = more.length === 1 ? "phase" : `${more.length} phases`;
-  const others = more.length === 0 ? "" : ` and the ${phases} after it`;
-  return `without the phase "${first}"${others}, and may be slower`;
+  const laterPhases = more.length === 0 ? "" : ` and the ${phases} after it`;
+  return `without the phase "${first}"${laterPhases}, and may be slower`;
 }
 
 function writeReport({ settings, device }: Runtime, rejected: RejectedPlan): string {

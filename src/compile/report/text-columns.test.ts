@@ -1,11 +1,11 @@
-/** Columns line up, and nothing is wider than it may be. */
+/** Columns are aligned and keep their maximum widths. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { cutText, formatColumns, wrapText } from "./text-columns.js";
 
-test("columns are as wide as their longest text, numbers end in one place, and long names are cut with a mark", () => {
+test("columns are as wide as their longest text, numbers align right, and long names are cut with an ellipsis", () => {
   const columns = [
     { title: "op", align: "left", max: 8 },
     { title: "bytes", align: "right" },
@@ -21,9 +21,11 @@ test("columns are as wide as their longest text, numbers end in one place, and l
   ]);
 });
 
-test("a wrapped text has all its words in order, in lines that are no wider than asked", () => {
+test("a wrapped text has all its words in order, in lines of at most the width", () => {
   const words = fc.array(
-    fc.array(fc.constantFrom("a", "β", "×"), { minLength: 1, maxLength: 9 }).map((one) => one.join("")),
+    fc
+      .array(fc.constantFrom("a", "β", "×"), { minLength: 1, maxLength: 9 })
+      .map((letters) => letters.join("")),
     { minLength: 1, maxLength: 40 },
   );
   fc.assert(
@@ -43,6 +45,6 @@ test("a word that is too long has a line of its own", () => {
   assert.deepEqual(wrapText("a supercalifragilistic b", 8), ["a", "supercalifragilistic", "b"]);
 });
 
-test("a text is cut to the length asked for, mark included", () => {
+test("a text is cut to its maximum length, ellipsis included", () => {
   assert.deepEqual([cutText("abc", 3), cutText("abcd", 3), cutText("abcd", 1)], ["abc", "ab…", "…"]);
 });

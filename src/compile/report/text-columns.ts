@@ -1,6 +1,6 @@
-/** Text in columns, for reports that people read: rows aligned, long names cut, long sentences wrapped. */
+/** Text in columns for printed reports: rows are aligned, long names cut, long sentences wrapped. */
 
-/** How wide a report may be. */
+/** Maximum width of a report. */
 export const reportWidth = 120;
 
 export interface Column {
@@ -10,7 +10,7 @@ export interface Column {
   readonly max?: number;
 }
 
-/** A table with its titles in the first line; two spaces stand between columns. */
+/** A table with its titles in the first line and two spaces between columns. */
 export function formatColumns(columns: readonly Column[], rows: readonly (readonly string[])[]): string[] {
   const widths = columns.map(({ title, max = Infinity }, index) => {
     let widest = title.length;
@@ -28,12 +28,12 @@ export function formatColumns(columns: readonly Column[], rows: readonly (readon
   return [line(columns.map(({ title }) => title)), ...rows.map(line)];
 }
 
-/** A text in at most so many characters; what is cut off is marked. */
-export function cutText(text: string, most: number): string {
-  return text.length <= most ? text : `${text.slice(0, Math.max(0, most - 1))}…`;
+/** Cuts a text to a maximum length; an ellipsis marks the cut. */
+export function cutText(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${text.slice(0, Math.max(0, maxLength - 1))}…`;
 }
 
-/** A text in lines of at most so many characters, broken between words; a longer word has a line of its own. */
+/** Breaks a text between words into lines of at most `width` characters; a longer word has a line of its own. */
 export function wrapText(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = "";

@@ -1,4 +1,4 @@
-/** Lifetimes in schedules with and without side branches. */
+/** Live ranges in schedules with and without side streams. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -24,7 +24,7 @@ function rangesOf(schedule: Schedule): Record<string, readonly [number, number]>
   );
 }
 
-test("a step buffer lives from the first call that touches it to the last, and persistent memory is left out", () => {
+test("a step buffer is live from its first access to its last, and persistent memory is left out", () => {
   const step = new StepScript();
   const [a, b, weight] = [step.buffer("a", 8), step.buffer("b", 8), step.buffer("weight", 256, storage)];
   step.touch("make", [weight]);
@@ -35,15 +35,15 @@ test("a step buffer lives from the first call that touches it to the last, and p
   assert.deepEqual(lifetimesOf({ calls: [] }), []);
 });
 
-test("what a side call touches lives from behind the main call it waits for to before the one that waits for it; the rest as ever", () => {
+test("a buffer of a side call is live from after the main call it waits for to before the main call that waits for it", () => {
   // Main 0 and 1, side 2 after 0, main 3 and 4, main 5 after 2, main 6.
   const step = new StepScript();
   const touched = ["zero", "one", "two", "three", "four", "five", "six"].map((label) =>
     step.buffer(label, 8),
   );
-  for (const [place, buffer] of touched.entries()) {
-    if (place === 2) step.touch("side", [buffer], 1, [0]);
-    else step.touch("main", [buffer], 0, place === 5 ? [2] : []);
+  for (const [position, buffer] of touched.entries()) {
+    if (position === 2) step.touch("side", [buffer], 1, [0]);
+    else step.touch("main", [buffer], 0, position === 5 ? [2] : []);
   }
   assert.deepEqual(rangesOf(step.schedule), {
     zero: [0, 0],
@@ -56,7 +56,7 @@ test("what a side call touches lives from behind the main call it waits for to b
   });
 });
 
-test("a side branch that is never waited for runs beside everything to the end", () => {
+test("a side stream that no call waits for overlaps with everything to the end", () => {
   const step = new StepScript();
   const [a, b, c] = [step.buffer("a", 8), step.buffer("b", 8), step.buffer("c", 8)];
   const start = step.touch("main", [a]);
@@ -66,7 +66,7 @@ test("a side branch that is never waited for runs beside everything to the end",
   assert.deepEqual(rangesOf(step.schedule), { a: [0, 0], b: [0.5, 3.5], c: [2, 2] });
 });
 
-test("a fork and a join may come through another side branch", () => {
+test("a fork and a join may go through another side stream", () => {
   const step = new StepScript();
   const [a, b, c] = [step.buffer("a", 8), step.buffer("b", 8), step.buffer("c", 8)];
   const start = step.touch("main", []);
@@ -76,19 +76,19 @@ test("a fork and a join may come through another side branch", () => {
   assert.deepEqual(rangesOf(step.schedule), { a: [0.5, 2.5], b: [0.5, 2.5], c: [3, 3] });
 });
 
-test("a side call that doesn't wait for an earlier join runs beside what was joined there", () => {
+test("a side call that does not wait for an earlier join overlaps with the joined calls", () => {
   const step = new StepScript();
   const [a, b, c] = [step.buffer("a", 8), step.buffer("b", 8), step.buffer("c", 8)];
   const start = step.touch("main", []);
-  const joined = step.touch("side", [a], 1, [start]);
-  step.touch("main", [b], 0, [joined]);
+  const side = step.touch("side", [a], 1, [start]);
+  step.touch("main", [b], 0, [side]);
   step.touch("main", []);
   const late = step.touch("side", [c], 2, [start]);
   step.touch("main", [], 0, [late]);
   assert.deepEqual(rangesOf(step.schedule), { a: [0.5, 1.5], b: [2, 2], c: [0.5, 4.5] });
 });
 
-test("a side call that waits for the call just before a join runs beside what was joined, and one that waits for the join doesn't", () => {
+test("a side call overlaps with joined calls if it waits for the call before the join, and not if it waits for the join", () => {
   for (const [awaited, expected] of [
     [1, { a: [-0.5, 1.5], b: [1.5, 3.5] }],
     [2, { a: [-0.5, 1.5], b: [2.5, 3.5] }],
@@ -103,7 +103,7 @@ test("a side call that waits for the call just before a join runs beside what wa
   }
 });
 
-/** Calls on three branches that touch a few buffers and wait for some earlier calls of other branches. */
+/** Calls on three streams that access a few buffers and wait for some earlier calls of other streams. */
 const someSchedule: fc.Arbitrary<Schedule> = fc
   .array(
     fc.record({
@@ -116,62 +116,62 @@ const someSchedule: fc.Arbitrary<Schedule> = fc
   .map((drawn) => {
     const step = new StepScript();
     const buffers = Array.from({ length: 6 }, (_, id) => step.buffer(`${id}`, 8));
-    for (const [place, { stream, touched, waits }] of drawn.entries()) {
-      const after = waits.map((wait) => wait % Math.max(1, place)).filter((at) => at < place);
+    for (const [position, { stream, touched, waits }] of drawn.entries()) {
+      const after = waits.map((wait) => wait % Math.max(1, position)).filter((at) => at < position);
       const others = after.filter((at) => drawn[at]!.stream !== stream);
-      const own = touched.map((id) => buffers[id]!);
-      step.touch("call", own, stream, others);
+      const accessed = touched.map((id) => buffers[id]!);
+      step.touch("call", accessed, stream, others);
     }
     return step.schedule;
   });
 
-/** For each call the places of all that have ended before it begins. */
+/** By call, the positions of all calls that have completed before it starts. */
 function endedBefore({ calls }: Schedule): readonly ReadonlySet<number>[] {
   const ended: Set<number>[] = [];
-  for (const [place, { stream, after }] of calls.entries()) {
-    const sameStream = calls.slice(0, place).flatMap((other, at) => (other.stream === stream ? [at] : []));
+  for (const [position, { stream, after }] of calls.entries()) {
+    const sameStream = calls.slice(0, position).flatMap((other, at) => (other.stream === stream ? [at] : []));
     ended.push(new Set([...sameStream, ...after].flatMap((at) => [at, ...ended[at]!])));
   }
   return ended;
 }
 
-function placesOf({ calls }: Schedule, buffer: Buffer): number[] {
-  return calls.flatMap(({ call }, place) =>
-    accessesOf(call).some(({ slice }) => slice.buffer === buffer) ? [place] : [],
+function positionsOf({ calls }: Schedule, buffer: Buffer): number[] {
+  return calls.flatMap(({ call }, position) =>
+    accessesOf(call).some(({ slice }) => slice.buffer === buffer) ? [position] : [],
   );
 }
 
-const apartMeansOrdered = (find: (schedule: Schedule) => readonly Lifetime[]) =>
+const disjointMeansOrdered = (find: (schedule: Schedule) => readonly Lifetime[]) =>
   fc.property(someSchedule, (schedule) => {
     const lifetimes = find(schedule);
     const ended = endedBefore(schedule);
     for (const earlier of lifetimes) {
       for (const later of lifetimes.filter(({ first }) => first > earlier.last)) {
-        for (const place of placesOf(schedule, later.buffer)) {
-          const isOrdered = placesOf(schedule, earlier.buffer).every((at) => ended[place]!.has(at));
-          assert.ok(isOrdered, `${earlier.buffer.label} may be in use while call ${place} runs`);
+        for (const position of positionsOf(schedule, later.buffer)) {
+          const isOrdered = positionsOf(schedule, earlier.buffer).every((at) => ended[position]!.has(at));
+          assert.ok(isOrdered, `${earlier.buffer.label} may be in use while call ${position} runs`);
         }
       }
     }
   });
 
-test("of two buffers whose lifetimes don't meet, one is done with before any call touches the other", () => {
-  fc.assert(apartMeansOrdered(lifetimesOf), { numRuns: 10_000 });
+test("if two live ranges are disjoint, all accesses of one buffer complete before the first access of the other", () => {
+  fc.assert(disjointMeansOrdered(lifetimesOf), { numRuns: 10_000 });
 });
 
-test("a lifetime is just what its calls' forks and joins on the main branch say", () => {
+test("a live range follows exactly from the forks and joins of its calls on the main stream", () => {
   fc.assert(
     fc.property(someSchedule, (schedule) => {
       const ended = endedBefore(schedule);
-      const mains = [...schedule.calls.keys()].filter((place) => schedule.calls[place]!.stream === 0);
-      const rangeOf = (place: number): [number, number] => {
-        if (schedule.calls[place]!.stream === 0) return [place, place];
-        const fork = mains.findLast((main) => ended[place]!.has(main)) ?? -1;
-        const join = mains.find((main) => ended[main]!.has(place)) ?? schedule.calls.length;
+      const mains = [...schedule.calls.keys()].filter((position) => schedule.calls[position]!.stream === 0);
+      const rangeOf = (position: number): [number, number] => {
+        if (schedule.calls[position]!.stream === 0) return [position, position];
+        const fork = mains.findLast((main) => ended[position]!.has(main)) ?? -1;
+        const join = mains.find((main) => ended[main]!.has(position)) ?? schedule.calls.length;
         return [fork + 0.5, join - 0.5];
       };
       for (const { buffer, first, last } of lifetimesOf(schedule)) {
-        const ranges = placesOf(schedule, buffer).map(rangeOf);
+        const ranges = positionsOf(schedule, buffer).map(rangeOf);
         assert.equal(first, Math.min(...ranges.map(([from]) => from)));
         assert.equal(last, Math.max(...ranges.map(([, to]) => to)));
       }
@@ -180,30 +180,30 @@ test("a lifetime is just what its calls' forks and joins on the main branch say"
   );
 });
 
-test("a peak is found between calls as well as at them", () => {
-  const made = (id: number, first: number, last: number): Lifetime => ({
+test("a peak may be at a call or between calls", () => {
+  const live = (id: number, first: number, last: number): Lifetime => ({
     buffer: { id, bytes: 256, label: "" },
     first,
     last,
   });
-  assert.deepEqual(peakOf([made(0, 0, 1), made(1, 1.5, 3.5), made(2, 2, 2)]), { place: 2, bytes: 512 });
-  assert.deepEqual(peakOf([made(0, 0, 1.5), made(1, 1.5, 3), made(2, 4, 4)]), { place: 1.5, bytes: 512 });
+  assert.deepEqual(peakOf([live(0, 0, 1), live(1, 1.5, 3.5), live(2, 2, 2)]), { position: 2, bytes: 512 });
+  assert.deepEqual(peakOf([live(0, 0, 1.5), live(1, 1.5, 3), live(2, 4, 4)]), { position: 1.5, bytes: 512 });
 });
 
-test("lifetimes that forget the branches are found", () => {
-  const byPlaceAlone = ({ calls }: Schedule): readonly Lifetime[] =>
+test("live ranges that ignore the streams are found", () => {
+  const byPositionOnly = ({ calls }: Schedule): readonly Lifetime[] =>
     lifetimesOf({ calls: calls.map((call) => ({ ...call, stream: 0 })) });
-  assert.ok(fc.check(apartMeansOrdered(byPlaceAlone), { numRuns: 3000 }).failed);
+  assert.ok(fc.check(disjointMeansOrdered(byPositionOnly), { numRuns: 3000 }).failed);
 });
 
-test("lifetimes that let a side call begin where it stands in the schedule are found", () => {
-  const asPlaced = ({ calls }: Schedule): readonly Lifetime[] =>
+test("live ranges that start side calls at their position in the schedule are found", () => {
+  const bySchedulePosition = ({ calls }: Schedule): readonly Lifetime[] =>
     lifetimesOf({
-      calls: calls.map((scheduled, place) => {
-        const main = calls.slice(0, place).findLastIndex(({ stream }) => stream === 0);
+      calls: calls.map((scheduled, position) => {
+        const main = calls.slice(0, position).findLastIndex(({ stream }) => stream === 0);
         const mustWait = scheduled.stream !== 0 && main >= 0;
         return mustWait ? { ...scheduled, after: [...scheduled.after, main] } : scheduled;
       }),
     });
-  assert.ok(fc.check(apartMeansOrdered(asPlaced), { numRuns: 3000 }).failed);
+  assert.ok(fc.check(disjointMeansOrdered(bySchedulePosition), { numRuns: 3000 }).failed);
 });

@@ -1,6 +1,6 @@
 /**
  * Live ranges of step buffers, in the time of the main stream. A call on a side stream may run at any time between its waits and the
- * calls that wait for it, whatever its index in the schedule.
+ * calls that wait for it, regardless of its position in the schedule.
  */
 
 import { alignment } from "../../runtime/index.js";
@@ -8,7 +8,7 @@ import { alignUp, beat } from "../../units/index.js";
 import { accessesOf, type Buffer, type Schedule, type ScheduledCall } from "../program/program.js";
 
 /**
- * The first and last schedule index at which a buffer is live. A half lies between two calls of the main stream: 3.5 is after call 3
+ * The first and last schedule position at which a buffer is live. A half is between two calls of the main stream: 3.5 is after call 3
  * and before the next main call.
  */
 export interface Lifetime {
@@ -20,9 +20,9 @@ export interface Lifetime {
 /** Between two calls of the main stream. */
 const half = 0.5;
 
-/** The schedule index with the most live memory, and how much that is. */
+/** The schedule position with the most live memory, and the live bytes there. */
 export interface Peak {
-  readonly place: number;
+  readonly position: number;
   readonly bytes: number;
 }
 
@@ -35,86 +35,87 @@ export function plannedBytes({ bytes }: Buffer): number {
 export function lifetimesOf(schedule: Schedule): readonly Lifetime[] {
   const lifetimes = new Map<Buffer, { first: number; last: number }>();
   const ranges = rangesOf(schedule);
-  schedule.calls.forEach(({ call }, place) => {
+  schedule.calls.forEach(({ call }, position) => {
     beat();
-    const { first, last } = ranges[place] ?? { first: place, last: place };
+    const { first, last } = ranges[position] ?? { first: position, last: position };
     for (const { slice } of accessesOf(call)) {
       const { buffer } = slice;
       if (buffer.storage !== undefined) continue;
-      const known = lifetimes.get(buffer);
-      if (known === undefined) lifetimes.set(buffer, { first, last });
+      const lifetime = lifetimes.get(buffer);
+      if (lifetime === undefined) lifetimes.set(buffer, { first, last });
       else {
-        known.first = Math.min(known.first, first);
-        known.last = Math.max(known.last, last);
+        lifetime.first = Math.min(lifetime.first, first);
+        lifetime.last = Math.max(lifetime.last, last);
       }
     }
   });
-  return Array.from(lifetimes, ([buffer, lifetime]) => ({ buffer, ...lifetime }));
+  return Array.from(lifetimes, ([buffer, range]) => ({ buffer, ...range }));
 }
 
-/** The first index with the largest sum of live bytes; index 0 if there are none. */
+/** The first position with the largest sum of live bytes; 0 if no buffer is live. */
 export function peakOf(lifetimes: readonly Lifetime[]): Peak {
   const events = lifetimes.flatMap(({ buffer, first, last }) => {
     const bytes = plannedBytes(buffer);
     return [
-      { place: first, bytes },
-      { place: last, bytes: -bytes },
+      { position: first, bytes },
+      { position: last, bytes: -bytes },
     ];
   });
-  // A buffer that dies at an index is still live when others are born there.
-  events.sort((a, b) => a.place - b.place || b.bytes - a.bytes);
-  let peak: Peak = { place: 0, bytes: 0 };
+  // A buffer that dies at a position is still live when others are born there.
+  events.sort((a, b) => a.position - b.position || b.bytes - a.bytes);
+  let peak: Peak = { position: 0, bytes: 0 };
   let live = 0;
-  for (const { place, bytes } of events) {
+  for (const { position, bytes } of events) {
     live += bytes;
-    if (live > peak.bytes) peak = { place, bytes: live };
+    if (live > peak.bytes) peak = { position, bytes: live };
   }
   return peak;
 }
 
-/** No plan can be smaller: the largest sum of live bytes at any index. */
+/** The largest sum of live bytes at any position; no plan can be smaller. */
 export function lowerBound(lifetimes: readonly Lifetime[]): number {
   return peakOf(lifetimes).bytes;
 }
 
-/** Indices from `first` to `last`, both included. */
+/** Positions from `first` to `last`, both included. */
 interface Range {
   readonly first: number;
   readonly last: number;
 }
 
 /**
- * When each call may run. A call of the main stream runs at its index; a side call runs between the last main call that it waits for and
+ * The positions at which each call may run. A call of the main stream runs at its position; a side call runs between the last main call that it waits for and
  * the first main call that waits for it.
  */
 function rangesOf({ calls }: Schedule): readonly Range[] {
   const followed = callsFollowed(calls);
-  const isMain = (place: number): boolean => calls[place]?.stream === 0;
+  const isMain = (position: number): boolean => calls[position]?.stream === 0;
   const mainBefore = new Int32Array(calls.length).fill(-1);
   const mainAfter = new Int32Array(calls.length).fill(calls.length);
-  for (const [place, earlier] of followed.entries()) {
-    for (const one of earlier) {
-      const main = isMain(one) ? one : (mainBefore[one] ?? -1);
-      mainBefore[place] = Math.max(mainBefore[place] ?? -1, main);
+  for (const [position, earlier] of followed.entries()) {
+    for (const predecessor of earlier) {
+      const main = isMain(predecessor) ? predecessor : (mainBefore[predecessor] ?? -1);
+      mainBefore[position] = Math.max(mainBefore[position] ?? -1, main);
     }
   }
-  for (let place = calls.length - 1; place >= 0; place--) {
-    const main = isMain(place) ? place : (mainAfter[place] ?? calls.length);
-    for (const one of followed[place] ?? []) mainAfter[one] = Math.min(mainAfter[one] ?? main, main);
+  for (let position = calls.length - 1; position >= 0; position--) {
+    const main = isMain(position) ? position : (mainAfter[position] ?? calls.length);
+    for (const predecessor of followed[position] ?? [])
+      mainAfter[predecessor] = Math.min(mainAfter[predecessor] ?? main, main);
   }
-  return calls.map((_, place) =>
-    isMain(place)
-      ? { first: place, last: place }
-      : { first: (mainBefore[place] ?? -1) + half, last: (mainAfter[place] ?? calls.length) - half },
+  return calls.map((_, position) =>
+    isMain(position)
+      ? { first: position, last: position }
+      : { first: (mainBefore[position] ?? -1) + half, last: (mainAfter[position] ?? calls.length) - half },
   );
 }
 
-/** By call, the indices of the calls that it follows: the one before it on its stream, and those it waits for. */
+/** By call, the positions of the calls that it follows: its predecessor on its stream, and the calls that it waits for. */
 function callsFollowed(calls: readonly ScheduledCall[]): readonly (readonly number[])[] {
   const latest = new Map<number, number>();
-  return calls.map(({ stream, after }, place) => {
+  return calls.map(({ stream, after }, position) => {
     const previous = latest.get(stream);
-    latest.set(stream, place);
+    latest.set(stream, position);
     return previous === undefined ? after : [previous, ...after];
   });
 }

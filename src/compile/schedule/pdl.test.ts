@@ -1,4 +1,4 @@
-/** Which launches may begin before the one before them has ended, what they fetch by then, and which of them do. */
+/** Programmatic dependent launch: which launches may use it, what they prefetch, and which launches are emitted with it. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -17,13 +17,13 @@ const deviceThat = (supportsPdl: boolean): Runtime => ({ device: { supportsPdl }
 function marksOf({ schedule }: ProposedStep, supportsPdl = true): Record<string, readonly string[]> {
   const { calls } = markPdl(deviceThat(supportsPdl), schedule);
   return Object.fromEntries(
-    calls.flatMap(({ call, prefetches: early }) =>
-      early ? [[call.op, early.map(({ buffer }) => buffer.label)]] : [],
+    calls.flatMap(({ call, prefetches }) =>
+      prefetches ? [[call.op, prefetches.map(({ buffer }) => buffer.label)]] : [],
     ),
   );
 }
 
-test("a launch behind another may begin early; what is first, waits for another branch, or has a fill or a copy on one side may not", () => {
+test("a launch after a launch may use PDL, but not the first call, a call that waits for another stream, or a call next to a fill or copy", () => {
   const serialized = (step: ProposedStep): string[] => {
     const marks = marksOf(step);
     return step.program.map(({ op }) => op).filter((op) => !(op in marks));
@@ -33,17 +33,17 @@ test("a launch behind another may begin early; what is first, waits for another 
     ...["clearNorm", "sumSquares"],
   ]);
   const { schedule } = streamedStep();
-  const isApart = ({ after }: ScheduledCall): boolean => after.length > 0;
-  const waiting = schedule.calls.filter(isApart).map(({ call }) => call.op);
+  const waits = ({ after }: ScheduledCall): boolean => after.length > 0;
+  const waiting = schedule.calls.filter(waits).map(({ call }) => call.op);
   assert.ok(waiting.includes("weightGradient2"));
   for (const op of waiting) assert.ok(serialized(streamedStep()).includes(op), op);
   assert.deepEqual(marksOf(straightStep(), false), {});
 });
 
-test("kernels of rows fetch what the call before doesn't write", () => {
+test("row kernels prefetch operands that the preceding call does not write", () => {
   const marks = marksOf(sideBySideCalls(straightStep(), "weightGradient2", "matmulBackward"));
   assert.deepEqual(marks["weightGradient2 + matmulBackward"], ["a", "w2"]);
-  assert.deepEqual(marks["gelu"], [], "other kernels fetch nothing");
+  assert.deepEqual(marks["gelu"], [], "other kernels prefetch nothing");
 });
 
 describe("emitted launches", { skip: emulatorMissing }, () => {
@@ -66,19 +66,23 @@ describe("emitted launches", { skip: emulatorMissing }, () => {
   });
   const clear: Call = { op: "fill", work: { kind: "fill", target: whole(to), byte: 0 } };
 
-  /** Of what these calls send: does it begin early, if all of them may? */
-  const sentAsPdl = (calls: readonly Call[], streams: readonly number[] = []): (boolean | undefined)[] =>
+  /** By emitted command: whether it uses PDL, if all calls may. */
+  const emittedAsPdl = (calls: readonly Call[], streams: readonly number[] = []): (boolean | undefined)[] =>
     runtime.step(() => {
-      const memory = new Map([from, to].map((one) => [one, runtime.arena.allocate(64, one.label)]));
+      const memory = new Map([from, to].map((buffer) => [buffer, runtime.arena.allocate(64, buffer.label)]));
       const schedule = calls.map((_, index) => ({ stream: streams[index] ?? 0, prefetches: [] }));
       const emitted = emitCommands(runtime, calls, ({ buffer }) => memory.get(buffer)!, schedule);
       return emitted.map(({ command }) => (command.kind === "launch" ? command.request.isPdl : false));
     });
 
-  test("begin early where the call before on their branch has sent a launch, and nothing else behind it", () => {
-    assert.deepEqual(sentAsPdl([rows(4), rows(4), rows(4)]), [undefined, true, true]);
-    assert.deepEqual(sentAsPdl([rows(4), rows(0), rows(4)]), [undefined, undefined], "one sends nothing");
-    assert.deepEqual(sentAsPdl([rows(4), clear, rows(4)]), [undefined, false, undefined]);
-    assert.deepEqual(sentAsPdl([rows(4), rows(4), rows(4)], [0, 1, 0]), [undefined, undefined, true]);
+  test("use PDL if the last command of the preceding call on their stream is a launch", () => {
+    assert.deepEqual(emittedAsPdl([rows(4), rows(4), rows(4)]), [undefined, true, true]);
+    assert.deepEqual(
+      emittedAsPdl([rows(4), rows(0), rows(4)]),
+      [undefined, undefined],
+      "a call without rows emits nothing",
+    );
+    assert.deepEqual(emittedAsPdl([rows(4), clear, rows(4)]), [undefined, false, undefined]);
+    assert.deepEqual(emittedAsPdl([rows(4), rows(4), rows(4)], [0, 1, 0]), [undefined, undefined, true]);
   });
 });

@@ -24,12 +24,12 @@ export function markPdl({ device }: Runtime, schedule: Schedule): Schedule {
   return { ...schedule, calls };
 }
 
-/** Attention rereads its rows from L1. Beside the tail of a GEMM it has less of that cache and takes twice as long. */
+/** Attention rereads its rows from L1. During the tail of a GEMM it has less of that cache and takes twice as long. */
 function gainsByPdl(call: Call): boolean {
   return isLaunched(call) && call.work.kind !== "attention";
 }
 
-/** Operands that the preceding launch does not write. An operand that the kernel forwards from its own output is not read at all. */
+/** Operands that the preceding launch does not write. An operand that the kernel forwards from its output is not read from memory. */
 function prefetchesOf(call: Call, previous: Call): readonly BufferSlice[] {
   const read = new Set(accessesOf(call).flatMap(({ slice, reads }) => (reads ? [slice] : [])));
   const written = accessesOf(previous).flatMap(({ slice, writes }) => (writes ? [extentOf(slice)] : []));

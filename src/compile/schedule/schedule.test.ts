@@ -1,4 +1,4 @@
-/** Schedules with side branches: what goes aside, that every wait is needed, and that nothing else runs than the program. */
+/** Schedules with side streams: which calls move there, that every wait is needed, and that the result stays the same. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +12,7 @@ import { verifyPlan } from "../verify/verify.js";
 import { lifetimesOf } from "./liveness.js";
 import { scheduleCalls } from "./schedule.js";
 
-/** A backward pass: each layer's input gradient is what the next one waits for, its weight gradient is read at the end. */
+/** A backward pass: each layer waits for the input gradient of the layer before; weight gradients are read at the end. */
 function backwardPass(layers: number): readonly Call[] {
   const sketch = new Sketch();
   const weights = sketch.persistent("weights", 0x10_000, 256 * layers);
@@ -35,7 +35,7 @@ function streamsByOp({ calls }: Schedule, op: string): Set<number> {
   return new Set(calls.flatMap(({ call, stream }) => (call.op === op ? [stream] : [])));
 }
 
-test("without side branches calls run one after the other", () => {
+test("without side streams calls run one after the other", () => {
   const program = backwardPass(3);
   const { calls } = scheduleCalls(program, { streams: 0, lag: 8 });
   assert.deepEqual(
@@ -44,22 +44,22 @@ test("without side branches calls run one after the other", () => {
   );
 });
 
-test("weight gradients and what is made of them go aside, while the chain of input gradients stays on the main branch", () => {
+test("weight gradients and their sums move to side streams, and the chain of input gradients stays on the main stream", () => {
   const schedule = scheduleCalls(backwardPass(8), { streams: 2, lag: 2 });
   assert.deepEqual(streamsByOp(schedule, "input"), new Set([0]));
   assert.deepEqual(streamsByOp(schedule, "update"), new Set([0]));
   assert.deepEqual(streamsByOp(schedule, "weight"), new Set([1, 2, 0]));
   // The last two are needed too soon.
-  const aside = schedule.calls.filter(({ stream }) => stream !== 0);
+  const sideCalls = schedule.calls.filter(({ stream }) => stream !== 0);
   assert.deepEqual(
-    aside.map(({ call }) => call.op),
+    sideCalls.map(({ call }) => call.op),
     Array.from({ length: 6 }, () => ["weight", "sum"]).flat(),
   );
-  // What is made of a side call stands behind it and need not wait for it.
-  for (const { call, after } of aside) assert.equal(after.length, call.op === "weight" ? 1 : 0);
+  // A consumer of a side call follows it on the same stream, without a wait.
+  for (const { call, after } of sideCalls) assert.equal(after.length, call.op === "weight" ? 1 : 0);
 });
 
-test("what can wait for few calls goes aside all the same where that is enough, and then runs beside as many as it can", () => {
+test("with a smaller slack more calls move to side streams", () => {
   const program = backwardPass(8);
   const sideStreamOf = (options: { lag: number; slack?: number }): number =>
     scheduleCalls(program, { streams: 2, ...options }).calls.filter(({ stream }) => stream !== 0).length;
@@ -67,7 +67,7 @@ test("what can wait for few calls goes aside all the same where that is enough, 
   assert.equal(sideStreamOf({ lag: 6, slack: 2 }), sideStreamOf({ lag: 2 }));
 });
 
-test("fills and copies stay on the main branch, and so does the last call", () => {
+test("fills, copies and the last call stay on the main stream", () => {
   const sketch = new Sketch();
   const kept = sketch.persistent("kept", 0x1000, 1024);
   const [a, b] = [sketch.step("a", 256), sketch.step("b", 256)];
@@ -96,7 +96,7 @@ const randomCalls = fc.array(
   }),
   { minLength: 1, maxLength: 24 },
 );
-const drawnOptions = fc.record(
+const randomOptions = fc.record(
   { streams: fc.integer({ min: 1, max: 3 }), lag: fc.nat({ max: 4 }), slack: fc.nat({ max: 4 }) },
   { requiredKeys: ["streams", "lag"] },
 );
@@ -106,21 +106,21 @@ const randomProgram: fc.Arbitrary<readonly Call[]> = randomCalls.map((drawn) => 
   const sketch = new Sketch();
   const buffers: Buffer[] = [
     ...Array.from({ length: 5 }, (_, index) => sketch.step(`step ${index}`, pieceBytes * pieces)),
-    ...[0x1000, 0x1100, 0x1080].map((at) => sketch.persistent("kept", at, pieceBytes * pieces)),
+    ...[0x1000, 0x1100, 0x1080].map((address) => sketch.persistent("kept", address, pieceBytes * pieces)),
   ];
-  const met = new Set(buffers.filter(({ storage }) => storage));
+  const written = new Set(buffers.filter(({ storage }) => storage));
   for (const [index, { kind, accesses }] of drawn.entries()) {
     const operands = { reads: [], writes: [], updates: [] } as Record<string, ReturnType<typeof sliceOf>[]>;
     const fresh = new Set<Buffer>();
     for (const { how, buffer: number, first, count } of accesses) {
       const buffer = buffers[number]!;
       const slice = sliceOf(buffer, first * pieceBytes, Math.min(count, pieces - first) * pieceBytes);
-      if (met.has(buffer)) operands[how]!.push(slice);
+      if (written.has(buffer)) operands[how]!.push(slice);
       else fresh.add(buffer);
     }
     for (const buffer of fresh) {
       operands["writes"]!.push(sliceOf(buffer, 0, buffer.bytes));
-      met.add(buffer);
+      written.add(buffer);
     }
     const [target] = [...operands["writes"]!, ...operands["updates"]!];
     if (kind === "fill" && fresh.size === 0 && target) sketch.fill(`fill ${index}`, target);
@@ -129,10 +129,10 @@ const randomProgram: fc.Arbitrary<readonly Call[]> = randomCalls.map((drawn) => 
   return sketch.program;
 });
 
-test("whatever the program, the verifier passes its schedule and plan, and any order of its branches computes the same", () => {
+test("for any program, the verifier accepts schedule and plan, and any order of the streams computes the same result", () => {
   let sides = 0;
   fc.assert(
-    fc.property(randomProgram, drawnOptions, fc.infiniteStream(fc.nat()), (program, options, choices) => {
+    fc.property(randomProgram, randomOptions, fc.infiniteStream(fc.nat()), (program, options, choices) => {
       const schedule = scheduleCalls(program, options);
       const plan = planMemory(lifetimesOf(schedule));
       verifyPlan(program, schedule, plan);
@@ -143,19 +143,22 @@ test("whatever the program, the verifier passes its schedule and plan, and any o
     }),
     { numRuns: 1000 },
   );
-  assert.ok(sides > 500, `${sides} calls went aside`);
+  assert.ok(sides > 500, `${sides} calls moved to side streams`);
 });
 
-test("no wait is there twice: without any one of them its call would not surely run behind what it waited for", () => {
+test("no wait is redundant: without it, the order of its two calls is not guaranteed", () => {
   fc.assert(
-    fc.property(randomProgram, drawnOptions, (program, options) => {
+    fc.property(randomProgram, randomOptions, (program, options) => {
       const { calls } = scheduleCalls(program, options);
-      for (const [place, { after }] of calls.entries()) {
+      for (const [position, { after }] of calls.entries()) {
         for (const waited of after) {
-          const without = calls.map((one, at) =>
-            at === place ? { ...one, after: after.filter((other) => other !== waited) } : one,
+          const without = calls.map((entry, index) =>
+            index === position ? { ...entry, after: after.filter((other) => other !== waited) } : entry,
           );
-          assert.ok(!reachability({ calls: without })(waited, place), `${place} waits for ${waited} anyway`);
+          assert.ok(
+            !reachability({ calls: without })(waited, position),
+            `${position} waits for ${waited} anyway`,
+          );
         }
       }
     }),
@@ -163,38 +166,41 @@ test("no wait is there twice: without any one of them its call would not surely 
   );
 });
 
-test("a side call runs beside so many calls of the main branch: before it and behind it at the most, and behind it as many as it had to be able to wait for", () => {
+test("a side call overlaps with at most `lag` main calls before and after it, and with at least `slack` after it", () => {
   fc.assert(
-    fc.property(randomProgram, drawnOptions, (program, options) => {
+    fc.property(randomProgram, randomOptions, (program, options) => {
       const schedule = scheduleCalls(program, options);
       const isBefore = reachability(schedule);
-      const mains = [...schedule.calls.keys()].filter((place) => schedule.calls[place]!.stream === 0);
-      for (const [place, { stream }] of schedule.calls.entries()) {
+      const mains = [...schedule.calls.keys()].filter((position) => schedule.calls[position]!.stream === 0);
+      for (const [position, { stream }] of schedule.calls.entries()) {
         if (stream === 0) continue;
-        const later = mains.filter((main) => main > place);
-        const join = later.findIndex((main) => isBefore(place, main));
+        const later = mains.filter((main) => main > position);
+        const join = later.findIndex((main) => isBefore(position, main));
         const { lag, slack = lag } = options;
-        const [soonest, latest] = [slack, lag].map((most) => Math.min(most, later.length - 1));
-        assert.ok(join >= soonest! || join === latest, `call ${place} is waited for ${join} calls behind it`);
-        assert.ok(join <= latest!, `call ${place} is waited for ${join} calls behind it`);
-        const earlier = mains.filter((main) => main < place).reverse();
-        const fork = earlier.findIndex((main) => isBefore(main, place));
+        const [soonest, latest] = [slack, lag].map((count) => Math.min(count, later.length - 1));
+        assert.ok(join >= soonest! || join === latest, `call ${position} is awaited ${join} calls after it`);
+        assert.ok(join <= latest!, `call ${position} is awaited ${join} calls after it`);
+        const earlier = mains.filter((main) => main < position).reverse();
+        const fork = earlier.findIndex((main) => isBefore(main, position));
         const isFree = fork < 0 && earlier.length <= options.lag;
-        assert.ok(isFree || (fork >= 0 && fork <= options.lag), `call ${place} begins ${fork} calls before`);
+        assert.ok(
+          isFree || (fork >= 0 && fork <= options.lag),
+          `call ${position} starts ${fork} calls earlier`,
+        );
       }
     }),
     { numRuns: 500 },
   );
 });
 
-test("a schedule of twenty thousand calls whose waits are one too few is rejected, and as it was made it passes", () => {
+test("a schedule of twenty thousand calls is accepted, and rejected if one wait is missing", () => {
   const program = backwardPass(6666);
   const schedule = scheduleCalls(program, { streams: 3, lag: 8 });
   const plan = planMemory(lifetimesOf(schedule));
   verifyPlan(program, schedule, plan);
-  const place = schedule.calls.findIndex(
-    ({ stream, after }, at) => stream !== 0 && after.length > 0 && at > 10_000,
+  const position = schedule.calls.findIndex(
+    ({ stream, after }, index) => stream !== 0 && after.length > 0 && index > 10_000,
   );
-  const calls = schedule.calls.map((one, at) => (at === place ? { ...one, after: [] } : one));
+  const calls = schedule.calls.map((entry, index) => (index === position ? { ...entry, after: [] } : entry));
   assert.equal(rejectionOf(() => verifyPlan(program, { calls }, plan))?.code, "PLAN_REJECTED");
 });

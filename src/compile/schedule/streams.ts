@@ -1,6 +1,6 @@
 /**
  * Submits a step with side streams: each call on its stream, after the events of the calls that it waits for. In a capture the
- * streams become branches of the graph.
+ * streams become parallel paths of the graph.
  */
 
 import type { Stream } from "../../driver/index.js";
@@ -27,7 +27,7 @@ export function submitterOf(
 ): () => void {
   const sideStreams = schedule.calls.reduce((max, { stream }) => Math.max(max, stream), 0);
   if (sideStreams === 0) return () => submitCommands(runtime, commands);
-  const sides = runtime.sideStreams(sideStreams, { isFirst: !schedule.isMainFirst });
+  const sides = runtime.sideStreams(sideStreams, { isHighPriority: !schedule.isMainFirst });
   const submissions = submissionsOf(schedule, commands, [runtime.stream, ...sides]);
   return () => submitAll(runtime, submissions);
 }
@@ -39,18 +39,18 @@ function submissionsOf(
 ): readonly Submission[] {
   const [main] = streams;
   if (!main) return [];
-  const ofCall: StepCommand[][] = calls.map(() => []);
+  const byCall: StepCommand[][] = calls.map(() => []);
   for (const command of commands) {
     const stream = streams[calls[command.call]?.stream ?? 0] ?? main;
-    ofCall[command.call]?.push(stream === main ? command : onStream(command, stream));
+    byCall[command.call]?.push(stream === main ? command : onStream(command, stream));
   }
   const awaited = new Set(calls.flatMap(({ after }) => after));
-  const begun = new Set<number>([0]);
-  return calls.map(({ stream: index, after }, place) => {
-    const isFork = !begun.has(index) && after.length === 0;
-    begun.add(index);
+  const started = new Set<number>([0]);
+  return calls.map(({ stream: index, after }, position) => {
+    const isFork = !started.has(index) && after.length === 0;
+    started.add(index);
     const stream = streams[index] ?? main;
-    return { stream, isFork, commands: ofCall[place] ?? [], after, isAwaited: awaited.has(place) };
+    return { stream, isFork, commands: byCall[position] ?? [], after, isAwaited: awaited.has(position) };
   });
 }
 
@@ -64,33 +64,33 @@ function onStream({ command, ...rest }: StepCommand, stream: Stream): StepComman
 
 function submitAll(runtime: Runtime, submissions: readonly Submission[]): void {
   const events = new Map<number, StreamEvent>();
-  const begun = new Set<Stream>();
+  const started = new Set<Stream>();
   try {
     for (const { stream, isFork } of submissions) if (isFork) runtime.orderStreams(runtime.stream, stream);
-    for (const [place, { stream, commands, after, isAwaited }] of submissions.entries()) {
+    for (const [position, { stream, commands, after, isAwaited }] of submissions.entries()) {
       for (const earlier of after) {
         const event = events.get(earlier);
         if (event) runtime.waitEvent(event, stream);
       }
-      if (stream !== runtime.stream) begun.add(stream);
+      if (stream !== runtime.stream) started.add(stream);
       submitCommands(runtime, commands);
-      if (isAwaited) events.set(place, runtime.recordEvent(stream));
+      if (isAwaited) events.set(position, runtime.recordEvent(stream));
     }
   } catch (error) {
-    rejoin(runtime, begun);
+    rejoin(runtime, started);
     throw error;
   } finally {
     for (const event of events.values()) runtime.destroyEvent(event);
   }
 }
 
-/** After a step that failed halfway, later work must wait for what is still running. */
-function rejoin(runtime: Runtime, begun: Iterable<Stream>): void {
-  for (const stream of begun) {
+/** After a step that failed halfway, later work must wait for the side streams. */
+function rejoin(runtime: Runtime, started: Iterable<Stream>): void {
+  for (const stream of started) {
     try {
       runtime.orderStreams(stream, runtime.stream);
     } catch {
-      // The first error is the one to report.
+      // Only the first error is reported.
     }
   }
 }

@@ -30,15 +30,18 @@ export function placeConstants(
     label: region.name,
     storage: region.whole,
   };
-  const places = new Map(
+  const offsets = new Map(
     constants.map(({ buffer }, index) => {
       const address = region.storages[index]?.span.address ?? region.span.address;
       return [buffer, address - region.span.address];
     }),
   );
-  const placed = (slice: BufferSlice): BufferSlice => {
-    const offset = places.get(slice.buffer);
+  const toRegion = (slice: BufferSlice): BufferSlice => {
+    const offset = offsets.get(slice.buffer);
     return offset === undefined ? slice : { buffer: whole, offset: offset + slice.offset, size: slice.size };
   };
-  return { calls: calls.map((call) => ({ ...call, work: mapSlices(call.work, placed) })), regions: [region] };
+  return {
+    calls: calls.map((call) => ({ ...call, work: mapSlices(call.work, toRegion) })),
+    regions: [region],
+  };
 }

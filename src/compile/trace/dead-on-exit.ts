@@ -6,57 +6,57 @@
 import { accessesOf, type BufferSlice, type Call } from "../program/program.js";
 import { areDisjoint, extentOf } from "../program/slices.js";
 
-/** A slice whose contents are dead from the call at this index on, unless it is written again. */
-export interface Forget {
+/** A slice whose contents are dead from the call at this position on, unless it is written again. */
+export interface Discard {
   readonly slice: BufferSlice;
-  readonly place: number;
+  readonly position: number;
 }
 
 /** Slices that are dead after the last call; adjacent ones are merged. */
-export function deadAfter(calls: readonly Call[], forgets: readonly Forget[]): readonly BufferSlice[] {
-  const first = forgets.reduce((least, { place }) => Math.min(least, place), calls.length);
+export function deadAfter(calls: readonly Call[], discards: readonly Discard[]): readonly BufferSlice[] {
+  const first = discards.reduce((min, { position }) => Math.min(min, position), calls.length);
   // Few calls write gradients: only those are compared with each slice.
-  const { from, to } = rangeOf(forgets.map(({ slice }) => extentOf(slice)));
+  const { from, to } = rangeOf(discards.map(({ slice }) => extentOf(slice)));
   const writes = calls.slice(first).flatMap((call, index) =>
     accessesOf(call)
       .filter((access) => access.writes && access.slice.buffer.storage)
-      .map(({ slice }) => ({ extent: extentOf(slice), place: first + index }))
+      .map(({ slice }) => ({ extent: extentOf(slice), position: first + index }))
       .filter(({ extent }) => extent.from < to && from < extent.to),
   );
-  const left = forgets.filter(({ slice, place }) => {
-    const own = extentOf(slice);
-    return writes.every((write) => write.place < place || areDisjoint(write.extent, own));
+  const dead = discards.filter(({ slice, position }) => {
+    const discarded = extentOf(slice);
+    return writes.every((write) => write.position < position || areDisjoint(write.extent, discarded));
   });
-  return combineNeighbours(left.map(({ slice }) => slice));
+  return mergeNeighbours(dead.map(({ slice }) => slice));
 }
 
 function rangeOf(extents: readonly { readonly from: number; readonly to: number }[]) {
   return {
-    from: extents.reduce((least, one) => Math.min(least, one.from), Infinity),
-    to: extents.reduce((most, one) => Math.max(most, one.to), -Infinity),
+    from: extents.reduce((min, extent) => Math.min(min, extent.from), Infinity),
+    to: extents.reduce((max, extent) => Math.max(max, extent.to), -Infinity),
   };
 }
 
-function combineNeighbours(slices: readonly BufferSlice[]): readonly BufferSlice[] {
-  const joined: BufferSlice[] = [];
+function mergeNeighbours(slices: readonly BufferSlice[]): readonly BufferSlice[] {
+  const merged: BufferSlice[] = [];
   const sorted = slices.toSorted((a, b) => a.buffer.id - b.buffer.id || a.offset - b.offset);
   for (const slice of sorted) {
-    const last = joined.at(-1);
-    if (last?.buffer !== slice.buffer || last.offset + last.size < slice.offset) joined.push(slice);
+    const last = merged.at(-1);
+    if (last?.buffer !== slice.buffer || last.offset + last.size < slice.offset) merged.push(slice);
     else {
       const end = Math.max(last.offset + last.size, slice.offset + slice.size);
-      joined[joined.length - 1] = { ...last, size: end - last.offset };
+      merged[merged.length - 1] = { ...last, size: end - last.offset };
     }
   }
-  return joined;
+  return merged;
 }
 
-/** True if a slice lies in dead memory. */
+/** True if a slice is in dead memory. */
 export function isDeadOnExit(
   deadOnExit: readonly BufferSlice[],
   { buffer, offset, size }: BufferSlice,
 ): boolean {
   return deadOnExit.some(
-    (one) => one.buffer === buffer && one.offset <= offset && offset + size <= one.offset + one.size,
+    (dead) => dead.buffer === buffer && dead.offset <= offset && offset + size <= dead.offset + dead.size,
   );
 }

@@ -10,7 +10,7 @@ import { type Guard, isFiniteTerm, predicateWrites } from "../passes/skip-nonfin
 import { accessesOf, type Buffer, type BufferSlice, type Call } from "../program/program.js";
 import type { Trace } from "./trace.js";
 
-/** The label of its memory. */
+/** The label of the record's memory. */
 export const recordName = "record of a step";
 
 /** The numbers of the record in order; all are f64. */
@@ -20,7 +20,7 @@ type Field = (typeof fields)[number];
 /** The first bad index that a compiled step got. */
 export interface BadIndex {
   readonly index: number;
-  /** The op that got it, and the user's line if known. */
+  /** The op that got it, and the user's line if knrecorded. */
   readonly op: string;
   readonly line?: string;
   /** The number of the call of this plan, from 1. */
@@ -84,14 +84,14 @@ export function recordStep(
   runtime.fill(region.whole, 0);
   const [storage = region.whole] = region.storages;
   const buffer: Buffer = { id: -2, bytes: region.whole.span.size, label: region.name, storage: region.whole };
-  const looks = new Set(checks.map(({ found }) => found.buffer));
-  // Indices are known early. Fused with later work, the check would delay the updates that wait for it.
-  const early = calls.map((call) =>
-    accessesOf(call).some(({ slice, writes }) => writes && looks.has(slice.buffer))
+  const checkResults = new Set(checks.map(({ found }) => found.buffer));
+  // Indices are available early. If a check were fused with later work, the updates that wait for it would start later.
+  const hoisted = calls.map((call) =>
+    accessesOf(call).some(({ slice, writes }) => writes && checkResults.has(slice.buffer))
       ? { ...call, isHoisted: true }
       : call,
   );
-  const guarded = predicateWrites(early, [...guards, ...(indices?.guards ?? [])]);
+  const guarded = predicateWrites(hoisted, [...guards, ...(indices?.guards ?? [])]);
   const joins = indices?.joins ?? [];
   const withJoins = guarded.flatMap((call, place) => [
     ...joins.filter((join) => join.place === place).map((join) => join.call),
@@ -115,12 +115,12 @@ function noteCall(
   found: { readonly number: BufferSlice; readonly code: BufferSlice } | undefined,
 ): Call {
   const numbers = guards.map(({ number }) => number);
-  const own = fieldsWith(found !== undefined).map((field) => ({
+  const fieldSlices = fieldsWith(found !== undefined).map((field) => ({
     ...record,
     offset: record.offset + 8 * fields.indexOf(field),
     size: 8,
   }));
-  const operands = [...own, ...numbers, ...(found ? [found.number, found.code] : []), ...own];
+  const operands = [...fieldSlices, ...numbers, ...(found ? [found.number, found.code] : []), ...fieldSlices];
   const iteration = iterateElements(
     [1],
     operands.map(() => [0]),
@@ -135,28 +135,28 @@ function noteCall(
 
 const noteKernels = new Map<string, RowKernel>();
 
-/** Inputs: the record, the numbers that guard the step, and what the checks of indices have found. Outputs: the record. */
+/** Inputs: the record, the numbers that guard the step, and the results of the index checks. Outputs: the record. */
 function noteKernel(guards: number, hasChecks: boolean): RowKernel {
   const key = `${guards} ${hasChecks}`;
-  const known = noteKernels.get(key);
-  if (known) return known;
-  const own = fieldsWith(hasChecks);
-  const old = (field: Field): Expression => term.load(own.indexOf(field), "f64");
+  const cached = noteKernels.get(key);
+  if (cached) return cached;
+  const recorded = fieldsWith(hasChecks);
+  const old = (field: Field): Expression => term.load(recorded.indexOf(field), "f64");
   const isNotFinite = (input: number): Expression =>
     term.sub(term.constant(1, "i32"), isFiniteTerm(term.load(input, "f64")));
-  const isBad = hasChecks ? isNotFinite(own.length + guards) : term.constant(0, "i32");
+  const isBad = hasChecks ? isNotFinite(recorded.length + guards) : term.constant(0, "i32");
   let isSkipped = isBad;
   for (let guard = 0; guard < guards; guard++)
-    isSkipped = term.max(isSkipped, isNotFinite(own.length + guard));
+    isSkipped = term.max(isSkipped, isNotFinite(recorded.length + guard));
   const store = (field: Field, value: Expression): Stage => ({
-    ...{ kind: "store", output: own.indexOf(field), value },
+    ...{ kind: "store", output: recorded.indexOf(field), value },
   });
   const count = (field: Field, condition: Expression): Stage =>
     store(field, term.add(old(field), term.convert(condition, "f64")));
   const stages: Stage[] = [count("skipped", isSkipped)];
   if (hasChecks) {
     const isFirst = term.min(isBad, term.eq(old("badCalls"), 0));
-    const code = term.load(own.length + guards + 1, "f64");
+    const code = term.load(recorded.length + guards + 1, "f64");
     // Later stages see a store, so counters that other fields depend on are stored last.
     stages.push(
       store("firstCode", term.select(isFirst, code, old("firstCode"))),
@@ -167,8 +167,8 @@ function noteKernel(guards: number, hasChecks: boolean): RowKernel {
   }
   const kernel: RowKernel = {
     name: "record of the step",
-    inputs: Array.from({ length: own.length + guards + (hasChecks ? 2 : 0) }, () => "f64" as const),
-    outputs: own.map(() => ({ dtype: "f64", per: "element" })),
+    inputs: Array.from({ length: recorded.length + guards + (hasChecks ? 2 : 0) }, () => "f64" as const),
+    outputs: recorded.map(() => ({ dtype: "f64", per: "element" })),
     scalars: [],
     stages,
   };

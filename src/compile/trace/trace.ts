@@ -1,6 +1,6 @@
 /**
- * Traces a step: runs its function once on fake memory, and records every kernel call. The eager engine does all of it as
- * ever, backward and the optimizer too, so the trace is what would have been run.
+ * Traces a step: runs its function once on fake memory, and records every kernel call. The eager engine runs unchanged, backward and
+ * the optimizer included, so the trace has exactly the calls of an eager step.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -22,20 +22,20 @@ import { Buffers } from "../program/buffers.js";
 import { attentionCall } from "../program/kinds/attention.js";
 import type { Buffer, BufferSlice, Call, GemmCall, Work } from "../program/program.js";
 import { Signatures } from "../program/signature.js";
-import { deadAfter, type Forget } from "./dead-on-exit.js";
+import { type Discard, deadAfter } from "./dead-on-exit.js";
 import { userLine } from "./user-line.js";
 
-/** An op of the table as the step called it, for people. */
+/** A call of an op of the table, for reports. */
 export interface TracedOp {
   readonly name: string;
   readonly operands: readonly string[];
   readonly outputs: readonly string[];
-  /** Its calls in the trace: from this one to before that one. */
+  /** Its calls in the trace: from index `from` up to but not including `to`. */
   readonly from: number;
   readonly to: number;
 }
 
-/** Bytes that the step made on the host; they are the same each time. */
+/** Bytes that the step computed on the host; every replay uses the same ones. */
 export interface Constant {
   readonly buffer: Buffer;
   readonly bytes: Uint8Array;
@@ -46,24 +46,24 @@ export interface Trace<T> {
   readonly calls: readonly Call[];
   readonly ops: readonly TracedOp[];
   readonly constants: readonly Constant[];
-  /** What decides whether the step counts. */
+  /** Numbers that must be finite for the step to update memory. */
   readonly guards: readonly Guard[];
-  /** Where it looks for bad indices. */
+  /** The index checks. */
   readonly checks: readonly TracedCheck[];
-  /** Persistent memory of which nobody wants what the step leaves in it. */
+  /** Persistent memory whose contents are dead after the step. */
   readonly deadOnExit: readonly BufferSlice[];
-  /** The dtypes and shapes of what the ops have made, by their buffers' numbers, where a buffer holds one array. */
+  /** The dtype and shape of each buffer that holds one array, by buffer id. */
   readonly types: ReadonlyMap<number, string>;
-  /** Does everything still hold that the function took for granted, besides shapes? */
+  /** True if all guards of the function still hold, besides shapes. */
   readonly holds: () => boolean;
 }
 
 export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
   const tracer = new Tracer(runtime);
   const result = runTraced(runtime, tracer, body);
-  const { calls, ops, constants, traceGuards, guards, checks, forgets, types } = tracer;
-  const deadOnExit = deadAfter(calls, forgets);
-  const holds = (): boolean => traceGuards.every((one) => one());
+  const { calls, ops, constants, traceGuards, guards, checks, discards, types } = tracer;
+  const deadOnExit = deadAfter(calls, discards);
+  const holds = (): boolean => traceGuards.every((guardHolds) => guardHolds());
   return { result, calls, ops, constants, guards, checks, deadOnExit, types, holds };
 }
 
@@ -102,8 +102,8 @@ function guardSignature({ from, until, number }: Guard, signatures: Signatures):
 }
 
 const defaultAdvice =
-  "Return the tensor from the step and read it outside; set rates and upload data before the call; compute with tensors " +
-  "what depends on data.";
+  "Return the tensor from the step and read it outside. Set rates and upload data before the call. Use tensors for " +
+  "computations that depend on data.";
 
 class Tracer extends OpTrace {
   readonly buffers: Buffers;
@@ -114,7 +114,7 @@ class Tracer extends OpTrace {
   readonly guards: Guard[] = [];
   readonly checks: TracedCheck[] = [];
   readonly types = new Map<number, string>();
-  readonly forgets: Forget[] = [];
+  readonly discards: Discard[] = [];
   readonly #runtime: Runtime;
   /** The op whose calls are being recorded. */
   #op: string | undefined;
@@ -130,13 +130,13 @@ class Tracer extends OpTrace {
     this.buffers = new Buffers(runtime);
   }
 
-  /** What an audit can only see at the end: calls that are missing, and other conditions for the update. */
+  /** Checks what only the end of an audit shows: missing calls, and other conditions for the update. */
   finishAudit({ ops, guards: expected }: ExpectedWork): void {
     const { calls, guards } = this;
     if (calls.length < ops.length) throw stepChanged(undefined, ops[calls.length], undefined);
-    const found = guards.map((guard) => guardSignature(guard, this.#signatures));
-    if (String(found) !== String(expected))
-      throw changed("its calls of clipGradNorm, or what follows them, are not those of the first trace", {});
+    const actual = guards.map((guard) => guardSignature(guard, this.#signatures));
+    if (String(actual) !== String(expected))
+      throw changed("its calls of clipGradNorm, or the calls after them, differ from the first trace", {});
   }
 
   recordOp({ name, operands, outputs, calls }: LoweredOp): void {
@@ -198,13 +198,13 @@ class Tracer extends OpTrace {
     }
   }
 
-  /** A kernel of which nothing is known but what it touches; a fill; a copy. */
+  /** Records a fill, a copy, or a kernel of which only the accesses are known. */
   record(command: LoadedCommand): void {
     const { buffers } = this;
     switch (command.kind) {
       case "launch": {
         const { op, kernel, blocks, arguments: values, stream } = command.request;
-        if (stream) this.reject("a launch on a stream of its own", op);
+        if (stream) this.reject("a launch on another stream", op);
         const slices = values.map((value) => (typeof value === "number" ? value : buffers.sliceOf(value)));
         this.#add(op, { kind: "launch", kernel, blocks, arguments: slices });
         return;
@@ -236,13 +236,13 @@ class Tracer extends OpTrace {
     };
   }
 
-  /** What the host gives to memory of the step is the same each time: a constant, copied where it is wanted. */
+  /** Data that the host uploads to step memory is constant: it is kept, and copied to its target by every replay. */
   upload(items: Iterable<UploadItem>): void {
     for (const { source, target } of items) {
       if (!this.#runtime.arena.isTraced(target)) this.reject("upload data", target.label);
       const bytes = new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice();
-      const known = this.#expected?.constants[this.constants.length];
-      if (known && !isSameBytes(known, bytes)) throw changedNumbers(target.label, userLine());
+      const traced = this.#expected?.constants[this.constants.length];
+      if (traced && !isSameBytes(traced, bytes)) throw changedNumbers(target.label, userLine());
       const buffer = this.buffers.make(bytes.length, target.label);
       this.constants.push({ buffer, bytes });
       const whole: BufferSlice = { buffer, offset: 0, size: bytes.length };
@@ -250,27 +250,27 @@ class Tracer extends OpTrace {
     }
   }
 
-  guard(number: Storage | undefined): void {
-    const place = this.calls.length;
-    if (number) this.guards.push({ from: place, until: Infinity, number: this.buffers.sliceOf(number) });
-    else for (const guard of [...this.guards, ...this.checks]) guard.until = Math.min(guard.until, place);
+  writeOnlyIfFinite(number: Storage | undefined): void {
+    const position = this.calls.length;
+    if (number) this.guards.push({ from: position, until: Infinity, number: this.buffers.sliceOf(number) });
+    else for (const guard of [...this.guards, ...this.checks]) guard.until = Math.min(guard.until, position);
   }
 
   checkIndices(found: Storage, check: IndexCheck): void {
     const line = userLine();
-    const place = { from: this.calls.length, until: Infinity };
-    this.checks.push({ ...check, ...place, found: this.buffers.sliceOf(found), ...(line && { line }) });
+    const range = { from: this.calls.length, until: Infinity };
+    this.checks.push({ ...check, ...range, found: this.buffers.sliceOf(found), ...(line && { line }) });
   }
 
-  forget(storage: Storage): void {
+  discard(storage: Storage): void {
     if (this.#runtime.arena.isTraced(storage)) return;
     const { buffer, offset, size } = this.buffers.sliceOf(storage);
-    // The padding behind it is nobody's, and passes over several tensors write it too.
+    // The padding after it belongs to no tensor, and multi-tensor kernels write it too.
     const padded = storage.owner ? size : Math.min(alignUp(size, alignment), buffer.bytes - offset);
-    this.forgets.push({ slice: { buffer, offset, size: padded }, place: this.calls.length });
+    this.discards.push({ slice: { buffer, offset, size: padded }, position: this.calls.length });
   }
 
-  assume(holds: () => boolean): void {
+  addGuard(holds: () => boolean): void {
     this.traceGuards.push(holds);
   }
 
@@ -279,8 +279,8 @@ class Tracer extends OpTrace {
     const inside = this.#op === undefined || this.#op === label ? "" : `, inside ${this.#op}`;
     throw new HoldfastError(
       "NOT_TRACEABLE",
-      `A compiled step can't do this: ${what} ("${label}"${inside}${line ? ` at ${line}` : ""}). It is traced once, before there ` +
-        `are values, and then replayed. ${advice}`,
+      `A compiled step can't do this: ${what} ("${label}"${inside}${line ? ` at ${line}` : ""}). It is traced once, without ` +
+        `values, and then replayed. ${advice}`,
       { numbers: { what, label, ...(line && { line }) } },
     );
   }
@@ -291,10 +291,10 @@ class Tracer extends OpTrace {
 
   #add(name: string, work: Work): void {
     const call = { op: this.#op ?? name, work, phase: this.#phase };
-    const place = this.calls.length;
+    const position = this.calls.length;
     const expected = this.#expected;
-    if (expected && this.#signatures.of(call) !== expected.calls[place])
-      throw stepChanged(call.op, expected.ops[place], userLine());
+    if (expected && this.#signatures.of(call) !== expected.calls[position])
+      throw stepChanged(call.op, expected.ops[position], userLine());
     this.calls.push(call);
     beat("trace", this.calls.length);
   }
@@ -310,27 +310,27 @@ function describe(operand: DeviceArray | number): string {
   return typeof operand === "number" ? String(operand) : `${operand.dtype} ${formatShape(operand.shape)}`;
 }
 
-function isSameBytes(one: Uint8Array, other: Uint8Array): boolean {
-  return one.length === other.length && one.every((byte, index) => byte === other[index]);
+function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, index) => byte === b[index]);
 }
 
-/** Of a step that does other work than its trace: what it does now, what the trace had there, and the user's line. */
+/** The error for a step whose work differs from its trace: the op now, the op in the trace, and the user's line. */
 function stepChanged(
-  found: string | undefined,
+  actual: string | undefined,
   traced: string | undefined,
   line: string | undefined,
 ): HoldfastError {
-  const now = found === undefined ? "it ends" : `it comes to ${found}`;
+  const now = actual === undefined ? "it ends" : `it calls ${actual}`;
   const before =
-    traced === undefined ? "had ended" : traced === found ? `had another ${traced}` : `had ${traced}`;
-  const numbers = { ...(found && { found }), ...(traced && { traced }), ...(line && { line }) };
+    traced === undefined ? "had ended" : traced === actual ? `had another ${traced}` : `had ${traced}`;
+  const numbers = { ...(actual && { found: actual }), ...(traced && { traced }), ...(line && { line }) };
   return changed(`${now}${line ? ` at ${line}` : ""}, where the first trace ${before}`, numbers);
 }
 
-/** Of a step that makes a tensor of other host data than when it was traced. */
+/** The error for a step that creates a tensor from other host data than in its trace. */
 function changedNumbers(label: string, line: string | undefined): HoldfastError {
   return changed(
-    `${line ? `at ${line} ` : ""}it makes tensor "${label}" from other numbers than the first trace did`,
+    `${line ? `at ${line} ` : ""}it creates tensor "${label}" from other numbers than the first trace did`,
     { found: label, traced: "constant", ...(line && { line }) },
   );
 }
@@ -339,8 +339,8 @@ function changed(how: string, numbers: Readonly<Record<string, string>>): Holdfa
   return new HoldfastError(
     "STEP_CHANGED",
     `The compiled step was traced again to check it, and no longer does the same work: ${how}. Its JavaScript runs when it is ` +
-      "traced and not at every call, so a counter, a flag or a number of your own is frozen in it. Pass what changes at every call " +
-      "as a tensor. For a few cases, make it a public field of a module that to() has moved to the device, and set it outside the " +
+      "traced and not at every call, so counters, flags and other JavaScript values are constants in it. Pass values that change at every call " +
+      "as tensors. For a few cases, make it a public field of a module that to() has moved to the device, and set it outside the " +
       "step. Or compile a step for each case. If a counter decides when gradients are applied, compile two functions, or use " +
       "Trainer's option accumulate.",
     { numbers },

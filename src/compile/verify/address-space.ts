@@ -1,6 +1,6 @@
 /**
  * All memory that a program accesses, in one address space. Persistent memory keeps its addresses, so that two buffers over the
- * same bytes alias. Each step buffer gets a range of its own: sharing memory in the plan is checked by rule `lifetimes`.
+ * same bytes alias. Each step buffer gets a separate range: rule `lifetimes` checks that the plan shares memory correctly.
  */
 
 import { endOf } from "../../units/index.js";

@@ -1,4 +1,4 @@
-/** Rules `persistent`, `bounds` and `peak`: where step memory may lie, whatever the calls do with it. */
+/** Rules `persistent`, `bounds` and `peak`: the offsets and sizes of step memory, for any calls. */
 
 import { alignment } from "../../runtime/index.js";
 import { alignUp, formatSpan, overlaps } from "../../units/index.js";
@@ -35,26 +35,26 @@ export function requireBounds(proposal: Proposal): void {
 function requireBlock({ plan, block }: Proposal): void {
   if (block === undefined) return;
   if (block.size < plan.bytes) {
-    const finding = `the plan takes ${plan.bytes} bytes and its block has ${block.size}`;
-    throw rejection("bounds", finding, { asked: plan.bytes, given: block.size });
+    const finding = `the plan needs ${plan.bytes} bytes and its block has ${block.size}`;
+    throw rejection("bounds", finding, { planBytes: plan.bytes, blockBytes: block.size });
   }
   if (block.address % alignment !== 0) {
-    const finding = `the plan's memory begins at ${formatSpan(block)}, which is no multiple of ${alignment}`;
+    const finding = `the plan's memory begins at ${formatSpan(block)}, which is not a multiple of ${alignment}`;
     throw rejection("bounds", finding, { address: block.address });
   }
 }
 
 /** The rules compare step buffers by identity: two records of one buffer would look like two buffers. */
 function requireIdentity({ plan, buffers }: Proposal): void {
-  const known = new Map<number, Buffer>();
+  const byId = new Map<number, Buffer>();
   for (const buffer of [...buffers, ...plan.offsets.keys()]) {
     if (buffer.storage !== undefined) continue;
-    const other = known.get(buffer.id) ?? buffer;
+    const other = byId.get(buffer.id) ?? buffer;
     if (other !== buffer) {
       const finding = `${nameBuffer(other)} and ${nameBuffer(buffer)} are two records with one id`;
       throw rejection("bounds", finding, { buffer: buffer.id });
     }
-    known.set(buffer.id, buffer);
+    byId.set(buffer.id, buffer);
   }
 }
 
@@ -64,11 +64,11 @@ function requireOffset({ plan }: Proposal, buffer: Buffer, offset: number): void
     throw rejection("bounds", `${nameBuffer(buffer)} has ${bytes} bytes`, { buffer: id, bytes });
   }
   if (!isCount(offset) || offset % alignment !== 0) {
-    const finding = `${nameBuffer(buffer)} begins at ${offset}, which is no multiple of ${alignment}`;
+    const finding = `${nameBuffer(buffer)} begins at ${offset}, which is not a multiple of ${alignment}`;
     throw rejection("bounds", finding, { buffer: id, offset });
   }
   if (!(offset + bytes <= plan.bytes)) {
-    const finding = `${nameBuffer(buffer)} takes ${nameRange(offset, bytes)} of a plan of ${plan.bytes}`;
+    const finding = `${nameBuffer(buffer)} has ${nameRange(offset, bytes)} of a plan of ${plan.bytes}`;
     throw rejection("bounds", finding, { buffer: id, offset, bytes, planBytes: plan.bytes });
   }
 }
@@ -97,9 +97,9 @@ export function requirePeak({ plan }: Proposal): void {
   for (const [{ bytes }, offset] of plan.offsets) highest = Math.max(highest, offset + bytes);
   const peak = alignUp(highest, alignment);
   if (plan.bytes === peak) return;
-  throw rejection("peak", `it says ${plan.bytes} bytes, and its buffers take ${peak}`, {
-    told: plan.bytes,
-    taken: peak,
+  throw rejection("peak", `it claims ${plan.bytes} bytes, and its buffers need ${peak}`, {
+    planBytes: plan.bytes,
+    peak,
   });
 }
 

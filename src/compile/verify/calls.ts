@@ -3,7 +3,7 @@
 import { nameCall, rejection } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
 
-export function requireEveryCall({ program, schedule, indices, places }: Proposal): void {
+export function requireEveryCall({ program, schedule, indices, positions }: Proposal): void {
   for (const [index, call] of program.entries()) {
     const other = indices.get(call);
     if (other !== index) {
@@ -14,20 +14,20 @@ export function requireEveryCall({ program, schedule, indices, places }: Proposa
         numbers,
       );
     }
-    if (!places.has(call)) {
+    if (!positions.has(call)) {
       throw rejection("calls", `${nameCall(call, index)} is missing from the schedule`, { call: index });
     }
   }
-  for (const [place, { call }] of schedule.calls.entries()) {
+  for (const [position, { call }] of schedule.calls.entries()) {
     const index = indices.get(call);
     if (index === undefined) {
-      const finding = `the call at index ${place} of the schedule (${call.op}) is not in the program`;
-      throw rejection("calls", finding, { place });
+      const finding = `the call at index ${position} of the schedule (${call.op}) is not in the program`;
+      throw rejection("calls", finding, { position });
     }
-    const other = places.get(call);
-    if (other !== place) {
-      const finding = `${nameCall(call, index)} is in the schedule twice, at indices ${place} and ${other}`;
-      throw rejection("calls", finding, { call: index, first: place, second: other ?? -1 });
+    const other = positions.get(call);
+    if (other !== position) {
+      const finding = `${nameCall(call, index)} is in the schedule twice, at indices ${position} and ${other}`;
+      throw rejection("calls", finding, { call: index, first: position, second: other ?? -1 });
     }
   }
 }

@@ -1,4 +1,4 @@
-/** The verifier's account of reads and writes: equal to that of the passes, and independent of it. */
+/** The verifier's reads and writes equal those of the passes, and do not depend on them. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -30,7 +30,7 @@ function plansOf(
   });
 }
 
-/** A call, and for a grouped reduction also its two phases as calls of their own; any slice serves as scratch memory. */
+/** A call, and for a grouped reduction also its two phases as separate calls; any slice serves as scratch memory. */
 function withPartials(call: Call): readonly Call[] {
   const { work } = call;
   if (work.kind !== "grouped-reduce") return [call];
@@ -52,7 +52,7 @@ const textOf = (accesses: readonly Access[]): string[] =>
     )
     .sort();
 
-test("both accounts agree on every call of every stage, for all kinds of calls", () => {
+test("verifier and passes agree on every call of every stage, for all kinds of calls", () => {
   const seen = new Set<Work["kind"]>();
   for (const workload of workloads) {
     for (const precision of ["tf32", "bf16"] as const) {
@@ -87,7 +87,7 @@ function rejectionWithout(kind: Work["kind"], isHidden: (access: Access) => bool
 }
 
 for (const kind of ["row", "column", "gemm", "attention", "launch"] as const) {
-  test(`a kind that hides its reads makes a plan that is rejected: ${kind}`, () => {
+  test(`a plan is rejected if a kind hides its reads: ${kind}`, () => {
     assert.notEqual(
       rejectionWithout(kind, ({ reads }) => reads),
       "none",

@@ -1,10 +1,10 @@
 /**
- * The verifier's own account of what a call reads and writes. It shares no code with program/kinds, from which the passes, the scheduler
- * and the planner take theirs: a wrong effect there makes a plan that this account contradicts.
+ * The reads and writes of a call, computed for the verifier only. It shares no code with program/kinds, which the passes, the scheduler
+ * and the planner use. So a plan that follows from a wrong effect there is rejected here.
  *
- * For row and column kernels it is derived from the kernel IR, by walking the loads and stores of each stage; for other kernels, from
- * the declared direction of each parameter. For GEMMs and attention, whose code is not in the IR, it trusts the operands' names: that a
- * GEMM reads A, B and the bias, that it writes C and its scratch memory, and that it reads C if beta is not 0.
+ * The effects of row and column kernels follow from the loads and stores of each stage in the kernel IR. Those of other kernels follow
+ * from the declared direction of each parameter. The code of GEMMs and attention is not in the IR, so their operands' names are
+ * trusted: a GEMM reads A, B and the bias, writes C and its scratch memory, and reads C if beta is not 0.
  */
 
 import { dtypes, type Expression, type Iteration, type RowKernel, subexpressionsOf } from "../../ir/index.js";
@@ -20,10 +20,10 @@ import type {
   Work,
 } from "../program/program.js";
 
-/** What a call reads and writes, and what each kernel does that its launch runs concurrently with others. */
+/** The reads and writes of a call, and of each kernel that runs concurrently with others in its launch. */
 export interface Effects {
   readonly accesses: readonly Access[];
-  /** Empty if the launch runs one kernel. Scratch memory that all kernels share is a member of its own. */
+  /** Empty if the launch runs one kernel. Scratch memory that all kernels share counts as another member. */
   readonly members: readonly (readonly Access[])[];
 }
 
@@ -35,21 +35,21 @@ export function effectsOf({ work }: Call): Effects {
 function concurrentMembers(work: Work): readonly (readonly Access[])[] | undefined {
   switch (work.kind) {
     case "combo":
-      return work.rows.map(ofRows);
+      return work.rows.map(rowEffects);
     case "grouped-gemm":
-      return work.problems.map(ofGemm);
+      return work.problems.map(gemmEffects);
     case "partial-reduce":
-      return [...work.columns.map((member) => ofColumns(member).filter(isRead)), [write(work.scratch)]];
+      return [...work.columns.map((member) => columnEffects(member).filter(isRead)), [write(work.scratch)]];
     case "grouped-reduce": {
       const { columns, partials, scratch } = work;
       return [
         ...(partials
           ? [
               [read(partials.scratch)],
-              ...partials.columns.map((member) => ofColumns(member).filter((access) => !isRead(access))),
+              ...partials.columns.map((member) => columnEffects(member).filter((access) => !isRead(access))),
             ]
           : []),
-        ...columns.map(ofColumns),
+        ...columns.map(columnEffects),
         ...(scratch ? [[write(scratch)]] : []),
       ];
     }
@@ -61,15 +61,15 @@ function concurrentMembers(work: Work): readonly (readonly Access[])[] | undefin
 function effectsOfKernel(work: Work): readonly Access[] {
   switch (work.kind) {
     case "row":
-      return ofRows(work);
+      return rowEffects(work);
     case "column":
-      return ofColumns(work);
+      return columnEffects(work);
     case "gemm":
-      return ofGemm(work.problem);
+      return gemmEffects(work.problem);
     case "gemm-epilogue":
-      return ofEpilogue(work);
+      return epilogueEffects(work);
     case "launch":
-      return ofParameters(work);
+      return parameterEffects(work);
     case "attention": {
       const written = writtenByAttention[work.direction];
       return Object.entries(work.operands).map(([name, slice]) =>
@@ -91,10 +91,10 @@ const writtenByAttention: Readonly<Record<"forward" | "backward", ReadonlySet<st
 };
 
 /**
- * Walks the stages in order. An input is read unless every load of it comes after a store to the very same slice in an earlier stage.
+ * Goes through the stages in order. An input is not read if every load of it follows a store to the same slice in an earlier stage.
  * An input that no stage loads counts as read.
  */
-function ofRows({ kernel, iteration, operands }: RowCall): readonly Access[] {
+function rowEffects({ kernel, iteration, operands }: RowCall): readonly Access[] {
   const firstInput = kernel.inputs.length;
   const stored: BufferSlice[] = [];
   const forwarded = new Set<number>();
@@ -126,12 +126,12 @@ function readAlong(slice: BufferSlice, kernel: RowKernel, iteration: Iteration, 
   return { ...read(slice), visits: { iteration, operand, elementBytes: dtypes[dtype].bytes } };
 }
 
-function ofColumns({ kernel, operands }: ColumnCall): readonly Access[] {
+function columnEffects({ kernel, operands }: ColumnCall): readonly Access[] {
   const results = operands.length - kernel.outputs.length;
   return operands.map((slice, operand) => (operand < results ? read(slice) : write(slice)));
 }
 
-function ofGemm({ a, b, c, bias, scratch, beta = 0 }: GemmCall["problem"]): Access[] {
+function gemmEffects({ a, b, c, bias, scratch, beta = 0 }: GemmCall["problem"]): Access[] {
   const result = beta === 0 ? write(c.slice) : { ...write(c.slice), reads: true };
   return [
     ...[read(a.slice), read(b.slice)],
@@ -142,10 +142,10 @@ function ofGemm({ a, b, c, bias, scratch, beta = 0 }: GemmCall["problem"]): Acce
 }
 
 /** The epilogue has C in registers, and outputs that it forwards to its own inputs. C is memory only if it is stored. */
-function ofEpilogue({ problem, epilogue, operands }: GemmEpilogueCall): readonly Access[] {
+function epilogueEffects({ problem, epilogue, operands }: GemmEpilogueCall): readonly Access[] {
   const { kernel, product, storesC, forwarded } = epilogue;
   const results = operands.length - kernel.outputs.length;
-  const accesses = ofGemm(problem).filter((access) => isRead(access) || storesC);
+  const accesses = gemmEffects(problem).filter((access) => isRead(access) || storesC);
   for (const [operand, slice] of operands.entries()) {
     if (operand >= results) accesses.push(write(slice));
     else if (operand !== product && forwarded?.[operand] === undefined) accesses.push(read(slice));
@@ -153,8 +153,8 @@ function ofEpilogue({ problem, epilogue, operands }: GemmEpilogueCall): readonly
   return accesses;
 }
 
-/** A parameter of unknown direction counts as both. */
-function ofParameters({ kernel, arguments: values }: LaunchCall): readonly Access[] {
+/** A parameter of unknown direction counts as read and written. */
+function parameterEffects({ kernel, arguments: values }: LaunchCall): readonly Access[] {
   return values.flatMap((value, index): Access | [] => {
     if (typeof value === "number") return [];
     switch (kernel.parameters[index]) {
@@ -170,11 +170,15 @@ function ofParameters({ kernel, arguments: values }: LaunchCall): readonly Acces
 }
 
 function inputsIn(value: Expression): readonly number[] {
-  return subexpressionsOf(value).flatMap((part) => (part.kind === "load" ? [part.input] : []));
+  return subexpressionsOf(value).flatMap((expression) =>
+    expression.kind === "load" ? [expression.input] : [],
+  );
 }
 
 function hasIndexedLoad(value: Expression): boolean {
-  return subexpressionsOf(value).some((part) => part.kind === "load" && part.at !== undefined);
+  return subexpressionsOf(value).some(
+    (expression) => expression.kind === "load" && expression.at !== undefined,
+  );
 }
 
 const read = (slice: BufferSlice): Access => ({ slice, reads: true, writes: false });

@@ -1,4 +1,4 @@
-/** The tree of latest places against the plainest model: one row of places for each byte. */
+/** The tree of latest positions against a simple model: one row of positions for each byte. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,30 +14,34 @@ const range = fc
 
 const visit = fc.record({
   range,
-  asked: range,
+  queried: range,
   stream: fc.nat({ max: streams - 1 }),
-  place: fc.nat({ max: 99 }),
+  position: fc.nat({ max: 99 }),
 });
 
-test("of any bytes it knows the latest place on each branch, whatever was noted in whatever order", () => {
+test("it returns the latest position on each stream for any bytes, after any updates in any order", () => {
   fc.assert(
     fc.property(fc.array(visit, { maxLength: 40 }), (visits) => {
-      const ranges = visits.flatMap((one) => [one.range, one.asked]);
-      const places = new LatestIndices(boundsOf(ranges.flatMap(({ start, end }) => [start, end])), streams);
+      const ranges = visits.flatMap(({ range: noted, queried }) => [noted, queried]);
+      const positions = new LatestIndices(
+        boundsOf(ranges.flatMap(({ start, end }) => [start, end])),
+        streams,
+      );
       const model = Array.from({ length: 80 }, () => new Array<number>(streams).fill(none));
-      for (const { range: noted, asked, stream, place } of visits) {
-        places.note(noted.start, noted.end, stream, place);
-        for (const byte of model.slice(noted.start, noted.end)) byte[stream] = Math.max(byte[stream]!, place);
-        const seen = model.slice(asked.start, asked.end);
-        const expected = [0, 1, 2].map((one) => Math.max(...seen.map((byte) => byte[one]!)));
-        assert.deepEqual([...places.latest(asked.start, asked.end)], expected);
+      for (const { range: noted, queried, stream, position } of visits) {
+        positions.note(noted.start, noted.end, stream, position);
+        for (const byte of model.slice(noted.start, noted.end))
+          byte[stream] = Math.max(byte[stream]!, position);
+        const seen = model.slice(queried.start, queried.end);
+        const expected = [0, 1, 2].map((index) => Math.max(...seen.map((byte) => byte[index]!)));
+        assert.deepEqual([...positions.latest(queried.start, queried.end)], expected);
       }
     }),
     { numRuns: 500 },
   );
 });
 
-test("bounds are each there once, rising, and found by their position", () => {
+test("bounds are unique and ascending, and indexOf finds each", () => {
   const bounds = boundsOf([2 ** 47 + 256, 512, 0, 512, 2 ** 47]);
   assert.deepEqual([...bounds], [0, 512, 2 ** 47, 2 ** 47 + 256]);
   assert.deepEqual(

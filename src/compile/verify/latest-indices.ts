@@ -1,5 +1,5 @@
 /**
- * The last access of byte ranges: for each range, the latest schedule index on each stream. A segment tree over the bytes between
+ * The last access of byte ranges: for each range, the latest schedule position on each stream. A segment tree over the bytes between
  * adjacent bounds, so that updates and queries take logarithmic time.
  */
 
@@ -30,9 +30,9 @@ export class LatestIndices {
   readonly #streams: number;
   /** A power of two: the children of node n are 2n and 2n + 1, and the leaves start here. */
   readonly #leaves: number;
-  /** By node and stream: the latest index that was noted for the whole node. */
+  /** By node and stream: the latest position recorded for the whole node. */
   readonly #whole: Int32Array;
-  /** By node and stream: the latest index that was noted for any byte of the node. */
+  /** By node and stream: the latest position recorded for any byte of the node. */
   readonly #any: Int32Array;
 
   /** All ranges start and end at these bounds. */
@@ -44,28 +44,28 @@ export class LatestIndices {
     this.#any = new Int32Array(2 * this.#leaves * streams).fill(none);
   }
 
-  /** Notes that the call at an index accesses these bytes, unless a later one of its stream does. */
-  note(start: number, end: number, stream: number, place: number): void {
+  /** Records an access of these bytes by the call at a schedule position, if no later call of its stream is recorded. */
+  note(start: number, end: number, stream: number, position: number): void {
     const [first, last] = this.#leavesOf(start, end);
     this.#eachNode(first, last, (node) => {
-      raise(this.#whole, node * this.#streams + stream, place);
-      raise(this.#any, node * this.#streams + stream, place);
+      raise(this.#whole, node * this.#streams + stream, position);
+      raise(this.#any, node * this.#streams + stream, position);
     });
-    this.#eachAbove(first, last, (node) => raise(this.#any, node * this.#streams + stream, place));
+    this.#eachAbove(first, last, (node) => raise(this.#any, node * this.#streams + stream, position));
   }
 
-  /** By stream, the latest index that was noted for any of these bytes, or `none`. */
+  /** By stream, the latest position recorded for any of these bytes, or `none`. */
   latest(start: number, end: number): Int32Array {
     const [first, last] = this.#leavesOf(start, end);
-    const found = new Int32Array(this.#streams).fill(none);
-    const take = (places: Int32Array, node: number): void => {
+    const result = new Int32Array(this.#streams).fill(none);
+    const take = (latest: Int32Array, node: number): void => {
       for (let stream = 0; stream < this.#streams; stream++) {
-        raise(found, stream, places[node * this.#streams + stream] ?? none);
+        raise(result, stream, latest[node * this.#streams + stream] ?? none);
       }
     };
     this.#eachNode(first, last, (node) => take(this.#any, node));
     this.#eachAbove(first, last, (node) => take(this.#whole, node));
-    return found;
+    return result;
   }
 
   /** The first and the last leaf of a range that is not empty. */
@@ -81,7 +81,7 @@ export class LatestIndices {
     }
   }
 
-  /** Every ancestor of those nodes: each covers the first leaf or the last. */
+  /** Every ancestor of those nodes; each covers the first leaf or the last. */
   #eachAbove(first: number, last: number, visit: (node: number) => void): void {
     for (let low = first >>> 1, high = last >>> 1; low > 0; low >>>= 1, high >>>= 1) {
       visit(low);
@@ -90,6 +90,6 @@ export class LatestIndices {
   }
 }
 
-function raise(places: Int32Array, index: number, place: number): void {
-  if (place > (places[index] ?? none)) places[index] = place;
+function raise(latest: Int32Array, index: number, position: number): void {
+  if (position > (latest[index] ?? none)) latest[index] = position;
 }

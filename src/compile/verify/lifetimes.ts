@@ -10,7 +10,7 @@ import { nameBuffer, nameRange, rejection } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 import { none, type Order } from "./streams.js";
 
-/** The live range of a step buffer: its first and last index on each stream; `none` if no call of the stream accesses it. */
+/** The live range of a step buffer: its first and last position on each stream; `none` if no call of the stream accesses it. */
 interface Lifetime {
   readonly buffer: Buffer;
   readonly start: number;
@@ -20,24 +20,24 @@ interface Lifetime {
 }
 
 /**
- * Visits the buffers in the order of their first use: of two that share bytes, the earlier one must have ended. Of all earlier
- * ones together only the latest index on each stream counts.
+ * Visits the buffers in the order of their first use. Of two that share bytes, work on the earlier one must have ended. Of all
+ * earlier buffers together, only the latest position on each stream counts.
  */
 export function requireLifetimes(proposal: Proposal, order: Order): void {
   const lifetimes = lifetimesOf(proposal, order);
   const bounds = boundsOf(lifetimes.flatMap(({ start, end }) => [start, end]));
-  const taken = new LatestIndices(bounds, order.streams);
+  const used = new LatestIndices(bounds, order.streams);
   for (const lifetime of lifetimes) {
     beat();
     const { start, end, firsts, lasts } = lifetime;
-    const latest = taken.latest(start, end);
+    const latest = used.latest(start, end);
     for (const last of latest) {
       for (const first of firsts) {
         if (last === none || first === none || order.isBefore(last, first)) continue;
         throw clash(proposal, lifetimes, { lifetime, first, last });
       }
     }
-    for (const [stream, last] of lasts.entries()) if (last !== none) taken.note(start, end, stream, last);
+    for (const [stream, last] of lasts.entries()) if (last !== none) used.note(start, end, stream, last);
   }
 }
 
@@ -45,9 +45,9 @@ export function requireLifetimes(proposal: Proposal, order: Order): void {
 function lifetimesOf(proposal: Proposal, order: Order): Lifetime[] {
   const { schedule, plan } = proposal;
   const lifetimes = new Map<Buffer, Lifetime>();
-  for (const place of schedule.calls.keys()) {
-    const stream = order.streamAt(place);
-    for (const { slice } of accessesAt(proposal, place)) {
+  for (const position of schedule.calls.keys()) {
+    const stream = order.streamAt(position);
+    for (const { slice } of accessesAt(proposal, position)) {
       const { buffer } = slice;
       if (buffer.storage !== undefined) continue;
       let lifetime = lifetimes.get(buffer);
@@ -57,8 +57,8 @@ function lifetimesOf(proposal: Proposal, order: Order): Lifetime[] {
         lifetime = { buffer, start, end: start + buffer.bytes, firsts, lasts: firsts.slice() };
         lifetimes.set(buffer, lifetime);
       }
-      if (lifetime.firsts[stream] === none) lifetime.firsts[stream] = place;
-      lifetime.lasts[stream] = place;
+      if (lifetime.firsts[stream] === none) lifetime.firsts[stream] = position;
+      lifetime.lasts[stream] = position;
     }
   }
   return [...lifetimes.values()];
@@ -72,8 +72,11 @@ interface Clash {
 
 function clash(proposal: Proposal, lifetimes: readonly Lifetime[], { lifetime, first, last }: Clash): Error {
   const other = lifetimes.find(
-    (one) =>
-      one !== lifetime && one.lasts.includes(last) && one.start < lifetime.end && lifetime.start < one.end,
+    (candidate) =>
+      candidate !== lifetime &&
+      candidate.lasts.includes(last) &&
+      candidate.start < lifetime.end &&
+      lifetime.start < candidate.end,
   );
   const finding =
     `${describe(lifetime)} is in use from ${nameCallAt(proposal, first)} on, and ` +
@@ -82,8 +85,8 @@ function clash(proposal: Proposal, lifetimes: readonly Lifetime[], { lifetime, f
   return rejection("lifetimes", finding, {
     first: other?.buffer.id ?? none,
     second: lifetime.buffer.id,
-    firstPlace: last,
-    secondPlace: first,
+    firstPosition: last,
+    secondPosition: first,
   });
 }
 

@@ -1,4 +1,4 @@
-/** Rule `order`: every call reads what the calls before it in the program have written. */
+/** Rule `order`: calls that access the same memory run in program order, unless both only read. */
 
 import { beat } from "../../units/index.js";
 import type { Access } from "../program/program.js";
@@ -19,43 +19,43 @@ export function requireOrder(proposal: Proposal, order: Order, space: AddressSpa
   for (const [index, call] of proposal.program.entries()) {
     beat();
     const accesses = proposal.accesses[index] ?? [];
-    const place = proposal.places.get(call) ?? none;
+    const position = proposal.positions.get(call) ?? none;
     for (const access of accesses) {
       const { start, end } = space.rangeOf(access.slice);
       for (const earlier of access.writes ? [writes, reads] : [writes]) {
         for (const other of earlier.latest(start, end)) {
-          if (other === none || order.isBefore(other, place)) continue;
-          throw disorder(proposal, space, { access, place, other });
+          if (other === none || order.isBefore(other, position)) continue;
+          throw disorder(proposal, space, { access, position, other });
         }
       }
     }
-    // Only now: a call does not wait for itself.
+    // Recorded after the comparison, because a call does not wait for itself.
     for (const { slice, reads: isRead, writes: isWritten } of accesses) {
       const { start, end } = space.rangeOf(slice);
-      if (isWritten) writes.note(start, end, order.streamAt(place), place);
-      if (isRead) reads.note(start, end, order.streamAt(place), place);
+      if (isWritten) writes.note(start, end, order.streamAt(position), position);
+      if (isRead) reads.note(start, end, order.streamAt(position), position);
     }
   }
 }
 
 interface Conflict {
   readonly access: Access;
-  readonly place: number;
-  /** The schedule index of a call that precedes it in the program. */
+  readonly position: number;
+  /** The schedule position of a call that precedes it in the program. */
   readonly other: number;
 }
 
-function disorder(proposal: Proposal, space: AddressSpace, { access, place, other }: Conflict): Error {
+function disorder(proposal: Proposal, space: AddressSpace, { access, position, other }: Conflict): Error {
   const { start, end } = space.rangeOf(access.slice);
   const conflicting = accessesAt(proposal, other).find(({ slice, writes }) => {
     const range = space.rangeOf(slice);
     return (writes || access.writes) && range.start < end && start < range.end;
   });
   const finding =
-    `${nameCallAt(proposal, place)}, ${verbOf(access)} ${nameSlice(access.slice)}; before it in the program ` +
+    `${nameCallAt(proposal, position)}, ${verbOf(access)} ${nameSlice(access.slice)}; before it in the program ` +
     `${nameCallAt(proposal, other)}, ${conflicting === undefined ? "accesses it too" : `${verbOf(conflicting)} ${nameSlice(conflicting.slice)}`}` +
     " and may still be running";
-  return rejection("order", finding, { firstPlace: other, secondPlace: place });
+  return rejection("order", finding, { firstPosition: other, secondPosition: position });
 }
 
 function verbOf({ reads, writes }: Access): string {

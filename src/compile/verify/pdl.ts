@@ -6,27 +6,29 @@ import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 
 export function requirePdl(proposal: Proposal, space: AddressSpace): void {
   const latest = new Map<number, number>();
-  for (const [place, { stream, after, prefetches }] of proposal.schedule.calls.entries()) {
+  for (const [position, { stream, after, prefetches }] of proposal.schedule.calls.entries()) {
     const previous = latest.get(stream);
-    latest.set(stream, place);
+    latest.set(stream, position);
     if (!prefetches) continue;
-    const name = nameCallAt(proposal, place);
+    const name = nameCallAt(proposal, position);
     if (previous === undefined)
       throw rejection(
         "pdl",
         `${name} is marked for programmatic dependent launch but is first on its stream`,
-        { place },
+        { position },
       );
     if (after.length > 0)
       throw rejection(
         "pdl",
         `${name} is marked for programmatic dependent launch but waits for other streams`,
-        { place },
+        { position },
       );
-    const accesses = accessesAt(proposal, place);
+    const accesses = accessesAt(proposal, position);
     for (const slice of prefetches) {
       if (!accesses.some((access) => access.slice === slice && access.reads))
-        throw rejection("pdl", `${name} prefetches ${nameSlice(slice)}, which it does not read`, { place });
+        throw rejection("pdl", `${name} prefetches ${nameSlice(slice)}, which it does not read`, {
+          position,
+        });
       const { start, end } = space.rangeOf(slice);
       const written = accessesAt(proposal, previous).find(({ slice: other, writes }) => {
         const range = space.rangeOf(other);
@@ -36,7 +38,7 @@ export function requirePdl(proposal: Proposal, space: AddressSpace): void {
         throw rejection(
           "pdl",
           `${name} prefetches ${nameSlice(slice)} while ${nameCallAt(proposal, previous)} writes ${nameSlice(written.slice)}`,
-          { place, previous },
+          { position, previous },
         );
     }
   }

@@ -8,7 +8,7 @@ export const planRules = {
   calls: "the schedule contains every call of the program exactly once, and no other",
   streams: "a call waits only for earlier calls on other streams, and the main stream waits for all streams",
   persistent: "the plan gives no persistent memory to a step",
-  bounds: "every buffer has an aligned offset inside the plan, and every slice lies inside its buffer",
+  bounds: "every buffer has an aligned offset inside the plan, and every slice is inside its buffer",
   peak: "the plan ends where its highest buffer ends",
   order: "calls that access the same memory, at least one of them writing, run in program order",
   races: "no kernel of a launch accesses memory that another kernel of the launch writes",

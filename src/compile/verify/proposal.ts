@@ -18,8 +18,8 @@ export interface Proposal {
   readonly buffers: ReadonlySet<Buffer>;
   /** The index of a call in the program. */
   readonly indices: ReadonlyMap<Call, number>;
-  /** The index of a call in the schedule; the last one if there are several, which rule `calls` rejects. */
-  readonly places: ReadonlyMap<Call, number>;
+  /** The position of a call in the schedule; the last one if there are several, which rule `calls` rejects. */
+  readonly positions: ReadonlyMap<Call, number>;
 }
 
 export function proposalOf(
@@ -37,22 +37,22 @@ export function proposalOf(
     block,
     accesses,
     members: effects.map((effect) => effect.members),
-    buffers: new Set(accesses.flatMap((ofCall) => ofCall.map(({ slice }) => slice.buffer))),
+    buffers: new Set(accesses.flat().map(({ slice }) => slice.buffer)),
     indices: new Map(program.map((call, index) => [call, index])),
-    places: new Map(schedule.calls.map(({ call }, place) => [call, place])),
+    positions: new Map(schedule.calls.map(({ call }, position) => [call, position])),
   };
 }
 
-export function accessesAt({ schedule, indices, accesses }: Proposal, place: number): readonly Access[] {
-  const call = schedule.calls[place]?.call;
+export function accessesAt({ schedule, indices, accesses }: Proposal, position: number): readonly Access[] {
+  const call = schedule.calls[position]?.call;
   const index = call === undefined ? undefined : indices.get(call);
   return (index === undefined ? undefined : accesses[index]) ?? [];
 }
 
 /** A scheduled call by its indices in the program and in the schedule. */
-export function nameCallAt({ schedule, indices }: Proposal, place: number): string {
-  const call = schedule.calls[place]?.call;
+export function nameCallAt({ schedule, indices }: Proposal, position: number): string {
+  const call = schedule.calls[position]?.call;
   const index = call === undefined ? undefined : indices.get(call);
   const name = call === undefined || index === undefined ? "a call" : nameCall(call, index);
-  return `${name}, at index ${place} of the schedule`;
+  return `${name}, at index ${position} of the schedule`;
 }

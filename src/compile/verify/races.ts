@@ -1,4 +1,4 @@
-/** Rule `races`: the kernels of one launch run in no particular order. */
+/** Rule `races`: the kernels of one launch run concurrently, so none may access memory that another writes. */
 
 import type { Access } from "../program/program.js";
 import type { AddressSpace } from "./address-space.js";
@@ -12,9 +12,9 @@ interface MemberAccess {
   readonly end: number;
 }
 
-export function requireNoRaces({ program, members: ofCalls }: Proposal, space: AddressSpace): void {
+export function requireNoRaces({ program, members: membersByCall }: Proposal, space: AddressSpace): void {
   for (const [index, call] of program.entries()) {
-    const members = ofCalls[index] ?? [];
+    const members = membersByCall[index] ?? [];
     const race = raceIn(accessesOfMembers(members, space));
     if (!race) continue;
     const [first, second] = race;
@@ -25,7 +25,7 @@ export function requireNoRaces({ program, members: ofCalls }: Proposal, space: A
   }
 }
 
-/** In the order of their first bytes. */
+/** Sorted by their first bytes. */
 function accessesOfMembers(
   members: readonly (readonly Access[])[],
   space: AddressSpace,

@@ -1,6 +1,6 @@
 /**
- * The verifier over drawn programs, schedules and plans: it lets sound ones pass, agrees with the rules applied call by
- * call and byte by byte, and whatever passes computes what the program says. Planted faults: test/compile-faults.test.ts.
+ * The verifier on random programs, schedules and plans: it accepts valid ones, agrees with the rules applied call by call and byte
+ * by byte, and accepts only steps that compute the result of the program. Injected faults: test/compile-faults.test.ts.
  */
 
 import assert from "node:assert/strict";
@@ -29,7 +29,7 @@ const pieces = 8;
 
 interface RandomAccess {
   readonly how: "reads" | "writes" | "updates";
-  /** The step's buffers, then three persistent ones that overlap each other. */
+  /** The step buffers, then three persistent ones that overlap each other. */
   readonly buffer: number;
   readonly first: number;
   readonly count: number;
@@ -45,24 +45,24 @@ const randomAccess: fc.Arbitrary<RandomAccess> = fc.record({
 const randomCalls = fc.array(fc.array(randomAccess, { minLength: 1, maxLength: 3 }), { maxLength: 14 });
 const randomStreams = fc.array(fc.nat({ max: 3 }), { minLength: 14, maxLength: 14 });
 
-/** With care, a step buffer is first met by a write of all of it. */
+/** If `isCareful`, the first access of a step buffer writes all of it. */
 function programOf(drawn: readonly (readonly RandomAccess[])[], isCareful: boolean): readonly Call[] {
   const sketch = new Sketch();
   const buffers: readonly Buffer[] = [
     ...Array.from({ length: stepBuffers }, (_, index) => sketch.step(`step ${index}`, pieceBytes * pieces)),
     ...[0x1000, 0x1200, 0x1100].map((address) => sketch.persistent("kept", address, pieceBytes * pieces)),
   ];
-  const met = new Set(buffers.filter(({ storage }) => storage !== undefined));
+  const written = new Set(buffers.filter(({ storage }) => storage !== undefined));
   for (const [index, accesses] of drawn.entries()) {
     const operands: Record<RandomAccess["how"], BufferSlice[]> = { reads: [], writes: [], updates: [] };
     for (const { how, buffer: number, first, count } of accesses) {
       const buffer = buffers[number]!;
       const size = Math.min(count, pieces - first) * pieceBytes;
-      if (!isCareful || met.has(buffer)) operands[how].push(sliceOf(buffer, first * pieceBytes, size));
+      if (!isCareful || written.has(buffer)) operands[how].push(sliceOf(buffer, first * pieceBytes, size));
       else operands.writes.push(sliceOf(buffer, 0, buffer.bytes));
     }
     const call = sketch.launch(`op ${index}`, operands);
-    for (const { slice } of accessesOf(call)) met.add(slice.buffer);
+    for (const { slice } of accessesOf(call)) written.add(slice.buffer);
   }
   return sketch.program;
 }
@@ -72,7 +72,7 @@ function ruleBrokenBy(step: ProposedStep): unknown {
   return error === undefined ? "none" : error.numbers["rule"];
 }
 
-test("a schedule with a wait for every meeting passes, with every buffer apart or in shared places", () => {
+test("a schedule with a wait for every dependency is accepted, with separate or shared memory", () => {
   fc.assert(
     fc.property(randomCalls, randomStreams, (calls, streams) => {
       const program = programOf(calls, true);
@@ -87,19 +87,19 @@ test("a schedule with a wait for every meeting passes, with every buffer apart o
 const drawnFaults = fc.record({
   isCareful: fc.boolean(),
   exchanged: fc.array(fc.tuple(fc.nat(), fc.nat()), { maxLength: 1 }),
-  deadOnExit: fc.array(fc.nat(), { maxLength: 2 }),
+  lostWaits: fc.array(fc.nat(), { maxLength: 2 }),
   moved: fc.array(fc.tuple(fc.nat(), fc.nat({ max: 5 })), { maxLength: 1 }),
-  /** Of each call: does it begin early, and fetch what it reads where nothing before it writes that, or all of it? */
+  /** By call: no PDL; PDL with valid prefetches only; or PDL that prefetches every operand. */
   early: fc.array(fc.constantFrom("none", "none", "good", "good", "good", "all"), {
     minLength: 14,
     maxLength: 14,
   }),
 });
 
-/** A step in which calls may have changed places, waits may be missing and buffers may lie elsewhere. */
+/** A step in which calls may be exchanged, waits may be missing and buffers may have other offsets. */
 const randomStep: fc.Arbitrary<ProposedStep> = fc
   .tuple(randomCalls, randomStreams, drawnFaults)
-  .map(([calls, streams, { isCareful, exchanged, deadOnExit, moved, early }]) => {
+  .map(([calls, streams, { isCareful, exchanged, lostWaits, moved, early }]) => {
     const program = programOf(calls, isCareful);
     const reordered = [...program];
     for (const [a, b] of program.length === 0 ? [] : exchanged) {
@@ -108,12 +108,12 @@ const randomStep: fc.Arbitrary<ProposedStep> = fc
     }
     const whole = scheduleOn(reordered, streams);
     const plan = planFirstFit(whole);
-    const waits = whole.calls.flatMap(({ after }, place) => after.map((waited) => ({ place, waited })));
-    const lost = deadOnExit.map((one) => waits[one % Math.max(waits.length, 1)]);
-    const scheduled = whole.calls.map((one, place) => ({
-      ...one,
-      after: one.after.filter(
-        (waited) => !lost.some((wait) => wait?.place === place && wait.waited === waited),
+    const waits = whole.calls.flatMap(({ after }, position) => after.map((waited) => ({ position, waited })));
+    const lost = lostWaits.map((pick) => waits[pick % Math.max(waits.length, 1)]);
+    const scheduled = whole.calls.map((entry, position) => ({
+      ...entry,
+      after: entry.after.filter(
+        (waited) => !lost.some((wait) => wait?.position === position && wait.waited === waited),
       ),
     }));
     const offsets = new Map(plan.offsets);
@@ -126,63 +126,63 @@ const randomStep: fc.Arbitrary<ProposedStep> = fc
       schedule: { calls: scheduled },
       plan: { offsets, bytes: alignUp(Math.max(0, ...ends), 256) },
     };
-    const begun = scheduled.map((one, place) => {
-      const how = early[place]!;
-      const before = callBefore(step, place);
-      if (how === "none" || (how === "good" && (!before || one.after.length > 0))) return one;
-      const read = accessesOf(one.call).flatMap(({ slice, reads }) => (reads ? [slice] : []));
-      return { ...one, prefetches: read.filter((slice) => how === "all" || !isWrittenBy(before!, slice)) };
+    const marked = scheduled.map((entry, position) => {
+      const how = early[position]!;
+      const before = callBefore(step, position);
+      if (how === "none" || (how === "good" && (!before || entry.after.length > 0))) return entry;
+      const read = accessesOf(entry.call).flatMap(({ slice, reads }) => (reads ? [slice] : []));
+      return { ...entry, prefetches: read.filter((slice) => how === "all" || !isWrittenBy(before!, slice)) };
     });
-    return { ...step, schedule: { calls: begun } };
+    return { ...step, schedule: { calls: marked } };
   });
 
-/** The call before one on its branch. */
-function callBefore({ schedule: { calls } }: ProposedStep, place: number): Call | undefined {
-  return calls.findLast(({ stream }, at) => at < place && stream === calls[place]!.stream)?.call;
+/** The predecessor of a call on its stream. */
+function callBefore({ schedule: { calls } }: ProposedStep, position: number): Call | undefined {
+  return calls.findLast(({ stream }, index) => index < position && stream === calls[position]!.stream)?.call;
 }
 
-/** Does a call write some of a part? Whose buffers have places apart is for the rule of lifetimes to say. */
+/** True if a call writes any byte of a slice. The rule `lifetimes` checks buffers that share memory. */
 function isWrittenBy(call: Call, slice: BufferSlice): boolean {
   return accessesOf(call).some(({ slice: other, writes }) => writes && share(slice, other));
 }
 
-/** The rules that speak of more than one call, applied to every pair of calls and of buffers. */
+/** The rules for several calls, applied to every pair of calls and of buffers. */
 function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
   const isBefore = reachability(schedule);
-  const placeOf = (call: Call): number => schedule.calls.findIndex((one) => one.call === call);
+  const positionOf = (call: Call): number => schedule.calls.findIndex((entry) => entry.call === call);
   const usesOf = (buffer: Buffer): number[] =>
-    [...schedule.calls.keys()].filter((place) =>
-      accessesOf(schedule.calls[place]!.call).some(({ slice }) => slice.buffer === buffer),
+    [...schedule.calls.keys()].filter((position) =>
+      accessesOf(schedule.calls[position]!.call).some(({ slice }) => slice.buffer === buffer),
     );
   const isOver = (a: Buffer, b: Buffer): boolean =>
-    usesOf(a).every((one) => usesOf(b).every((other) => isBefore(one, other)));
+    usesOf(a).every((first) => usesOf(b).every((second) => isBefore(first, second)));
 
   const end = schedule.calls.findLastIndex(({ stream }) => stream === 0);
-  const isCombined = schedule.calls.every(({ stream }, place) => stream === 0 || isBefore(place, end));
-  if (!isCombined) return "streams";
+  const isJoined = schedule.calls.every(({ stream }, position) => stream === 0 || isBefore(position, end));
+  if (!isJoined) return "streams";
 
   const isOrdered = program.every((later, index) =>
     program
       .slice(0, index)
-      .every((earlier) => !meet(earlier, later) || isBefore(placeOf(earlier), placeOf(later))),
+      .every((earlier) => !meet(earlier, later) || isBefore(positionOf(earlier), positionOf(later))),
   );
   if (!isOrdered) return "order";
 
-  const isHandedOver = schedule.calls.every(({ after, prefetches: early }, place) => {
-    const before = callBefore({ program, schedule, plan }, place);
+  const isPdlValid = schedule.calls.every(({ after, prefetches: early }, position) => {
+    const before = callBefore({ program, schedule, plan }, position);
     if (!early) return true;
     return before && after.length === 0 && early.every((slice) => !isWrittenBy(before, slice));
   });
-  if (!isHandedOver) return "pdl";
+  if (!isPdlValid) return "pdl";
 
-  const places = [...plan.offsets];
-  const isApart = places.every(([a, start], index) =>
-    places.slice(0, index).every(([b, other]) => {
+  const offsets = [...plan.offsets];
+  const isDisjoint = offsets.every(([a, start], index) =>
+    offsets.slice(0, index).every(([b, other]) => {
       const share = start < other + b.bytes && other < start + a.bytes;
       return !share || isOver(a, b) || isOver(b, a);
     }),
   );
-  if (!isApart) return "lifetimes";
+  if (!isDisjoint) return "lifetimes";
 
   const written = new Set<string>();
   for (const call of program) {
@@ -197,7 +197,7 @@ function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
   return "none";
 }
 
-test("it says of any step what the rules say of every two calls, every two buffers and every byte", () => {
+test("it agrees with the rules applied to every two calls, every two buffers and every byte", () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(randomStep, (step) => {
@@ -210,25 +210,25 @@ test("it says of any step what the rules say of every two calls, every two buffe
   assert.deepEqual([...seen].sort(), ["lifetimes", "none", "order", "pdl", "streams", "written"]);
 });
 
-test("what passes computes what the program says, in whatever order its branches happen to run", () => {
+test("an accepted step computes the result of the program in any order of its streams", () => {
   const count = { passed: 0, rejected: 0, wrong: 0 };
   fc.assert(
     fc.property(randomStep, fc.array(fc.nat(), { minLength: 28, maxLength: 28 }), (step, choices) => {
-      let made = 0;
-      const choose = (ready: number): number => choices[made++]! % ready;
+      let used = 0;
+      const choose = (ready: number): number => choices[used++]! % ready;
       const isRight = agree(runPlanned(step, choose), runProgram(step));
       const isPassed = ruleBrokenBy(step) === "none";
       count[isPassed ? "passed" : "rejected"]++;
       if (!isRight) count.wrong++;
-      assert.ok(isRight || !isPassed, "it passed, and computes something else");
+      assert.ok(isRight || !isPassed, "an accepted step computes another result");
     }),
     { numRuns: 1000 },
   );
-  // The property says nothing unless both kinds were drawn, and some that do harm.
+  // The property is only meaningful if accepted, rejected and wrong steps occur.
   assert.ok(Math.min(count.passed, count.rejected, count.wrong) > 50, JSON.stringify(count));
 });
 
-test("among twenty thousand calls on eight branches one forgotten wait is found", () => {
+test("one missing wait among twenty thousand calls on eight streams is found", () => {
   const sketch = new Sketch();
   const total = 20_000;
   const streams = 8;
@@ -242,15 +242,15 @@ test("among twenty thousand calls on eight branches one forgotten wait is found"
     sketch.launch("layer", { reads: [weights, previous], writes: [next] });
     previous = next;
   }
-  // A chain that changes its branch with every call: each waits for the one before it, and the last is on the main one.
-  const calls = sketch.program.map((call, place) => ({
+  // A chain that changes its stream with every call: each call waits for its predecessor, and the last is on the main stream.
+  const calls = sketch.program.map((call, position) => ({
     call,
-    stream: (total - 1 - place) % streams,
-    after: place === 0 ? [] : [place - 1],
+    stream: (total - 1 - position) % streams,
+    after: position === 0 ? [] : [position - 1],
   }));
   const plan = { bytes: 768, offsets };
   verifyPlan(sketch.program, { calls }, plan);
   calls[13_000] = { ...calls[13_000]!, after: [] };
   const error = rejectionOf(() => verifyPlan(sketch.program, { calls }, plan));
-  assert.deepEqual(error?.numbers, { rule: "order", firstPlace: 12_999, secondPlace: 13_000 });
+  assert.deepEqual(error?.numbers, { rule: "order", firstPosition: 12_999, secondPosition: 13_000 });
 });

@@ -1,7 +1,6 @@
 /**
- * The verifier: the last check of a compiled step before anything of it runs. It takes the program as given, and checks that
- * the schedule and the memory plan run it as written. It shares no code with the passes, the scheduler and the planner; effects.ts says
- * what it trusts.
+ * The verifier: the last check of a compiled step before it runs. It does not check the program itself, but that the schedule and the
+ * memory plan run it as written. It shares no code with the passes, the scheduler and the planner. effects.ts lists its assumptions.
  */
 
 import type { Span } from "../../units/index.js";

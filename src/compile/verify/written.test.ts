@@ -1,4 +1,4 @@
-/** The rule `written` against the obvious way: byte by byte, for rows at any steps. */
+/** The rule `written` against a byte-by-byte model, for rows with any strides. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +12,7 @@ const copy: RowKernel = {
   stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
 };
 
-/** A kernel that reads one element by the number that another holds. */
+/** A kernel that reads the element at an index that it loads. */
 const select: RowKernel = {
   ...{ name: "select", inputs: ["i32", "f32"], outputs: [{ dtype: "f32", per: "element" }], scalars: [] },
   stages: [
@@ -24,11 +24,11 @@ interface Reading {
   readonly shape: readonly number[];
   /** In elements. */
   readonly strides: readonly number[];
-  /** Which parts of the source are written before, from a byte to before another. */
+  /** The written byte ranges of the source; the end is not included. */
   readonly written: readonly (readonly [from: number, to: number])[];
 }
 
-/** A program that writes parts of a buffer, and then reads elements of it at steps. */
+/** A program that writes ranges of a buffer, and then reads elements of it with strides. */
 function stepOf({ shape, strides, written }: Reading) {
   const sketch = new Sketch();
   const elements = shape.reduce((product, size) => product * size, 1);
@@ -50,15 +50,17 @@ function stepOf({ shape, strides, written }: Reading) {
   return { program, schedule, plan: planApart(schedule) };
 }
 
-/** Is an element read of which some byte was not written? */
+/** True if a read element has an unwritten byte. */
 function readsUnwritten({ shape, strides, written }: Reading): boolean {
-  const places = shape.reduce(
-    (found, size, axis) =>
-      found.flatMap((place) => Array.from({ length: size }, (_, index) => place + index * strides[axis]!)),
+  const positions = shape.reduce(
+    (offsets, size, axis) =>
+      offsets.flatMap((position) =>
+        Array.from({ length: size }, (_, index) => position + index * strides[axis]!),
+      ),
     [0],
   );
   const isWritten = (byte: number): boolean => written.some(([from, to]) => from <= byte && byte < to);
-  return places.some((place) => [0, 1, 2, 3].some((byte) => !isWritten(4 * place + byte)));
+  return positions.some((position) => [0, 1, 2, 3].some((byte) => !isWritten(4 * position + byte)));
 }
 
 const readings: fc.Arbitrary<Reading> = fc
@@ -66,13 +68,13 @@ const readings: fc.Arbitrary<Reading> = fc
     fc.array(fc.tuple(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 0, max: 12 })), { maxLength: 3 }),
     fc.array(fc.tuple(fc.integer({ min: 0, max: 30 }), fc.integer({ min: 1, max: 40 })), { maxLength: 5 }),
   )
-  .map(([axes, pieces]) => ({
+  .map(([axes, ranges]) => ({
     shape: axes.map(([size]) => size),
     strides: axes.map(([, stride]) => stride),
-    written: pieces.map(([start, count]) => [4 * start, 4 * (start + count)] as const),
+    written: ranges.map(([start, count]) => [4 * start, 4 * (start + count)] as const),
   }));
 
-test("a read of elements at steps is rejected exactly where one of them was not written", () => {
+test("a strided read is rejected if and only if one of its elements is unwritten", () => {
   let [rejected, passed] = [0, 0];
   fc.assert(
     fc.property(readings, (reading) => {
@@ -90,8 +92,8 @@ test("a read of elements at steps is rejected exactly where one of them was not 
   assert.ok(rejected > 50 && passed > 20, `${rejected} were rejected and ${passed} passed`);
 });
 
-test("rows that lie at aligned steps are read over the padding between them", () => {
-  // Two layers of 300 elements, each at a multiple of 256 bytes, as copies of one form have them.
+test("rows with aligned strides may be read although the padding between them is unwritten", () => {
+  // Two layers of 300 elements, each at a multiple of 256 bytes, as batched copies have them.
   const layers = { shape: [2, 300], strides: [320, 1] };
   assert.equal(
     rejectionBy(
@@ -115,7 +117,7 @@ test("rows that lie at aligned steps are read over the padding between them", ()
   assert.match(rejectionBy(short)?.message ?? "", /no earlier call writes byte 2476 of it/);
 });
 
-test("where elements are read at indices, all of the part has to be written", () => {
+test("for an indexed read, the whole slice must be written", () => {
   const sketch = new Sketch();
   const [index, source] = [sketch.persistent("index", 0x10000, 4), sketch.step("source", 64)];
   const target = sketch.persistent("target", 0x20000, 4);

@@ -9,21 +9,21 @@ import type { Proposal } from "./proposal.js";
 
 /**
  * Tracks the bytes that the program has written so far; rule `order` ensures that the writes have completed. A write counts for
- * all bytes of its slice, even if it leaves gaps between rows. A strided read counts for its rows alone: nobody has to have written
- * the padding between them.
+ * all bytes of its slice, even if it leaves gaps between rows. A strided read counts for its rows only: the padding between them may
+ * be unwritten.
  */
 export function requireWritten(proposal: Proposal, space: AddressSpace): void {
   // Union-find with path compression: from each segment to the first unwritten one at or after it.
   const unwritten = Int32Array.from(space.bounds, (_, segment) => segment);
   const firstUnwritten = (segment: number): number => {
-    let found = segment;
-    while (unwritten[found] !== found) found = unwritten[found] ?? found;
-    for (let step = segment; step !== found; ) {
-      const next = unwritten[step] ?? found;
-      unwritten[step] = found;
+    let root = segment;
+    while (unwritten[root] !== root) root = unwritten[root] ?? root;
+    for (let step = segment; step !== root; ) {
+      const next = unwritten[step] ?? root;
+      unwritten[step] = root;
       step = next;
     }
-    return found;
+    return root;
   };
 
   for (const [index, call] of proposal.program.entries()) {
@@ -69,7 +69,7 @@ function visitsAny({ iteration, operand, elementBytes }: Visits, from: number, t
   });
   // The start of the slice is the lowest address only if no stride is negative.
   if (axes.some(({ stepBytes }) => stepBytes < 0)) return true;
-  // The order of the axes does not matter here; large strides first skip most.
+  // The order of the axes does not change the result; with large strides first, most are skipped.
   axes.sort((a, b) => b.stepBytes - a.stepBytes);
   return anyElementIn(axes, elementBytes, from, to);
 }

@@ -1,11 +1,11 @@
-/** Cells: which text, numbers and dates are read, as what, and that nothing else passes. */
+/** Cells: which texts, numbers and dates are accepted, and their values. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { parseNumber, parseTime } from "./cells.js";
 
-test("a number's text gives the very double that Number() gives", () => {
+test("a number's text gives the same double as Number()", () => {
   const decimal = fc
     .tuple(fc.bigInt({ min: 0n, max: 10n ** 18n }), fc.integer({ min: 0, max: 18 }))
     .map(([whole, decimals]) => {
@@ -85,13 +85,13 @@ test("a number is seconds below 1e11, else milliseconds, whatever its type", () 
   assert.equal(parseTime(1e11 - 1), 1000 * (1e11 - 1));
 });
 
-test("eight digits that are a calendar day are that day, and no second of 1970", () => {
+test("eight digits that are a calendar day are that day, not a second of 1970", () => {
   for (const cell of ["20200101", " 20200101 ", 20200101, 20200101n, "20200101.0"])
     assert.equal(parseTime(cell), Date.UTC(2020, 0, 1), String(cell));
   assert.equal(parseTime("19000101"), Date.UTC(1900, 0, 1));
   assert.equal(parseTime("20240229"), Date.UTC(2024, 1, 29));
   assert.equal(parseTime("21991231"), Date.UTC(2199, 11, 31));
-  // What looks like a day and is none is rejected: seconds would be read in its place.
+  // An invalid day is rejected; it must not be read as seconds.
   for (const cell of ["20200001", "20201301", "20230229", "20200100", "20200132", 20200431])
     assert.ok(Number.isNaN(parseTime(cell)), String(cell));
   assert.equal(parseTime("19000100"), 19000100_000);
@@ -99,7 +99,7 @@ test("eight digits that are a calendar day are that day, and no second of 1970",
   assert.equal(parseTime("20200101.5"), 20200101_500);
 });
 
-test("microseconds and nanoseconds don't pass for a far future", () => {
+test("microseconds and nanoseconds are rejected, not read as a far future", () => {
   assert.equal(parseTime(noon * 1e3), Number.NaN);
   assert.equal(parseTime(BigInt(noon) * 1_000_000n), Number.NaN);
 });

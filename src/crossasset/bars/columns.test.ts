@@ -1,4 +1,4 @@
-/** The columns that readers fill: they grow, and reject each kind of wrong row by its number. */
+/** The columns that readers fill: they grow, and reject each kind of invalid row with its number. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { BarColumns, findColumns } from "./columns.js";
 
 const good = ["2024-01-01", 2, 3, 1, 2, 10];
 
-/** A good row and then this one. */
+/** A valid row, then this one. */
 function addAfterGood(...cells: unknown[]): () => void {
   const columns = new BarColumns("some.csv");
   columns.add(good);
@@ -47,7 +47,7 @@ test("an invalid row is rejected with the file, its number and the problem", () 
   rejects("BAD_FILE", addAfterGood("soon", 2, 3, 1, 2, 10), /row 2 has the time "soon"/);
 });
 
-test("a time that stands still or goes back is rejected with both times", () => {
+test("a time that does not increase is rejected with both times", () => {
   rejects(
     "BAD_FILE",
     addAfterGood(...good),
@@ -60,11 +60,11 @@ test("a time that stands still or goes back is rejected with both times", () => 
   );
 });
 
-test("an open or a close outside of low and high passes: feeds have such bars", () => {
+test("an open or a close outside of low and high is accepted: feeds have such bars", () => {
   assert.doesNotThrow(addAfterGood("2024-01-02", 5, 3, 1, 0.5, 10));
 });
 
-test("a rejected row does not count: the next one takes its place", () => {
+test("a rejected row does not count: the next row has its number", () => {
   const columns = new BarColumns("some.csv");
   rejects("BAD_FILE", () => columns.add(["2024-01-01", 0, 3, 1, 2, 10]), /row 1 /);
   columns.add(good);
@@ -89,7 +89,7 @@ test("columns are found in any order, in capitals, among others, and time under 
   }
 });
 
-test("a column that is missing or there twice is rejected by its name", () => {
+test("a missing or duplicate column is rejected with its name", () => {
   const header = ["time", "open", "high", "low", "closing", "volume"];
   rejects(
     "BAD_FILE",

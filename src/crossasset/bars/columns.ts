@@ -74,20 +74,20 @@ export class BarColumns {
     return copyColumns(this.#arrays, this.#count, this.#count);
   }
 
-  #reject({ column, what }: RowFault, cells: readonly unknown[]): HoldfastError {
+  #reject({ column, describe }: RowFault, cells: readonly unknown[]): HoldfastError {
     const cell = cells[barColumns.indexOf(column)];
     const isMissing = cell === undefined || cell === null || cell === "";
-    return this.rejectRow(isMissing ? `has no ${column}` : what(quote(cell)), { column });
+    return this.rejectRow(isMissing ? `has no ${column}` : describe(quote(cell)), { column });
   }
 }
 
 export interface RowFault {
   readonly column: BarColumn;
   /** The fault as text, with the cell from the file. */
-  what(cell: string): string;
+  describe(cell: string): string;
 }
 
-/** Why the row at `at` is not a valid next bar; undefined if it is. */
+/** The fault of the row at `at`, as the next bar; undefined if it is valid. */
 export function findFault(bars: Bars, at: number): RowFault | undefined {
   const time = bars.time[at] ?? Number.NaN;
   const low = bars.low[at] ?? Number.NaN;
@@ -97,7 +97,7 @@ export function findFault(bars: Bars, at: number): RowFault | undefined {
   if (!isTime(time))
     return {
       column: "time",
-      what: (cell) => `has the time ${cell}; use ISO 8601, seconds or milliseconds`,
+      describe: (cell) => `has the time ${cell}; use ISO 8601, seconds or milliseconds`,
     };
   for (const column of prices) {
     const price = bars[column][at] ?? Number.NaN;
@@ -105,21 +105,22 @@ export function findFault(bars: Bars, at: number): RowFault | undefined {
   }
   if (!(volume >= 0 && volume < Number.POSITIVE_INFINITY))
     return numberFault("volume", volume, "of 0 or more");
-  if (!(high >= low)) return { column: "high", what: () => `has a high of ${high} below its low of ${low}` };
-  const before = at === 0 ? Number.NEGATIVE_INFINITY : (bars.time[at - 1] ?? Number.NaN);
-  if (!(time > before))
+  if (!(high >= low))
+    return { column: "high", describe: () => `has a high of ${high} below its low of ${low}` };
+  const previous = at === 0 ? Number.NEGATIVE_INFINITY : (bars.time[at - 1] ?? Number.NaN);
+  if (!(time > previous))
     return {
       column: "time",
-      what: () => `is at ${dateText(time)}, not after the row before it, at ${dateText(before)}`,
+      describe: () => `is at ${dateText(time)}, not after the row before it, at ${dateText(previous)}`,
     };
   return undefined;
 }
 
-function numberFault(column: BarColumn, value: number, wanted: string): RowFault {
+function numberFault(column: BarColumn, value: number, range: string): RowFault {
   const isNumber = Number.isFinite(value);
   return {
     column,
-    what: (cell) => `has the ${column} ${cell}, which is not a number${isNumber ? ` ${wanted}` : ""}`,
+    describe: (cell) => `has the ${column} ${cell}, which is not a number${isNumber ? ` ${range}` : ""}`,
   };
 }
 

@@ -1,4 +1,4 @@
-/** CSV records: quotes, line ends and pieces; wherever the text is cut, the records are the same. */
+/** CSV records: quotes, line ends and chunks; the records do not depend on the chunks. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,15 +6,15 @@ import { parse } from "csv-parse/sync";
 import fc from "fast-check";
 import { CsvRecords } from "./csv-records.js";
 
-function split(...pieces: string[]): string[][] {
-  const found: string[][] = [];
-  const records = new CsvRecords(
-    (fields) => found.push(fields),
-    (what) => new Error(what),
+function split(...chunks: string[]): string[][] {
+  const records: string[][] = [];
+  const splitter = new CsvRecords(
+    (fields) => records.push(fields),
+    (problem) => new Error(problem),
   );
-  for (const piece of pieces) records.push(piece);
-  records.end();
-  return found;
+  for (const chunk of chunks) splitter.push(chunk);
+  splitter.end();
+  return records;
 }
 
 test("records end at LF or CRLF, and the last may end without either", () => {
@@ -25,7 +25,7 @@ test("records end at LF or CRLF, and the last may end without either", () => {
   ]);
 });
 
-test("a byte order mark is dropped at the beginning alone", () => {
+test("a byte order mark is dropped at the start only", () => {
   assert.deepEqual(split("\uFEFFa\n", "\uFEFFb\n"), [["a"], ["\uFEFFb"]]);
 });
 
@@ -54,7 +54,7 @@ const field = fc.string({
   maxLength: 6,
 });
 
-test("however the text is cut into pieces, the records are those of csv-parse", () => {
+test("the records equal those of csv-parse, for any split into chunks", () => {
   const table = fc
     .integer({ min: 2, max: 4 })
     .chain((width) =>
@@ -68,10 +68,10 @@ test("however the text is cut into pieces, the records are those of csv-parse", 
       (rows, cuts, end) => {
         const lines = rows.map((row) => row.map(quoteField).join(","));
         const text = lines.map((line) => line + end).join("");
-        const places = [0, ...cuts.filter((cut) => cut < text.length).sort((a, b) => a - b), text.length];
-        const pieces = places.slice(1).map((place, index) => text.slice(places[index], place));
-        assert.deepEqual(split(...pieces), parse(text, { record_delimiter: end }));
-        assert.deepEqual(split(...pieces), rows);
+        const offsets = [0, ...cuts.filter((cut) => cut < text.length).sort((a, b) => a - b), text.length];
+        const chunks = offsets.slice(1).map((offset, index) => text.slice(offsets[index], offset));
+        assert.deepEqual(split(...chunks), parse(text, { record_delimiter: end }));
+        assert.deepEqual(split(...chunks), rows);
       },
     ),
     { numRuns: 500 },

@@ -9,12 +9,12 @@ const byteOrderMark = "\uFEFF";
 
 export class CsvRecords {
   readonly #take: (fields: string[]) => void;
-  readonly #reject: (found: string) => Error;
+  readonly #reject: (problem: string) => Error;
   #rest = "";
   #hasStarted = false;
 
   /** `take` receives each record's fields, a blank line as one empty field. `reject` makes the error for the next record. */
-  constructor(take: (fields: string[]) => void, reject: (found: string) => Error) {
+  constructor(take: (fields: string[]) => void, reject: (problem: string) => Error) {
     this.#take = take;
     this.#reject = reject;
   }

@@ -1,19 +1,19 @@
-/** The made market: legal bars, the same on every machine, with gaps and clustered volatility. */
+/** The generated market: valid bars, the same on every machine, with gaps and clustered volatility. */
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
+import { checkBars } from "../samples/check-bars.js";
 import { barColumns } from "./bars.js";
-import { checkBars } from "./check.js";
 import { findFault } from "./columns.js";
 import { burstKind, generateBars, generateMarket, trendKind } from "./generate.js";
 
 const market = generateMarket({ bars: 200_000, seed: 42 });
 const { bars } = market;
 
-test("every made bar is legal, and open and close lie within low and high", () => {
+test("every generated bar is valid, and open and close are within low and high", () => {
   for (let at = 0; at < bars.time.length; at++) {
     assert.equal(findFault(bars, at), undefined, `bar ${at}`);
     const [open, high, low, close] = [bars.open[at]!, bars.high[at]!, bars.low[at]!, bars.close[at]!];
@@ -27,7 +27,7 @@ test("the bits of seed 42 are frozen", () => {
   assert.equal(hash.digest("hex"), "c360e02b5fc56aa3f2570eb50030ddb5019303efae0fa13c23e79173ce5cc723");
 });
 
-test("more bars begin with the fewer, and another seed makes others", () => {
+test("a longer series starts with the shorter one, and another seed gives other bars", () => {
   const fewer = generateBars({ bars: 20_000, seed: 42 });
   for (const column of barColumns) sameBytes(fewer[column], bars[column].subarray(0, 20_000), column);
   const others = generateBars({ bars: 20_000, seed: 43 });
@@ -43,7 +43,7 @@ test("there is a gap each night and each weekend", () => {
   assert.deepEqual([...days].sort(), [1, 2, 3, 4, 5]);
 });
 
-test("the price stays near the first one however long the series", () => {
+test("the price of a long series stays near the first price", () => {
   const { lowestPrice, highestPrice } = checkBars(generateBars({ bars: 1_000_000, seed: 5 }));
   assert.ok(lowestPrice > 70 && highestPrice < 140, `${lowestPrice} to ${highestPrice}`);
 });
@@ -64,7 +64,7 @@ test("each regime is up, down and quiet about equally often, and lasts as long a
   }
 });
 
-test("volatility clusters: it is alike an hour later, and has forgotten after days", () => {
+test("volatility clusters: it is correlated after an hour, and not after days", () => {
   const squares = market.volatility.map((noise) => noise * noise);
   const near = correlationAt(squares, 60);
   const far = correlationAt(squares, 5000);

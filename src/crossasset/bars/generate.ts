@@ -100,10 +100,10 @@ export function generateMarket({ bars: count, seed }: GenerateOptions): Market {
 
     burst = switchRegime(burst, burstKind, fraction(0));
     trend = switchRegime(trend, trendKind, fraction(1), pullAt(price));
-    const surprise = noise[inBatch] ?? 0;
+    const shock = noise[inBatch] ?? 0;
     const volatility = meanNoise * Math.sqrt(variance);
     const before = price;
-    price *= 1 + volatility * (surprise + burst * burstKind.drift + trend * trendKind.drift);
+    price *= 1 + volatility * (shock + burst * burstKind.drift + trend * trendKind.drift);
 
     time[bar] = timeOf(bar);
     open[bar] = toTicks(before);
@@ -115,7 +115,7 @@ export function generateMarket({ bars: count, seed }: GenerateOptions): Market {
       200 * Math.sqrt(variance) * (1 + 0.8 * Math.abs(trend)) * (0.25 + 1.5 * fraction(4)),
     );
 
-    variance = garch.mean + variance * (garch.noise * surprise * surprise + garch.last);
+    variance = garch.mean + variance * (garch.noise * shock * shock + garch.last);
     market.burst[bar] = burst;
     market.trend[bar] = trend;
     market.volatility[bar] = meanNoise * Math.sqrt(variance);

@@ -1,4 +1,4 @@
-/** Bars from CSV: what is written is read to the bit, and what is no file of bars is rejected. */
+/** Bars from CSV: written bars are read back bit for bit, and other files are rejected. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -77,7 +77,7 @@ test("binary garbage is rejected, with lines in it or without", async () => {
   );
 });
 
-test("a message shows no more than a piece of a long cell, and no control characters", async () => {
+test("a message shows the start of a long cell only, and no control characters", async () => {
   const cell = `\u0007${"9".repeat(1000)}x`;
   await isRejected(`${header}\n2024-01-01,${cell},4,2,3,1\n`, /row 1 has the open "\\u00079{59}…"/);
 });
@@ -91,7 +91,7 @@ const bar = fc.record({
   volume: fc.double({ min: 0, max: 1e300, noNaN: true }).map((volume) => volume + 0),
 });
 
-test("whatever bars a file has, they are read to the bit, in any order of columns and with any times' form", async () => {
+test("any bars are read bit for bit, in any order of columns and with any format of times", async () => {
   const order = fc.shuffledSubarray([...barColumns], { minLength: barColumns.length });
   const form = fc.constantFrom<(ms: number) => string>(
     (ms) => String(ms),

@@ -12,7 +12,7 @@ export async function readCsv(path: string): Promise<Bars> {
   const rows = new CsvRows(path);
   const records = new CsvRecords(
     (fields) => rows.take(fields),
-    (found) => rows.reject(found),
+    (problem) => rows.reject(problem),
   );
   try {
     for await (const chunk of createReadStream(path, { encoding: "utf8", highWaterMark: chunkBytes })) {

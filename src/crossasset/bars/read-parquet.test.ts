@@ -1,4 +1,4 @@
-/** Bars from Parquet: each way a file can hold times and numbers, and files that are broken. */
+/** Bars from Parquet: all encodings of times and numbers, and broken files. */
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
@@ -92,14 +92,14 @@ test("an empty file, garbage and a CSV under the wrong name are rejected", async
   );
 });
 
-test("a file that is cut anywhere is rejected", async () => {
+test("a file that is truncated anywhere is rejected", async () => {
   await inFolder(async (folder) => {
     const path = join(folder, "whole.parquet");
     await writeBars(path, generateBars({ bars: 500, seed: 1 }));
     const whole = await readFile(path);
-    for (const part of [0.05, 0.5, 0.9, 0.999]) {
+    for (const share of [0.05, 0.5, 0.9, 0.999]) {
       const cut = join(folder, "cut.parquet");
-      await writeFile(cut, whole.subarray(0, Math.floor(whole.length * part)));
+      await writeFile(cut, whole.subarray(0, Math.floor(whole.length * share)));
       await rejectsLater("BAD_FILE", readBars(cut), /cut\.parquet: it can't be read as Parquet/);
     }
   });

@@ -1,4 +1,4 @@
-/** Which files are read at all. */
+/** Which files are accepted. */
 
 import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { inFolder, rejectsLater, withFile } from "../../../test/support/bar-files.js";
 import { readBars } from "./read.js";
 
-test("a name that ends otherwise is rejected before the file is looked for", async () => {
+test("another extension is rejected before the file is opened", async () => {
   for (const path of ["bars.json", "bars", "bars.csv.gz", "csv"]) {
     await rejectsLater("BAD_FILE", readBars(path), /extension is neither \.csv nor \.parquet/);
   }
@@ -30,7 +30,7 @@ test("a missing file and a folder are rejected by their paths", async () => {
   });
 });
 
-test("the end of the name may have capitals", async () => {
+test("the extension may have capital letters", async () => {
   const bars = await withFile("BARS.CSV", "time,open,high,low,close,volume\n1,1,1,1,1,1\n", readBars);
   assert.equal(bars.time[0], 1000);
 });

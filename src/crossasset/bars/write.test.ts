@@ -1,4 +1,4 @@
-/** Bars to files and back: equal to the bit, whole or not at all. */
+/** Bars are written and read back bit for bit; a write is complete or has no effect. */
 
 import assert from "node:assert/strict";
 import { mkdir, readdir, readFile } from "node:fs/promises";
@@ -11,22 +11,22 @@ import { generateBars } from "./generate.js";
 import { readBars } from "./read.js";
 import { writeBars } from "./write.js";
 
-/** The arrays of bars by their names. */
+/** The arrays of bars, by name. */
 const named = (bars: Bars): Record<string, Float64Array> => ({ ...bars });
 
 test("bars go to CSV, from there to Parquet and back with the same bits, over several row groups", async () => {
-  const made = generateBars({ bars: 70_000, seed: 3 });
+  const generated = generateBars({ bars: 70_000, seed: 3 });
   await inFolder(async (folder) => {
     const [csv, parquet] = [join(folder, "made.csv"), join(folder, "made.parquet")];
-    await writeBars(csv, made);
+    await writeBars(csv, generated);
     const fromCsv = await readBars(csv);
-    sameNamedBytes(named(fromCsv), named(made), "CSV");
+    sameNamedBytes(named(fromCsv), named(generated), "CSV");
     await writeBars(parquet, fromCsv);
-    sameNamedBytes(named(await readBars(parquet)), named(made), "Parquet");
+    sameNamedBytes(named(await readBars(parquet)), named(generated), "Parquet");
   });
 });
 
-test("numbers at the ends of what a double holds keep their bits, and times their milliseconds", async () => {
+test("the smallest and largest doubles keep their bits, and times their milliseconds", async () => {
   const bars: Bars = {
     time: Float64Array.of(-1, 1, 999_999_999_999, 253_402_300_799_999),
     open: Float64Array.of(5e-324, 0.1 + 0.2, 1.7976931348623157e308, 1),
@@ -43,7 +43,7 @@ test("numbers at the ends of what a double holds keep their bits, and times thei
   });
 });
 
-test("a CSV file has a header and a line a bar, with times that a person can read", async () => {
+test("a CSV file has a header and one line per bar, with readable times", async () => {
   await inFolder(async (folder) => {
     await writeBars(join(folder, "two.csv"), generateBars({ bars: 2, seed: 42 }));
     const lines = (await readFile(join(folder, "two.csv"), "utf8")).split("\n");
@@ -82,7 +82,7 @@ test("a path that can't be written is rejected, and no file is left", async () =
   });
 });
 
-test("bars that could not be read again are not written", async () => {
+test("bars that could not be read back are not written", async () => {
   const bars = generateBars({ bars: 3, seed: 1 });
   const wrong: readonly (readonly [Bars, RegExp])[] = [
     [{ ...bars, close: Float64Array.of(1, 0, 1) }, /bar 1 has the close 0, which is not a number above 0/],

@@ -10,7 +10,7 @@ import { findFault } from "./columns.js";
 import { formatOf } from "./read.js";
 import { wrapFault } from "./rejection.js";
 
-const rowsPerPiece = 8192;
+const rowsPerChunk = 8192;
 const rowsPerGroup = 65_536;
 
 /**
@@ -50,9 +50,9 @@ export async function writeBars(path: string, bars: Bars): Promise<void> {
 async function writeCsv(handle: FileHandle, bars: Bars): Promise<void> {
   await handle.appendFile(`${barColumns.join(",")}\n`);
   const { time, open, high, low, close, volume } = bars;
-  for (let start = 0; start < time.length; start += rowsPerPiece) {
+  for (let start = 0; start < time.length; start += rowsPerChunk) {
     const lines: string[] = [];
-    for (let row = start; row < Math.min(start + rowsPerPiece, time.length); row++) {
+    for (let row = start; row < Math.min(start + rowsPerChunk, time.length); row++) {
       const date = new Date(time[row] ?? 0).toISOString().replace(".000Z", "Z");
       lines.push(`${date},${open[row]},${high[row]},${low[row]},${close[row]},${volume[row]}\n`);
     }
@@ -98,11 +98,11 @@ function requireBars(bars: Bars): void {
   }
   for (let at = 0; at < count; at++) {
     const fault = findFault(bars, at);
-    if (fault !== undefined) throw badArgument(`bar ${at} ${fault.what(String(bars[fault.column][at]))}`);
+    if (fault !== undefined) throw badArgument(`bar ${at} ${fault.describe(String(bars[fault.column][at]))}`);
     if (!Number.isInteger(bars.time[at])) throw badArgument(`bar ${at} is not at a whole millisecond`);
   }
 }
 
-function badArgument(found: string): HoldfastError {
-  return new HoldfastError("BAD_ARGUMENT", `These bars can't be written: ${found}. Correct them first.`);
+function badArgument(problem: string): HoldfastError {
+  return new HoldfastError("BAD_ARGUMENT", `These bars can't be written: ${problem}. Correct them first.`);
 }

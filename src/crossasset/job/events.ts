@@ -5,7 +5,7 @@ import type { EpochRecord } from "../../train/index.js";
 import type { FoldResult, JobResults } from "./results.js";
 
 /** A position in the job. Folds and epochs count from 0. */
-export interface JobPlace {
+export interface JobPosition {
   readonly fold: number;
   readonly folds: number;
   readonly epoch: number;
@@ -33,8 +33,8 @@ export type JobEvent =
       readonly trainSamples: number;
       readonly testSamples: number;
     }
-  | ({ readonly kind: "step" } & JobPlace & StepFigures)
-  | ({ readonly kind: "epoch" } & JobPlace & {
+  | ({ readonly kind: "step" } & JobPosition & StepFigures)
+  | ({ readonly kind: "epoch" } & JobPosition & {
         /** Completed steps of the job. */
         readonly step: number;
         readonly record: EpochRecord;
@@ -42,7 +42,7 @@ export type JobEvent =
       })
   | { readonly kind: "fold end"; readonly step: number; readonly result: FoldResult }
   | { readonly kind: "checkpoint"; readonly step: number; readonly file: string }
-  | ({ readonly kind: "resumed"; readonly file: string } & JobPlace & {
+  | ({ readonly kind: "resumed"; readonly file: string } & JobPosition & {
         /** Steps of the job: completed before, and in total. */
         readonly step: number;
         readonly steps: number;

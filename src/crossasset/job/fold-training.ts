@@ -24,7 +24,7 @@ import {
   sampleWidth,
   scales,
 } from "../samples/index.js";
-import { placeQuestions } from "./ask-model.js";
+import { makePredictor } from "./predictor.js";
 import { classNames, type FoldResult, TestCounter } from "./results.js";
 import type { JobSettings } from "./settings.js";
 
@@ -65,8 +65,8 @@ export class FoldTraining {
   readonly epochs: EpochRecord[];
   readonly #options: FoldTrainingOptions;
   readonly #data: TensorDataset<Columns>;
-  /** The test samples, after they are on the device. */
-  #questions: Predictor | undefined;
+  /** Made for the first test. It keeps the test samples on the device. */
+  #testPredictor: Predictor | undefined;
 
   constructor(options: FoldTrainingOptions) {
     const { device, settings, samples, fold, onStep, onEpoch, signal, from, watcher } = options;
@@ -117,7 +117,7 @@ export class FoldTraining {
     const { samples, fold, signal } = this.#options;
     const labels = labelsOf(samples, fold.test);
     const counter = new TestCounter(scales);
-    for (const { outputs, firstRow } of this.#placeTest().batches()) {
+    for (const { outputs, firstRow } of this.#predictor().batches()) {
       counter.addFrom(labels, firstRow, outputs);
       onBatch?.();
       await setImmediate();
@@ -130,21 +130,21 @@ export class FoldTraining {
     const { samples, fold } = this.#options;
     const labels = labelsOf(samples, fold.test);
     const counter = new TestCounter(scales);
-    this.#placeTest().run((logits, first) => counter.addFrom(labels, first, logits));
+    this.#predictor().run((logits, first) => counter.addFrom(labels, first, logits));
     const { accuracy, loss } = counter.overall;
     return { accuracy, loss };
   }
 
-  #placeTest(): Predictor {
+  #predictor(): Predictor {
     const { device, model, settings, fold } = this.#options;
-    this.#questions ??= placeQuestions(device, model, this.#features(fold.test), settings.batch);
-    return this.#questions;
+    this.#testPredictor ??= makePredictor(device, model, this.#features(fold.test), settings.batch);
+    return this.#testPredictor;
   }
 
   /** Releases the device memory. */
   close(): void {
     const { device } = this.#options;
-    this.#questions?.close();
+    this.#testPredictor?.close();
     this.trainer.close();
     this.#data.release(device);
     this.optimizer.release();

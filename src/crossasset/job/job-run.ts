@@ -1,38 +1,27 @@
 /** A job's folder: settings, progress, figures, and checkpoints that another process can resume from. */
 
 import { join } from "node:path";
-import { isThere, type StoredTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import type { JsonRecord, RunProgress, RunRecord } from "../../records/index.js";
+import type { JsonRecord, RunProgress } from "../../records/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { ReportOptions } from "../../tensor/index.js";
+import type { Device, ReportOptions } from "../../tensor/index.js";
 import {
   CheckpointStore,
-  captureState,
-  extrasOf,
-  type LoadedCheckpoint,
+  type PlanReporter,
   RecorderLog,
-  type RejectedCheckpoint,
-  type Reporting,
   RunFolder,
   RunRecorder,
-  readRun,
-  readRunRecord,
-  requireCompatible,
-  requireSameSettings,
-  restoreState,
   runFiles,
   type TrainingWatcher,
 } from "../../train/index.js";
 import type { CrossAsset } from "../model.js";
-import { type Normaliser, normaliserFrom, normaliserRecord } from "../samples/index.js";
 import type { JobEvent } from "./events.js";
 import type { FoldTraining } from "./fold-training.js";
+import { captureJob, findCheckpoint, type ResumedJob } from "./job-checkpoint.js";
+import { finalStateAfter, incidentOf } from "./job-failure.js";
 import type { FoldResult, JobResults } from "./results.js";
-import { readSavedState, type SavedState } from "./saved-state.js";
-
-/** The model's name in checkpoints. */
-export const modelName = "CrossAsset";
+import { requireEqualSettings, stateOfRun } from "./run-state.js";
+import type { SavedState } from "./saved-state.js";
 
 /** Options of a job's run folder. */
 export interface JobRunOptions {
@@ -43,62 +32,8 @@ export interface JobRunOptions {
   readonly device: string;
   /** Resume from the latest valid checkpoint if later ones are damaged. */
   readonly allowOlder?: boolean;
-  /** The device's runtime. Its events are recorded in the folder, for the inspector. */
-  readonly runtime?: Runtime;
-}
-
-/** The state that a job resumes from. */
-export interface ResumedJob extends SavedState {
-  readonly step: number;
-  readonly file: string;
-  readonly normaliser: Normaliser;
-  /** Skipped checkpoints, with the reasons. */
-  readonly rejected: readonly RejectedCheckpoint[];
-  /** Restores weights, moments and random positions. */
-  restore(model: CrossAsset, training: FoldTraining): void;
-}
-
-/**
- * The state of the run in a folder. A finished or diverged run can't be resumed.
- *
- * @example
- * ```ts
- * import { crossasset } from "holdfast";
- * console.log(crossasset.stateOfRun("runs/that/never/were")); // → none
- * ```
- */
-export function stateOfRun(path: string): "none" | "unfinished" | "finished" | "diverged" {
-  if (!isThere(join(path, runFiles.run))) return "none";
-  const state = readRun(path).status?.state;
-  return state === "finished" || state === "diverged" ? state : "unfinished";
-}
-
-/**
- * Throws if settings differ from those of the run in a folder. Compares the passed settings only, and writes nothing.
- *
- * @example
- * ```ts
- * import { mkdtempSync } from "node:fs";
- * import { tmpdir } from "node:os";
- * import { join } from "node:path";
- * import { crossasset } from "holdfast";
- * const path = join(mkdtempSync(join(tmpdir(), "run-")), "first");
- * crossasset.openJobRun({ path, settings: { epochs: 3 }, device: "CPU" }).end(undefined, 3);
- * try {
- *   crossasset.requireRunSettings(path, { epochs: 4 });
- * } catch (error) {
- *   console.log(String(error).includes("epochs was 3 and is now 4")); // → true
- * }
- * ```
- */
-export function requireRunSettings(path: string, settings: JsonRecord): void {
-  const run = readRunRecord(path);
-  if (run) requireSameSettings(`The run in ${path}`, run.settings, settings);
-}
-
-function requireSettingsOf(path: string, run: RunRecord, settings: JsonRecord): void {
-  const names = Object.keys({ ...run.settings, ...settings });
-  requireSameSettings(`The run in ${path}`, run.settings, settings, names);
+  /** Records the events of this device in the folder, for the inspector. */
+  readonly recordedDevice?: Device;
 }
 
 /**
@@ -137,19 +72,19 @@ export class JobRun {
   #recorder: RunRecorder | undefined;
 
   /** Starts a run, or opens an existing one. An existing run stays unchanged until the job's first event. */
-  constructor({ path, settings, device, allowOlder = false, runtime }: JobRunOptions) {
+  constructor({ path, settings, device, allowOlder = false, recordedDevice }: JobRunOptions) {
     this.#isNew = stateOfRun(path) === "none";
     this.#settings = settings;
-    this.#runtime = runtime;
+    this.#runtime = recordedDevice?.runtime;
     this.#store = new CheckpointStore(join(path, runFiles.checkpoints));
     let resumed: ResumedJob | undefined;
     this.#folder = this.#isNew
       ? RunFolder.create(path, { settings, device })
       : RunFolder.open(path, {
           check: (run) => {
-            requireSettingsOf(path, run, settings);
+            requireEqualSettings(path, run, settings);
             resumed = findCheckpoint(this.#store, settings, allowOlder);
-            if (runtime) RunRecorder.check(path);
+            if (recordedDevice) RunRecorder.check(path);
           },
         });
     this.resumed = resumed;
@@ -210,13 +145,13 @@ export class JobRun {
         const [time, loss] = [Date.now(), Number.NaN];
         recorder?.noteSent({ step: stepsBefore + step, time, loss, lr, fold, epoch, samples, hostMs });
       },
-      known: (loss) => recorder?.noteLoss(loss),
+      lossRead: (loss) => recorder?.noteLoss(loss),
       planned: (compiled) => recorder?.notePlans(compiled),
     };
   }
 
   /** Records the plans of a compiled step. */
-  notePlans(compiled: Reporting, options?: ReportOptions): void {
+  notePlans(compiled: PlanReporter, options?: ReportOptions): void {
     this.#recorder?.notePlans(compiled, options);
   }
 
@@ -241,11 +176,8 @@ export class JobRun {
     const { position, epochs } = training;
     const logs = { ...this.#folder.syncMetrics(), ...this.#recorder?.sync() };
     const saved: SavedState = { fold, position, epochs, results, logs };
-    const checkpoint = captureState(model, training.optimizer, {
-      ...{ step, model: modelName, tensors: tensorsOf(training.normaliser) },
-      state: { settings: this.#settings, ...saved },
-    });
-    this.#folder.requireThere();
+    const checkpoint = captureJob(step, model, training, this.#settings, saved);
+    this.#folder.requireExists();
     return this.#store.save(checkpoint).name;
   }
 
@@ -270,7 +202,7 @@ export class JobRun {
       () => this.#log?.write(),
       () => this.#recorder?.noteIncident(...incidentOf(error)),
       () => this.#recorder?.close(),
-      () => this.#folder.end({ state: endOf(error), ...(reason && { reason }), exitCode }),
+      () => this.#folder.end({ state: finalStateAfter(error), ...(reason && { reason }), exitCode }),
     ]) {
       try {
         note();
@@ -297,7 +229,7 @@ export class JobRun {
     try {
       return write();
     } catch (error) {
-      this.#folder.requireThere();
+      this.#folder.requireExists();
       throw error;
     }
   }
@@ -323,77 +255,7 @@ export class JobRun {
   }
 }
 
-function findCheckpoint(
-  store: CheckpointStore,
-  settings: JsonRecord,
-  allowOlder: boolean,
-): ResumedJob | undefined {
-  if (store.list().length === 0) return undefined;
-  const { checkpoint, rejected } = allowOlder
-    ? store.loadLatestSound((found) => void stateIn(found, settings))
-    : { checkpoint: store.load("latest"), rejected: [] };
-  if (!checkpoint) {
-    const reasons = rejected.map(({ name, reason }) => `${name}: ${reason}`).join(" ");
-    throw new HoldfastError("BAD_FILE", `No checkpoint in ${store.folder} is valid. ${reasons}`);
-  }
-  requireCompatible(checkpoint, { model: modelName, settings });
-  try {
-    return { ...stateIn(checkpoint, settings), rejected };
-  } catch (error) {
-    throw inCheckpoint(store, checkpoint, error);
-  }
-}
-
-/** Errors of memory. Their messages contain the table of holders. */
-const shortages: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
-
-function endOf(error: unknown): "failed" | "diverged" {
-  return error instanceof HoldfastError && error.code === "DIVERGED" ? "diverged" : "failed";
-}
-
-function incidentOf(error: unknown): Parameters<RunRecorder["noteIncident"]> {
-  if (error instanceof HoldfastError) {
-    const kind = shortages.has(error.code) ? "over budget" : "failure";
-    return [error.code === "DIVERGED" ? "steps not finite" : kind, `${error.code}: ${error.message}`];
-  }
-  return ["failure", error instanceof Error ? (error.stack ?? error.message) : String(error)];
-}
-
-/** The job state of a checkpoint. */
-function stateIn(checkpoint: LoadedCheckpoint, settings: JsonRecord): Omit<ResumedJob, "rejected"> {
-  return {
-    ...readSavedState(checkpoint.state, settings),
-    ...{ step: checkpoint.step, file: checkpoint.name },
-    normaliser: normaliserIn(checkpoint),
-    restore: (model, training) => void restoreState(checkpoint, model, training.optimizer),
-  };
-}
-
-/** Adds the file name to an error. */
-function inCheckpoint({ folder }: CheckpointStore, { name }: LoadedCheckpoint, error: unknown): unknown {
-  if (!(error instanceof HoldfastError)) return error;
-  const { code, message, numbers } = error;
-  return new HoldfastError(code, `${join(folder, name)}: ${message}`, { numbers, cause: error });
-}
-
 /** Skipped steps of a fold, from its completed epochs. */
 function skippedIn(epochs: FoldResult["epochs"]): number {
   return epochs.at(-1)?.skipped ?? 0;
-}
-
-function tensorsOf(normaliser: Normaliser): StoredTensor[] {
-  return Object.entries(normaliserRecord(normaliser)).map(([name, values]) => ({
-    ...{ name: `normaliser.${name}`, dtype: "f32", shape: [values.length] },
-    bytes: new Uint8Array(values.buffer, values.byteOffset, values.byteLength),
-  }));
-}
-
-/** The feature statistics of a checkpoint's model. */
-export function normaliserIn(checkpoint: LoadedCheckpoint): Normaliser {
-  const { tensors } = extrasOf(checkpoint);
-  const valuesOf = (name: string): Float32Array => {
-    const { dtype, bytes = new Uint8Array(0) } = tensors.get(`normaliser.${name}`) ?? {};
-    return new Float32Array(dtype === "f32" ? bytes.slice().buffer : new ArrayBuffer(0));
-  };
-  return normaliserFrom({ mean: valuesOf("mean"), deviation: valuesOf("deviation") });
 }

@@ -4,13 +4,14 @@ import { storeTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { LoadableState } from "../../nn/index.js";
 import { type Device, manualSeed } from "../../tensor/index.js";
-import type { EpochRecord, Trainer } from "../../train/index.js";
+import type { EpochRecord } from "../../train/index.js";
 import { beat } from "../../units/index.js";
 import type { Bars } from "../bars/index.js";
 import { CrossAsset } from "../model.js";
 import { cachedSamples, type Samples, shuffleLabels, walkForward } from "../samples/index.js";
-import type { JobListener, JobPlace } from "./events.js";
+import type { JobListener, JobPosition } from "./events.js";
 import { FoldTraining, lengthOf } from "./fold-training.js";
+import { JobProgress } from "./job-progress.js";
 import type { JobRun } from "./job-run.js";
 import { type FoldResult, type JobResults, resultsOf } from "./results.js";
 import { requireLayout } from "./saved-state.js";
@@ -74,18 +75,18 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
   const { epochs } = settings;
   const stepsPerEpoch = folds.map(({ train }) => Math.ceil(lengthOf(train) / settings.batch));
   if (resumed) requireLayout(resumed, { stepsPerEpoch, epochs });
-  const pace = new Pace(
+  const progress = new JobProgress(
     stepsPerEpoch.map((steps) => epochs * steps),
     resumed?.step ?? 0,
   );
   manualSeed(settings.seed);
   const model = new CrossAsset({ dropout: settings.dropout, qkNorm: settings.qkNorm }).to(device);
-  const first = valuesOf(model);
+  const initialWeights = copyWeights(model);
 
   if (resumed) {
     const { step, file, fold, position } = resumed;
     const epoch = Math.min(position.epoch, epochs - 1);
-    listen({ kind: "resumed", file, fold, folds: folds.length, epoch, epochs, step, steps: pace.all });
+    listen({ kind: "resumed", file, fold, folds: folds.length, epoch, epochs, step, steps: progress.total });
   }
   const results = [...(resumed?.results ?? [])];
   for (const [index, fold] of folds.entries()) {
@@ -94,33 +95,33 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     listen({ kind: "fold", fold: index, folds: folds.length, trainSamples, testSamples });
     listen({ kind: "phase", phase: "preparing a fold" });
     // Every fold starts with the same weights and random state, so that it can be repeated on its own.
-    model.loadStateDict(first);
+    model.loadStateDict(initialWeights);
     manualSeed(settings.seed);
-    const placeOf = (epoch: number): JobPlace => ({
+    const positionAt = (epoch: number): JobPosition => ({
       ...{ fold: index, folds: folds.length, epoch, epochs },
     });
     const from = resumed?.fold === index ? resumed : undefined;
     let savedMs = performance.now();
     const save = (): void => {
       if (!run) return;
-      const file = run.save(pace.done, index, model, training, results);
+      const file = run.save(progress.done, index, model, training, results);
       savedMs = performance.now();
-      listen({ kind: "checkpoint", step: pace.done, file });
+      listen({ kind: "checkpoint", step: progress.done, file });
     };
     const training: FoldTraining = new FoldTraining({
       ...{ device, model, settings, samples, fold, ...(signal && { signal }) },
       testsEpochs: options.testsEpochs,
       ...(from && { from: from.position, normaliser: from.normaliser, epochs: from.epochs }),
-      ...(run && { watcher: run.watch(index, pace.stepsBefore(index)) }),
+      ...(run && { watcher: run.watch(index, progress.stepsBefore(index)) }),
       onStep: (trainer) => {
-        const figures = pace.step(index, trainer, settings.batch, trainSamples);
+        const figures = progress.completeStep(index, trainer, settings.batch, trainSamples);
         const usedBytes = device.runtime.budget.used;
-        listen({ kind: "step", ...placeOf(figures.epoch), ...figures, usedBytes });
+        listen({ kind: "step", ...positionAt(figures.epoch), ...figures, usedBytes });
         if (performance.now() - savedMs > checkpointMs) save();
       },
       onEpoch: (record) => {
-        const { secondsLeft, done: step } = pace;
-        listen({ kind: "epoch", ...placeOf(record.epoch), step, record, secondsLeft });
+        const { secondsLeft, done: step } = progress;
+        listen({ kind: "epoch", ...positionAt(record.epoch), step, record, secondsLeft });
         // No checkpoint is saved here: the earlier ones are the useful ones.
         if (record.diverged === undefined) save();
       },
@@ -129,8 +130,8 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       from?.restore(model, training);
       // The first step includes the compilation.
       listen({ kind: "phase", phase: "compiling" });
-      const { state, epochs: ended } = await training.trainer.run();
-      if (state === "diverged") throw divergence(index, ended.at(-1), settings);
+      const { state, epochs: records } = await training.trainer.run();
+      if (state === "diverged") throw divergence(index, records.at(-1), settings);
       if (state === "stopped") {
         save();
         return undefined;
@@ -144,14 +145,14 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       if (!Number.isFinite(tested.test.loss)) throw divergence(index, undefined, settings, tested.test.loss);
       const result: FoldResult = { fold: index, trainSamples, epochs: training.epochs, ...tested };
       results.push(result);
-      listen({ kind: "fold end", step: pace.done, result });
+      listen({ kind: "fold end", step: progress.done, result });
     } finally {
       training.close();
     }
   }
-  const all = resultsOf(results);
-  listen({ kind: "end", results: all });
-  return all;
+  const jobResults = resultsOf(results);
+  listen({ kind: "end", results: jobResults });
+  return jobResults;
 }
 
 /** Without an epoch's record, the fold's test found the divergence. */
@@ -161,10 +162,10 @@ function divergence(
   { lr }: JobSettings,
   testLoss = Number.NaN,
 ): HoldfastError {
-  const what = record ? `epoch ${record.epoch + 1}: ${record.diverged}` : `its test loss is ${testLoss}`;
+  const reason = record ? `epoch ${record.epoch + 1}: ${record.diverged}` : `its test loss is ${testLoss}`;
   return new HoldfastError(
     "DIVERGED",
-    `Fold ${fold + 1}, ${what}. The learning rate is ${lr}: start a new run with a smaller one, in another folder.`,
+    `Fold ${fold + 1}, ${reason}. The learning rate is ${lr}: start a new run with a smaller one, in another folder.`,
     { numbers: { fold, lr, ...(record && { epoch: record.epoch, skipped: record.skipped }) } },
   );
 }
@@ -183,70 +184,8 @@ function prepare({ bars, source, settings, cacheFolder, listen, run }: JobOption
 }
 
 /** A copy of the weights on the host. */
-function valuesOf(model: CrossAsset): LoadableState {
+function copyWeights(model: CrossAsset): LoadableState {
   return Object.fromEntries(
     [...model.namedParameters()].map(([name, parameter]) => [name, storeTensor(name, parameter)]),
   );
-}
-
-/** The job's progress and remaining time, estimated from the last seconds. */
-class Pace {
-  readonly #stepsOfFolds: readonly number[];
-  #done: number;
-  #samples = 0;
-  #plans = 0;
-  #mark: { readonly atMs: number; readonly step: number; readonly perStepMs: number };
-
-  /** A resumed job starts with the completed steps. */
-  constructor(stepsOfFolds: readonly number[], done: number) {
-    this.#stepsOfFolds = stepsOfFolds;
-    this.#done = done;
-    this.#mark = { atMs: performance.now(), step: done, perStepMs: Number.NaN };
-  }
-
-  /** Completed steps of the job, including those before a resume. */
-  get done(): number {
-    return this.#done;
-  }
-
-  get all(): number {
-    return this.#stepsOfFolds.reduce((sum, steps) => sum + steps, 0);
-  }
-
-  /** Steps of the folds before this one. */
-  stepsBefore(fold: number): number {
-    return this.#stepsOfFolds.slice(0, fold).reduce((sum, steps) => sum + steps, 0);
-  }
-
-  get secondsLeft(): number {
-    const { perStepMs } = this.#mark;
-    return Number.isNaN(perStepMs) ? 0 : ((this.all - this.#done) * perStepMs) / 1000;
-  }
-
-  step(
-    fold: number,
-    trainer: Pick<Trainer, "progress" | "batches" | "latestLoss" | "samplesPerSecond" | "compiled">,
-    batchSize: number,
-    trainSamples: number,
-  ) {
-    const { epoch, batch, step } = trainer.progress;
-    this.#done = this.stepsBefore(fold) + step;
-    // An epoch's last batch may be smaller.
-    this.#samples += Math.min(batchSize, trainSamples - (batch - 1) * batchSize);
-    const nowMs = performance.now();
-    const plans = trainer.compiled?.plans ?? 0;
-    // A step with a compilation is not representative.
-    if (this.#done <= this.#mark.step || step === 1 || plans !== this.#plans)
-      this.#mark = { ...this.#mark, atMs: nowMs, step: this.#done };
-    else if (nowMs - this.#mark.atMs > 1000 || Number.isNaN(this.#mark.perStepMs)) {
-      const perStepMs = (nowMs - this.#mark.atMs) / (this.#done - this.#mark.step);
-      this.#mark = { atMs: nowMs, step: this.#done, perStepMs };
-    }
-    this.#plans = plans;
-    return {
-      ...{ epoch, batch, batches: trainer.batches, step: this.#done, steps: this.all },
-      ...{ loss: trainer.latestLoss, samples: this.#samples, samplesPerSecond: trainer.samplesPerSecond },
-      secondsLeft: this.secondsLeft,
-    };
-  }
 }

@@ -5,8 +5,8 @@ import { ClassificationFigures, type EpochRecord } from "../../train/index.js";
 /** The names of the classes, in the order of their labels. */
 export const classNames = ["long", "short", "flat"] as const;
 
-/** The quality of predictions, as plain numbers. */
-export interface AnswerFigures {
+/** Loss, accuracy and confusion matrix of predictions, as plain numbers. */
+export interface PredictionFigures {
   readonly loss: number;
   readonly accuracy: number;
   /** The accuracy of always predicting the most frequent class. */
@@ -21,9 +21,9 @@ export interface FoldResult {
   readonly trainSamples: number;
   readonly testSamples: number;
   readonly epochs: readonly EpochRecord[];
-  readonly test: AnswerFigures;
+  readonly test: PredictionFigures;
   /** For each scale, in minutes. */
-  readonly perScale: readonly (AnswerFigures & { readonly minutes: number })[];
+  readonly perScale: readonly (PredictionFigures & { readonly minutes: number })[];
 }
 
 /** The figures of all folds. */
@@ -34,7 +34,7 @@ export interface JobResults {
   readonly majority_mean: number;
 }
 
-export function figuresOf({ loss, accuracy, majority, confusion }: ClassificationFigures): AnswerFigures {
+export function figuresOf({ loss, accuracy, majority, confusion }: ClassificationFigures): PredictionFigures {
   return { loss, accuracy, majority, confusion: confusion.map((counts) => [...counts]) };
 }
 
@@ -51,20 +51,21 @@ export function resultsOf(folds: readonly FoldResult[]): JobResults {
 /** Counts the predictions of a test: overall, and per scale. */
 export class TestCounter {
   readonly #scales: readonly number[];
-  readonly #each: readonly ClassificationFigures[];
+  readonly #figuresByScale: readonly ClassificationFigures[];
 
   constructor(scales: readonly number[]) {
     this.#scales = scales;
-    this.#each = scales.map(() => new ClassificationFigures(classNames.length));
+    this.#figuresByScale = scales.map(() => new ClassificationFigures(classNames.length));
   }
 
   /** Logits [rows, scales, classes], and labels [rows, scales]. */
   add(logits: ArrayLike<number>, labels: ArrayLike<number>): void {
     const [scales, classes] = [this.#scales.length, classNames.length];
-    const one = new Array<number>(classes);
+    const rowLogits = new Array<number>(classes);
     for (let index = 0; index < labels.length; index++) {
-      for (let kind = 0; kind < classes; kind++) one[kind] = logits[index * classes + kind] ?? Number.NaN;
-      this.#each[index % scales]?.add(one, [labels[index] ?? -1]);
+      for (let classIndex = 0; classIndex < classes; classIndex++)
+        rowLogits[classIndex] = logits[index * classes + classIndex] ?? Number.NaN;
+      this.#figuresByScale[index % scales]?.add(rowLogits, [labels[index] ?? -1]);
     }
   }
 
@@ -74,13 +75,16 @@ export class TestCounter {
     this.add(logits, labels.subarray(from, from + logits.length / classNames.length));
   }
 
-  get overall(): AnswerFigures {
+  get overall(): PredictionFigures {
     const all = new ClassificationFigures(classNames.length);
-    for (const figures of this.#each) all.join(figures);
+    for (const figures of this.#figuresByScale) all.join(figures);
     return figuresOf(all);
   }
 
   get perScale(): FoldResult["perScale"] {
-    return this.#each.map((figures, index) => ({ minutes: this.#scales[index] ?? 0, ...figuresOf(figures) }));
+    return this.#figuresByScale.map((figures, index) => ({
+      minutes: this.#scales[index] ?? 0,
+      ...figuresOf(figures),
+    }));
   }
 }

@@ -1,4 +1,4 @@
-/** The state in a checkpoint is held to the job that it is of; one that was altered is rejected, and the run keeps every byte. */
+/** The state in a checkpoint must match its job. An altered state is rejected, and the run's folder stays unchanged. */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -19,13 +19,13 @@ const settings = { ...defaultSettings, folds: 2, epochs: 2, batch: 15, generate:
 const saved = checkpoint.state as unknown as SavedState & JsonRecord;
 
 describe("a checkpoint's state", () => {
-  test("is taken where it is a job's", () => {
+  test("is accepted if a job wrote it", () => {
     const { fold, position, results } = readSavedState(saved, settings);
     assert.deepEqual([fold, position.epoch, position.batch, position.step, results.length], [1, 1, 1, 4, 1]);
     requireLayout({ ...saved, step: 8 }, { stepsPerEpoch: [2, 3], epochs: 2 });
   });
 
-  test("is rejected where any part of it is of another kind, or contradicts another", () => {
+  test("is rejected if a field has another type or contradicts another field", () => {
     const { position, epochs, results } = saved;
     const wrong: readonly (readonly [JsonRecord, RegExp])[] = [
       [{ fold: 7 }, /fold is 7, but the job has 2 folds/],
@@ -48,22 +48,22 @@ describe("a checkpoint's state", () => {
       rejects("BAD_STATE", () => readSavedState({ ...saved, ...change }, settings), message);
   });
 
-  test("is rejected where its counts are not those of the data", () => {
+  test("is rejected if its counts do not match the data", () => {
     const layout = { stepsPerEpoch: [2, 3], epochs: 2 };
-    const place = { ...saved, step: 8 };
+    const state = { ...saved, step: 8 };
     for (const [change, message] of [
       [{ fold: 2 }, /the job has 2 folds/],
       [{ position: { ...saved.position, batch: 4 } }, /an epoch of fold 1 has 3 batches/],
       [{ position: { ...saved.position, step: 5 } }, /its epoch and batch belong to step 4/],
       [{ step: 9 }, /its step is 9, but its fold, epoch and batch belong to step 8/],
     ] as const)
-      rejects("BAD_STATE", () => requireLayout({ ...place, ...change }, layout), message);
+      rejects("BAD_STATE", () => requireLayout({ ...state, ...change }, layout), message);
   });
 
   test("that does not fit is skipped if older checkpoints are allowed", () => {
     const path = unpackRun("0.1.0", "stopped");
-    const own = new CheckpointStore(join(path, "checkpoints"));
-    own.save({ ...checkpoint, step: 9, state: { ...saved, fold: 7 } });
+    const copied = new CheckpointStore(join(path, "checkpoints"));
+    copied.save({ ...checkpoint, step: 9, state: { ...saved, fold: 7 } });
     rejects("BAD_STATE", () => openJobRun({ path, settings, device: "x" }), /--older-checkpoint/);
     const { resumed } = openJobRun({ path, settings, device: "x", allowOlder: true });
     assert.equal(resumed?.step, 8);

@@ -9,7 +9,7 @@ import type { EpochRecord } from "../../train/index.js";
 import { jsonShapes, type LogSizes, type TrainerPosition } from "../../train/index.js";
 import { classNames, type FoldResult } from "./results.js";
 
-/** The state that `JobRun.save` adds to a checkpoint, besides the settings. */
+/** The state that `JobRun.save` adds to a checkpoint, in addition to the settings. */
 export interface SavedState {
   readonly fold: number;
   readonly position: TrainerPosition;
@@ -23,7 +23,10 @@ export interface SavedState {
 
 const { fits, listOf, optional, recordOf } = jsonShapes;
 
-const whole = fits((value) => Number.isSafeInteger(value) && Number(value) >= 0, "a whole number from 0");
+const wholeNumber = fits(
+  (value) => Number.isSafeInteger(value) && Number(value) >= 0,
+  "a whole number from 0",
+);
 /** NaN and the infinities are valid. */
 const figure = fits((value) => typeof value === "number", "a number");
 const sizes = fits(
@@ -36,20 +39,27 @@ const row = fits(
 );
 const answers = { loss: figure, accuracy: figure, majority: figure, confusion: listOf(row) };
 const epoch = recordOf({
-  ...{ epoch: whole, steps: whole, loss: figure, lr: figure, seconds: figure, skipped: whole },
+  ...{
+    epoch: wholeNumber,
+    steps: wholeNumber,
+    loss: figure,
+    lr: figure,
+    seconds: figure,
+    skipped: wholeNumber,
+  },
   ...{ samplesPerSecond: optional(figure), figures: recordOf({}) },
 });
 const shape = recordOf({
-  fold: whole,
+  fold: wholeNumber,
   position: recordOf({
-    ...{ epoch: whole, batch: whole, step: whole, losses: listOf(figure) },
-    ...{ skipped: optional(whole), skippedInEpoch: optional(whole) },
+    ...{ epoch: wholeNumber, batch: wholeNumber, step: wholeNumber, losses: listOf(figure) },
+    ...{ skipped: optional(wholeNumber), skippedInEpoch: optional(wholeNumber) },
   }),
   epochs: listOf(epoch),
   results: listOf(
     recordOf({
-      ...{ fold: whole, trainSamples: whole, testSamples: whole, epochs: listOf(epoch) },
-      ...{ test: recordOf(answers), perScale: listOf(recordOf({ ...answers, minutes: whole })) },
+      ...{ fold: wholeNumber, trainSamples: wholeNumber, testSamples: wholeNumber, epochs: listOf(epoch) },
+      ...{ test: recordOf(answers), perScale: listOf(recordOf({ ...answers, minutes: wholeNumber })) },
     }),
   ),
   logs: optional(sizes),
@@ -90,12 +100,12 @@ export function requireLayout(
 }
 
 function contradictionIn({ fold, position, epochs, results }: SavedState, settings: JsonRecord) {
-  const { folds, epochs: wanted } = settings;
+  const { folds, epochs: epochsPerFold } = settings;
   if (typeof folds === "number" && fold >= folds) return `fold is ${fold}, but the job has ${folds} folds`;
   if (results.length !== fold || results.some((result, index) => result.fold !== index))
     return `it has results of ${results.length} folds, but it is in fold ${fold}, or they are out of order`;
-  if (typeof wanted === "number" && position.epoch > wanted)
-    return `position.epoch is ${position.epoch}, but a fold has ${wanted} epochs`;
+  if (typeof epochsPerFold === "number" && position.epoch > epochsPerFold)
+    return `position.epoch is ${position.epoch}, but a fold has ${epochsPerFold} epochs`;
   if (epochs.length !== position.epoch || epochs.some((record, index) => record.epoch !== index))
     return `it has records of ${epochs.length} epochs, but position.epoch is ${position.epoch}, or they are out of order`;
   return undefined;

@@ -20,12 +20,12 @@ import {
   type Samples,
   scales,
 } from "../samples/index.js";
-import { askModel } from "./ask-model.js";
-import { modelName, normaliserIn } from "./job-run.js";
-import { type AnswerFigures, classNames, type FoldResult, TestCounter } from "./results.js";
+import { modelName, normaliserIn } from "./job-checkpoint.js";
+import { predictOnce } from "./predictor.js";
+import { classNames, type FoldResult, type PredictionFigures, TestCounter } from "./results.js";
 
 /** The prediction for one time and scale. */
-export interface Answer {
+export interface Prediction {
   /** The time of the last input bar, in milliseconds since 1970. */
   readonly time: number;
   /** The scale: the horizon of the prediction. */
@@ -35,8 +35,8 @@ export interface Answer {
   readonly probabilities: readonly number[];
 }
 
-/** Options for asking a trained model. */
-export interface AskOptions {
+/** Options of `TrainedModel.predict` and `TrainedModel.evaluate`. */
+export interface PredictOptions {
   /** Bars between two predictions; default: 60. */
   readonly stride?: number;
   /** Samples per batch; default: 256. */
@@ -46,7 +46,7 @@ export interface AskOptions {
 /** The figures of a trained model on other bars. */
 export interface EvaluatedModel {
   readonly samples: number;
-  readonly overall: AnswerFigures;
+  readonly overall: PredictionFigures;
   readonly perScale: FoldResult["perScale"];
 }
 
@@ -97,9 +97,9 @@ export class TrainedModel {
   }
 
   /** Calls `take` with the predictions for every `stride`-th bar with enough history, scale by scale, up to the latest bars. */
-  predict(bars: Bars, take: (answer: Answer) => void, options: AskOptions = {}): number {
+  predict(bars: Bars, take: (prediction: Prediction) => void, options: PredictOptions = {}): number {
     const samples = makeSamples(bars, { stride: options.stride ?? defaultStride, labelled: false });
-    for (const { outputs: logits, firstRow: first } of this.#ask(samples, options)) {
+    for (const { outputs: logits, firstRow: first } of this.#logits(samples, options)) {
       for (let index = 0; index < logits.length / classNames.length; index++) {
         const probabilities = softmax(logits, index * classNames.length);
         if (!probabilities.every(Number.isFinite)) throw this.#notFinite();
@@ -116,10 +116,10 @@ export class TrainedModel {
   }
 
   /** Loss and accuracy, for all samples whose labels are known. */
-  evaluate(bars: Bars, options: AskOptions = {}): EvaluatedModel {
+  evaluate(bars: Bars, options: PredictOptions = {}): EvaluatedModel {
     const samples = makeSamples(bars, { stride: options.stride ?? defaultStride });
     const counter = new TestCounter(scales);
-    for (const { outputs, firstRow } of this.#ask(samples, options))
+    for (const { outputs, firstRow } of this.#logits(samples, options))
       counter.addFrom(samples.labels, firstRow, outputs);
     const { overall, perScale } = counter;
     if (!Number.isFinite(overall.loss)) throw this.#notFinite();
@@ -134,10 +134,10 @@ export class TrainedModel {
     );
   }
 
-  #ask({ x }: Samples, { batch = 256 }: AskOptions): ReturnType<typeof askModel> {
+  #logits({ x }: Samples, { batch = 256 }: PredictOptions): ReturnType<typeof predictOnce> {
     const features = x.slice();
     applyNormaliser(this.#normaliser, features);
-    return askModel(this.#device, this.#model, features, batch);
+    return predictOnce(this.#device, this.#model, features, batch);
   }
 }
 

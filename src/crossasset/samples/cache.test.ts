@@ -1,4 +1,4 @@
-/** Samples from disk: the same bits as made anew, and nothing from a file that is not exactly theirs. */
+/** Samples from disk: the same bits as computed samples, and nothing from any other file. */
 
 import assert from "node:assert/strict";
 import {
@@ -27,7 +27,7 @@ import { makeSamples, type Samples } from "./features.js";
 
 const bars = randomBars(8000);
 const settings = { stride: 30 };
-const made = makeSamples(bars, settings);
+const computed = makeSamples(bars, settings);
 
 function inFolder(check: (folder: string) => void): void {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-samples-"));
@@ -44,8 +44,8 @@ function sameSamples(found: Samples, expected: Samples, what: string): void {
   sameNamedBytes(arrays(found), arrays(expected), what);
 }
 
-/** Fills a folder, puts something else in the file's place, and holds the cache to seeing it and to repairing it. */
-function passesOver(replace: (path: string) => void, reason: RegExp): void {
+/** Fills a folder, replaces the file, and checks that the cache detects and repairs it. */
+function ignores(replace: (path: string) => void, reason: RegExp): void {
   inFolder((folder) => {
     cachedSamples(bars, settings, folder);
     const [name] = readdirSync(folder);
@@ -53,8 +53,8 @@ function passesOver(replace: (path: string) => void, reason: RegExp): void {
     const again = cachedSamples(bars, settings, folder);
     assert.equal(again.fromCache, false);
     assert.match(again.skipReason ?? "", reason);
-    sameSamples(again.samples, made, "made anew");
-    assert.equal(cachedSamples(bars, settings, folder).fromCache, true, "the file was not written anew");
+    sameSamples(again.samples, computed, "computed again");
+    assert.equal(cachedSamples(bars, settings, folder).fromCache, true, "the file was not written again");
     assert.deepEqual(readdirSync(folder), [name]);
   });
 }
@@ -66,16 +66,16 @@ test("the first call makes the samples, the second reads them, with the same bit
     const second = cachedSamples(bars, settings, inner);
     assert.deepEqual([first.fromCache, second.fromCache], [false, true]);
     assert.deepEqual([first.skipReason, second.skipReason], [undefined, undefined]);
-    sameSamples(first.samples, made, "the first");
-    sameSamples(second.samples, made, "the second");
+    sameSamples(first.samples, computed, "the first");
+    sameSamples(second.samples, computed, "the second");
     assert.equal(readdirSync(inner).length, 1);
   });
 });
 
-test("a file that others may write, that is a link or another user's is ignored and written again", () => {
-  passesOver((path) => chmodSync(path, 0o664), /is writable by other users.*chmod go-w.*written again/);
-  passesOver((path) => chmodSync(path, 0o646), /is writable by other users/);
-  passesOver((path) => {
+test("a file that others may write, a link and another user's file are ignored and written again", () => {
+  ignores((path) => chmodSync(path, 0o664), /is writable by other users.*chmod go-w.*written again/);
+  ignores((path) => chmodSync(path, 0o646), /is writable by other users/);
+  ignores((path) => {
     rmSync(path);
     symlinkSync("/dev/null", path);
   }, /is not a regular file/);
@@ -84,7 +84,7 @@ test("a file that others may write, that is a link or another user's is ignored 
 test("a file or a folder of another user is not used", {
   skip: process.getuid?.() !== 0 && "needs root",
 }, () => {
-  passesOver((path) => chownSync(path, 65_534, 65_534), /belongs to another user.*written again/);
+  ignores((path) => chownSync(path, 65_534, 65_534), /belongs to another user.*written again/);
   inFolder((folder) => {
     cachedSamples(bars, settings, folder);
     chownSync(folder, 65_534, 65_534);
@@ -97,7 +97,7 @@ test("a folder that others may write to is not used, and nothing is written ther
   inFolder((folder) => {
     chmodSync(folder, 0o777);
     const { samples, fromCache, skipReason } = cachedSamples(bars, settings, folder);
-    sameSamples(samples, made, "made anew");
+    sameSamples(samples, computed, "computed again");
     assert.equal(fromCache, false);
     assert.match(
       skipReason ?? "",
@@ -121,12 +121,12 @@ test("with a loose umask, only this user can write the new files", () => {
   });
 });
 
-test("another stride, another value of any column and bars that are cut have files of their own", () => {
+test("another stride, another value of any column and fewer bars have separate files", () => {
   inFolder((folder) => {
     cachedSamples(bars, settings, folder);
     assert.equal(cachedSamples(bars, { stride: 31 }, folder).fromCache, false);
     assert.equal(cachedSamples(copyBars(bars, 0, 7990), settings, folder).fromCache, false);
-    // The last bit of a bar that no sample looks at: the key takes all bytes alike.
+    // The last bit of a bar that no sample uses: the key covers all bytes.
     const bar = bars.volume.findIndex((volume) => volume > 0);
     for (const column of barColumns) {
       const changed = copyBars(bars);
@@ -137,39 +137,39 @@ test("another stride, another value of any column and bars that are cut have fil
   });
 });
 
-test("a stride left out and the usual stride are the same samples", () => {
+test("a missing stride and the default stride give the same samples", () => {
   inFolder((folder) => {
     cachedSamples(bars, {}, folder);
     assert.equal(cachedSamples(bars, { stride: 60 }, folder).fromCache, true);
   });
 });
 
-test("with the cache off nothing is read and nothing written", () => {
+test("with the cache off, nothing is read or written", () => {
   const here = readdirSync(".");
   const { samples, fromCache } = cachedSamples(bars, settings, "off");
   assert.equal(fromCache, false);
-  sameSamples(samples, made, "made anew");
+  sameSamples(samples, computed, "computed again");
   assert.deepEqual(readdirSync("."), here);
 });
 
-test("a file that is cut off anywhere is ignored and written again", () => {
-  for (const part of [0, 0.001, 0.01, 0.5, 0.99]) {
+test("a file that is truncated anywhere is ignored and written again", () => {
+  for (const share of [0, 0.001, 0.01, 0.5, 0.99]) {
     const cut = (path: string) => {
       const whole = readFileSync(path);
-      writeFileSync(path, whole.subarray(0, Math.floor(part * whole.length)));
+      writeFileSync(path, whole.subarray(0, Math.floor(share * whole.length)));
     };
-    passesOver(cut, /can't be read/);
+    ignores(cut, /can't be read/);
   }
 });
 
 test("a file with any one bit changed is ignored and written again", () => {
   fc.assert(
-    fc.property(fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), fc.nat(7), (place, bit) => {
-      passesOver((path) => flipBit(path, (length) => Math.floor(place * length), bit), /./);
+    fc.property(fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), fc.nat(7), (share, bit) => {
+      ignores((path) => flipBit(path, (length) => Math.floor(share * length), bit), /./);
     }),
     { numRuns: 30 },
   );
-  for (let byte = 0; byte < 700; byte += 23) passesOver((path) => flipBit(path, () => byte, byte % 8), /./);
+  for (let byte = 0; byte < 700; byte += 23) ignores((path) => flipBit(path, () => byte, byte % 8), /./);
 });
 
 function flipBit(path: string, byteOf: (length: number) => number, bit: number): void {
@@ -180,31 +180,31 @@ function flipBit(path: string, byteOf: (length: number) => number, bit: number):
 }
 
 test("a changed feature is found by the checksum", () => {
-  passesOver((path) => flipBit(path, (length) => length >> 1, 3), /a wrong checksum/);
+  ignores((path) => flipBit(path, (length) => length >> 1, 3), /a wrong checksum/);
 });
 
-test("a file of something else is ignored and written again", () => {
-  passesOver((path) => writeFileSync(path, ""), /can't be read/);
-  passesOver((path) => writeFileSync(path, "time,open,high,low,close,volume\n".repeat(100)), /can't be read/);
+test("a file of another kind is ignored and written again", () => {
+  ignores((path) => writeFileSync(path, ""), /can't be read/);
+  ignores((path) => writeFileSync(path, "time,open,high,low,close,volume\n".repeat(100)), /can't be read/);
   const weights = [{ name: "weight", dtype: "u8", shape: [1], bytes: new Uint8Array(1) }] as const;
-  passesOver((path) => saveSafetensors(path, weights), /made from other bars/);
+  ignores((path) => saveSafetensors(path, weights), /made from other bars/);
 });
 
 test("a valid file of other bars is ignored, although it has the right name", () => {
   inFolder((other) => {
     cachedSamples(randomBars(8000, { seed: 2 }), settings, other);
     const [name] = readdirSync(other);
-    passesOver((path) => copyFileSync(join(other, name!), path), /made from other bars/);
+    ignores((path) => copyFileSync(join(other, name!), path), /made from other bars/);
   });
 });
 
-test("a file of the right key that lacks a tensor, or has it in another dtype, is ignored", () => {
-  passesOver((path) => {
+test("a file with the right key and a missing tensor, or another dtype, is ignored", () => {
+  ignores((path) => {
     const { tensors, metadata } = loadSafetensors(path);
     const kept = [...tensors.values()].filter(({ name }) => name !== "labels");
     saveSafetensors(path, kept, metadata);
   }, /has no labels in i32/);
-  passesOver((path) => {
+  ignores((path) => {
     const { tensors, metadata } = loadSafetensors(path);
     const recast = [...tensors.values()].map((tensor) =>
       tensor.name === "x" ? { ...tensor, dtype: "i32" as const } : tensor,
@@ -213,7 +213,7 @@ test("a file of the right key that lacks a tensor, or has it in another dtype, i
   }, /has no x in f32/);
 });
 
-test("a folder that can't be made is an error that says so", () => {
+test("a folder that can't be made is an error", () => {
   inFolder((folder) => {
     writeFileSync(join(folder, "taken"), "");
     const inFile = () => cachedSamples(bars, settings, join(folder, "taken", "samples"));
@@ -221,9 +221,9 @@ test("a folder that can't be made is an error that says so", () => {
   });
 });
 
-test("the numbers are those of this version; where they are to change, samplesVersion must too", () => {
-  const sum = made.x.reduce((total, value) => total + Math.abs(value), 0);
-  const labels = made.labels.reduce((total, label, index) => total + label * (index + 1), 0);
+test("the numbers are those of this version; if they change, samplesVersion must change", () => {
+  const sum = computed.x.reduce((total, value) => total + Math.abs(value), 0);
+  const labels = computed.labels.reduce((total, label, index) => total + label * (index + 1), 0);
   assert.deepEqual(
     { samplesVersion, sum: sum.toPrecision(6), labels },
     { samplesVersion: 1, sum: "5846.13", labels: 869 },

@@ -33,8 +33,8 @@ export interface CachedSamples {
 
 /**
  * The samples of these bars, from the cache, or computed and stored there. A missing folder is made; a folder that can't be written
- * is an error. "off" disables the cache. A checksum does not stop an attacker, so a folder or a file is used only if it belongs to
- * this user and no other user may write to it.
+ * is an error. "off" disables the cache. A folder or a file is used only if it belongs to this user and no other user may write to
+ * it, because a checksum does not stop an attacker.
  *
  * ```js
  * const { samples, fromCache } = cachedSamples(bars, { stride: 60 }, "cache/samples");
@@ -42,58 +42,58 @@ export interface CachedSamples {
  */
 export function cachedSamples(bars: Bars, settings: SampleSettings, folder: string | "off"): CachedSamples {
   if (folder === "off") return { samples: makeSamples(bars, settings), fromCache: false };
-  const wasThere = existsSync(folder);
-  const strange = wasThere ? whyStrange(`The folder ${folder}`, statSync(folder)) : undefined;
-  if (strange !== undefined)
+  const existed = existsSync(folder);
+  const distrust = existed ? whyUntrusted(`The folder ${folder}`, statSync(folder)) : undefined;
+  if (distrust !== undefined)
     return {
       samples: makeSamples(bars, settings),
       fromCache: false,
-      skipReason: `${strange} It is not used.`,
+      skipReason: `${distrust} It is not used.`,
     };
   const key = keyOf(bars, settings);
   const path = join(folder, `samples-${key}.safetensors`);
-  const found = existsSync(path) ? readSamples(path, key) : {};
-  if (found.samples) return { samples: found.samples, fromCache: true };
+  const cached = existsSync(path) ? readSamples(path, key) : {};
+  if (cached.samples) return { samples: cached.samples, fromCache: true };
   const samples = makeSamples(bars, settings);
   makeFolder(folder);
-  if (!wasThere) keepOwn(folder);
+  if (!existed) denyOthersWrite(folder);
   const tensors = tensorsOf(samples);
   saveSafetensors(path, tensors, new Map(Object.entries({ key, checksum: checksumOf(tensors) })));
-  keepOwn(path);
-  return { samples, fromCache: false, ...found };
+  denyOthersWrite(path);
+  return { samples, fromCache: false, ...cached };
 }
 
-/** Why another user may have written it, with advice; undefined if only this user can have. */
-function whyStrange(what: string, stats: Stats): string | undefined {
+/** Why another user may have written the file, with advice; undefined if only this user can write it. */
+function whyUntrusted(subject: string, stats: Stats): string | undefined {
   if (isPrivate(stats)) return undefined;
   return stats.uid === process.getuid?.()
-    ? `${what} is writable by other users. Run chmod go-w on it.`
-    : `${what} belongs to another user. Use a cache folder of your own (--cache).`;
+    ? `${subject} is writable by other users. Run chmod go-w on it.`
+    : `${subject} belongs to another user. Use a cache folder of your own (--cache).`;
 }
 
-/** Removes group permissions that a loose umask would leave. */
-function keepOwn(path: string): void {
+/** Removes write permissions of other users, which a permissive umask leaves. */
+function denyOthersWrite(path: string): void {
   const { mode } = statSync(path);
   if ((mode & 0o022) !== 0) chmodSync(path, mode & 0o7755);
 }
 
 /** A digest of all inputs of the samples, in 64 characters. */
 function keyOf(bars: Bars, { stride = defaultStride, labelled = true }: SampleSettings): string {
-  const asked = JSON.stringify({ samplesVersion, stride, labelled });
-  return createHash("sha256").update(asked).update(checksumOfBars(bars)).digest("hex");
+  const inputs = JSON.stringify({ samplesVersion, stride, labelled });
+  return createHash("sha256").update(inputs).update(checksumOfBars(bars)).digest("hex");
 }
 
-interface Found {
+interface CacheLookup {
   readonly samples?: Samples;
   readonly skipReason?: string;
 }
 
-function readSamples(path: string, key: string): Found {
+function readSamples(path: string, key: string): CacheLookup {
   try {
     const stats = lstatSync(path);
-    if (!stats.isFile()) throw stranger("is not a regular file");
-    const strange = whyStrange(`The file ${path}`, stats);
-    if (strange !== undefined) return { skipReason: `${strange} It is written again.` };
+    if (!stats.isFile()) throw invalidFile("is not a regular file");
+    const distrust = whyUntrusted(`The file ${path}`, stats);
+    if (distrust !== undefined) return { skipReason: `${distrust} It is written again.` };
     return { samples: samplesOf(loadSafetensors(path), key) };
   } catch (error) {
     if (!(error instanceof HoldfastError)) throw error;
@@ -111,7 +111,7 @@ function tensorsOf({ count, bar, time, x, labels }: Samples): StoredTensor[] {
 }
 
 function samplesOf({ tensors, metadata }: SafetensorsFile, key: string): Samples {
-  if (metadata.get("key") !== key) throw stranger("was made from other bars or settings");
+  if (metadata.get("key") !== key) throw invalidFile("was made from other bars or settings");
   const samples = {
     count: tensors.get("bar")?.shape[0] ?? 0,
     bar: elementsOf(tensors, "bar", "i32"),
@@ -120,13 +120,13 @@ function samplesOf({ tensors, metadata }: SafetensorsFile, key: string): Samples
     labels: elementsOf(tensors, "labels", "i32"),
   };
   // The checksum covers the parsed tensors, in their fixed order and with their expected shapes.
-  if (metadata.get("checksum") !== checksumOf(tensorsOf(samples))) throw stranger("has a wrong checksum");
+  if (metadata.get("checksum") !== checksumOf(tensorsOf(samples))) throw invalidFile("has a wrong checksum");
   return samples;
 }
 
 function elementsOf<D extends Dtype>(tensors: SafetensorsFile["tensors"], name: string, dtype: D) {
   const tensor = tensors.get(name);
-  if (tensor?.dtype !== dtype) throw stranger(`has no ${name} in ${dtype}`);
+  if (tensor?.dtype !== dtype) throw invalidFile(`has no ${name} in ${dtype}`);
   return viewElements(dtype, tensor.bytes);
 }
 
@@ -136,8 +136,8 @@ function checksumOf(tensors: readonly StoredTensor[]): string {
   return hash.digest("hex");
 }
 
-function stranger(what: string): HoldfastError {
-  return new HoldfastError("BAD_FILE", `The file ${what}. It is written again.`);
+function invalidFile(problem: string): HoldfastError {
+  return new HoldfastError("BAD_FILE", `The file ${problem}. It is written again.`);
 }
 
 function bytesOf(array: ArrayBufferView): Uint8Array {

@@ -1,4 +1,4 @@
-/** Samples against a plain reference and against numbers by hand; and that none looks ahead. */
+/** Samples against a simple reference and numbers computed by hand; no sample looks ahead. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -22,40 +22,40 @@ function rowOf({ x }: Samples, sample: number, scale = 0, count = featureCount):
 }
 
 function assertMatches(samples: Samples, sample: number, scale: number, expected: ReferenceScale): void {
-  const found = rowOf(samples, sample, scale);
+  const actual = rowOf(samples, sample, scale);
   for (const [feature, value] of expected.features.entries()) {
-    const isNear = Math.abs(found[feature]! - value) <= tolerance * Math.max(1, Math.abs(value));
+    const isNear = Math.abs(actual[feature]! - value) <= tolerance * Math.max(1, Math.abs(value));
     assert.ok(
       isNear,
-      `sample ${sample}, scale ${scale}, feature ${feature}: ${found[feature]}, not ${value}`,
+      `sample ${sample}, scale ${scale}, feature ${feature}: ${actual[feature]}, not ${value}`,
     );
   }
   assert.equal(samples.labels[sample * scales.length + scale], classes[expected.label]);
 }
 
-/** Compares every sample with the reference, and tells what the bars had in them. */
+/** Compares every sample with the reference, and returns which cases the bars contain. */
 function compareAll(bars: Bars, stride: number): Record<"still" | "flat" | "untraded", number> {
   const samples = makeSamples(bars, { stride });
-  const met = { still: 0, flat: 0, untraded: 0 };
+  const cases = { still: 0, flat: 0, untraded: 0 };
   for (const [sample, bar] of samples.bar.entries()) {
     for (const [index, scale] of scales.entries()) {
       const expected = referenceScale(bars, bar, scale);
       assertMatches(samples, sample, index, expected);
-      if (expected.sigma === 1e-8) met.still++;
+      if (expected.sigma === 1e-8) cases.still++;
       for (let group = 0; group < 32; group++) {
-        if (expected.features[group * 6 + 1] === 0) met.flat++;
-        if (expected.volumes[group] === 0) met.untraded++;
+        if (expected.features[group * 6 + 1] === 0) cases.flat++;
+        if (expected.volumes[group] === 0) cases.untraded++;
       }
     }
   }
-  return met;
+  return cases;
 }
 
 test("samples equal those of a plain reference on the same bars, with gaps, halts and untraded minutes", () => {
-  const met = compareAll(randomBars(minBars + 1600), 31);
-  assert.ok(met.still > 0, "no sample saw a market that stood still");
-  assert.ok(met.flat > 0, "no group was flat");
-  assert.ok(met.untraded > 0, "no group was untraded");
+  const cases = compareAll(randomBars(minBars + 1600), 31);
+  assert.ok(cases.still > 0, "no sample has a market without moves");
+  assert.ok(cases.flat > 0, "no group was flat");
+  assert.ok(cases.untraded > 0, "no group was untraded");
 });
 
 test("samples equal the reference for any seed, stride and number of bars", () => {
@@ -71,7 +71,7 @@ test("samples equal the reference for any seed, stride and number of bars", () =
   );
 });
 
-test("the reference tells a changed bar: a comparison with other bars fails", () => {
+test("the reference detects a changed bar: a comparison with other bars fails", () => {
   const bars = randomBars(minBars);
   const changed = copyBars(bars);
   changed.high[historyBars - 30]! *= 1.01;
@@ -80,7 +80,7 @@ test("the reference tells a changed bar: a comparison with other bars fails", ()
   assert.throws(() => assertMatches(samples, 0, 0, expected), /sample 0, scale 0, feature 13: /);
 });
 
-test("the fewest bars give one sample, which stands where its history just suffices", () => {
+test("the min. number of bars gives one sample, at the first bar with enough history", () => {
   const bars = randomBars(minBars);
   const { count, bar, time, x, labels } = makeSamples(bars);
   assert.deepEqual([count, bar[0], time[0]], [1, 7688, bars.time[7688]]);
@@ -97,7 +97,7 @@ test("samples follow every 60 bars by default, and the last one has just enough 
   assert.equal(makeSamples(randomBars(minBars + 119)).count, 2);
 });
 
-/** One-minute returns of +0.01 and −0.01 in turn, the sample right after a fall; σ is 0.01. */
+/** Alternating one-minute returns of +0.01 and −0.01; the sample is right after a fall, and σ is 0.01. */
 function seesaw(future: number): Bars {
   const closes = Array.from({ length: minBars }, (_, bar) => (bar % 2 === 0 ? 100 : 100 * Math.exp(0.01)));
   closes[historyBars] = 100 * Math.exp(future);
@@ -123,14 +123,14 @@ test("the label of a scale comes from the close as many bars ahead as the scale 
   }
 });
 
-test("features of a seesaw by hand: returns of one σ, nothing within a bar, ln σ at the end", () => {
+test("features of alternating returns, computed by hand: returns of one σ, no move within a bar, ln σ at the end", () => {
   const samples = makeSamples(seesaw(0));
-  // Bar 7,688 has 100: the newest return is a fall, and 32 back stands a rise.
+  // Bar 7,688 has 100: the newest return is a fall, and the return 32 bars earlier is a rise.
   for (const [feature, value] of [1, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0].entries()) {
     assert.ok(Math.abs(samples.x[feature]! - value) < 1e-6, `feature ${feature}: ${samples.x[feature]}`);
   }
   assert.ok(Math.abs(samples.x[192]! - Math.log(0.01)) < 1e-6);
-  // On the scale of two bars nothing ever moves: σ is at its floor.
+  // On the scale of two bars the price never moves: σ is at its floor.
   assert.ok(Math.abs(rowOf(samples, 0, 1)[192]! - Math.log(1e-8)) < 1e-6);
 });
 
@@ -140,7 +140,7 @@ test("the features of a market that never moves and never trades are finite", ()
   assert.ok(labels.every((label) => label === classes.flat));
 });
 
-/** Numbers of the samples whose features differ. */
+/** Indices of the samples whose features differ. */
 function movedSamples(before: Samples, after: Samples): number[] {
   const numbers = Array.from({ length: before.count }, (_, sample) => sample);
   return numbers.filter((sample) => {
@@ -170,7 +170,7 @@ test("no sample looks ahead: later bars change no feature of it or of earlier sa
   }
 });
 
-test("a look ahead would be seen: another bar at a sample's own place moves it", () => {
+test("a look ahead would be detected: a change of a sample's own bar changes the sample", () => {
   const bars = randomBars(minBars + 400, { seed: 5 });
   const before = makeSamples(bars, { stride: 50 });
   const bar = before.bar[3]!;
@@ -180,7 +180,7 @@ test("a look ahead would be seen: another bar at a sample's own place moves it",
   );
 });
 
-test("a sample depends on nothing before its history: the same bits come from a series that begins later", () => {
+test("a sample does not depend on bars before its history: a series that starts later gives the same bits", () => {
   const bars = randomBars(minBars + 500, { seed: 6 });
   const whole = makeSamples(bars, { stride: 50 });
   const later = makeSamples(copyBars(bars, 200), { stride: 50 });
@@ -195,7 +195,7 @@ test("too few bars and an invalid stride are rejected", () => {
   }
 });
 
-test("samples that need no labels go up to the last bar, with the same features and labels where there are any", () => {
+test("samples without required labels go up to the last bar, with the same features and available labels", () => {
   const bars = randomBars(minBars + 100, { seed: 3 });
   const [labelled, all] = [
     makeSamples(bars, { stride: 20 }),

@@ -86,7 +86,7 @@ export function makeSamples(
   return { count, bar, time, x, labels };
 }
 
-/** The number of samples of so many bars, each with its history and its horizon. Throws if there is none. */
+/** The number of samples in a number of bars, each with its history and its horizon. Throws if there is none. */
 function requireSamples(bars: number, stride: number, horizon: number): number {
   const count = countSamples(bars, stride, horizon);
   if (count > 0) return count;
@@ -104,8 +104,8 @@ export function countSamples(bars: number, stride: number, horizon: number = lon
     const message = `The stride is ${stride}. It must be a whole number of bars from 1.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { stride } });
   }
-  const room = bars - historyBars - horizon;
-  return room < 0 ? 0 : Math.floor(room / stride) + 1;
+  const spareBars = bars - historyBars - horizon;
+  return spareBars < 0 ? 0 : Math.floor(spareBars / stride) + 1;
 }
 
 function makeRows(count: number, stride: number): Float32Array {
@@ -132,8 +132,8 @@ function writeFeatures(groups: Groups, x: Float32Array, offset: number): number 
     returns[group] = Math.log((close[group + 1] as number) / (close[group] as number));
     logVolumes[group] = Math.log1p(volume[group] as number);
   }
-  const sigma = spreadOf(returns).deviation;
-  const volumes = spreadOf(logVolumes);
+  const sigma = meanAndDeviation(returns).deviation;
+  const volumes = meanAndDeviation(logVolumes);
   for (let group = 0; group < groupCount; group++) {
     const at = offset + group * featuresPerGroup;
     const top = high[group] as number;
@@ -151,7 +151,7 @@ function writeFeatures(groups: Groups, x: Float32Array, offset: number): number 
 }
 
 /** Mean and population standard deviation (divided by n). */
-function spreadOf(values: Float64Array): { readonly mean: number; readonly deviation: number } {
+function meanAndDeviation(values: Float64Array): { readonly mean: number; readonly deviation: number } {
   let sum = 0;
   for (let index = 0; index < values.length; index++) sum += values[index] as number;
   const mean = sum / values.length;

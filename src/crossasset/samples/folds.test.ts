@@ -1,4 +1,4 @@
-/** Folds: the blocks' sizes, and that nothing learned from tells of what is tested on. */
+/** Folds: the sizes of the blocks, and no information from test blocks in training labels. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,29 +7,29 @@ import { rejects } from "../../../test/support/rejects.js";
 import { type Fold, walkForward } from "./folds.js";
 import { historyBars, longestHorizon } from "./scales.js";
 
-interface Places {
+interface SampleBars {
   readonly count: number;
   readonly bar: Int32Array;
 }
 
-function everyBars(stride: number, count: number): Places {
+function everyBars(stride: number, count: number): SampleBars {
   return { count, bar: Int32Array.from({ length: count }, (_, index) => historyBars - 1 + index * stride) };
 }
 
-/** The training samples whose furthest label tells of bars behind the first test sample's. */
-function overlaps({ bar }: Places, { train, test }: Fold): number {
+/** The training samples whose longest label uses bars after the first test sample's bar. */
+function overlaps({ bar }: SampleBars, { train, test }: Fold): number {
   const firstTested = bar[test.start]!;
   return bar.subarray(train.start, train.end).filter((at) => at + longestHorizon > firstTested).length;
 }
 
-test("24,613 samples in 2 folds train on 8,204 and 16,408, and the gap is the test blocks'", () => {
+test("24,613 samples in 2 folds train on 8,204 and 16,408, and the gap is taken from the test blocks", () => {
   assert.deepEqual(walkForward(everyBars(60, 24_613), 2), [
     { train: { start: 0, end: 8204 }, test: { start: 8207, end: 16_408 } },
     { train: { start: 0, end: 16_408 }, test: { start: 16_411, end: 24_613 } },
   ]);
 });
 
-test("no training label tells of a bar in the test block, and the gap takes no more than it must", () => {
+test("no training label uses a bar of the test block, and the gap is minimal", () => {
   const drawn = fc.record({
     stride: fc.integer({ min: 1, max: 300 }),
     count: fc.integer({ min: 2500, max: 5000 }),
@@ -54,20 +54,20 @@ test("without a gap training labels do reach into the test block", () => {
   }
 });
 
-test("every sample has its block, and the blocks' sizes differ by one at most", () => {
+test("every sample is in one block, and the sizes of the blocks differ by at most one", () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 12 }), fc.integer({ min: 13, max: 1000 }), (folds, count) => {
-      const made = walkForward(everyBars(300, count), folds);
-      const ends = [0, ...made.map(({ train }) => train.end), count];
+      const actual = walkForward(everyBars(300, count), folds);
+      const ends = [0, ...actual.map(({ train }) => train.end), count];
       const sizes = ends.slice(1).map((end, index) => end - ends[index]!);
       assert.equal(sizes.length, folds + 1);
       assert.ok(Math.max(...sizes) - Math.min(...sizes) <= 1, sizes.join());
-      for (const [index, fold] of made.entries()) assert.equal(fold.test.end, ends[index + 2]);
+      for (const [index, fold] of actual.entries()) assert.equal(fold.test.end, ends[index + 2]);
     }),
   );
 });
 
-test("the gap goes by bars, not by samples, where these lie unevenly", () => {
+test("the gap counts bars, not samples, even if samples are uneven", () => {
   const samples = { count: 6, bar: Int32Array.of(0, 10, 20, 30, 260, 300) };
   assert.deepEqual(walkForward(samples, 1)[0]?.test, { start: 4, end: 6 });
 });

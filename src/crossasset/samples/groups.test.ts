@@ -1,4 +1,4 @@
-/** Groups of bars, by hand. */
+/** Groups of bars, computed by hand. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { emptyGroups, readGroups } from "./groups.js";
 /** Closes 1, 2, 3 … 70: bar n closes at n + 1. */
 const rising = () => barsOfCloses(Array.from({ length: 70 }, (_, bar) => bar + 1));
 
-test("a group opens with its first bar, closes with its last, and the last group ends with the bar asked for", () => {
+test("a group opens with its first bar, closes with its last, and the last group ends with the requested bar", () => {
   const groups = emptyGroups();
   readGroups(rising(), 67, 2, groups);
   assert.deepEqual([groups.open[31], groups.close[32]], [67, 68]);
@@ -27,7 +27,7 @@ test("a group has the highest high, the lowest low and the sum of the volumes of
   assert.deepEqual([groups.high[30], groups.low[30], groups.volume[30]], [66, 65, 2]);
 });
 
-test("the vwap weighs typical prices by volume, and takes their plain mean where nothing was traded", () => {
+test("the vwap weighs typical prices by volume, and is their plain mean if nothing was traded", () => {
   const bars = rising();
   bars.high[67] = 71; // typical price (71 + 68 + 68) / 3 = 69
   bars.volume.set([3, 1], 66);

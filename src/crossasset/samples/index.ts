@@ -1,6 +1,7 @@
 /** samples: training samples from bars. Features and labels, walk-forward folds, and normalisation. */
 
 export { type CachedSamples, cachedSamples } from "./cache.js";
+export { type BarsSummary, checkBars } from "./check-bars.js";
 export { defaultStride, makeSamples, type SampleSettings, type Samples } from "./features.js";
 export { type Fold, type SampleRange, type WalkForwardOptions, walkForward } from "./folds.js";
 export {
@@ -11,6 +12,7 @@ export {
   normaliserFrom,
   normaliserRecord,
 } from "./normaliser.js";
+export { type OracleAccuracy, oracleAccuracy, type ScaleAccuracy } from "./oracle.js";
 export {
   classes,
   featureCount,

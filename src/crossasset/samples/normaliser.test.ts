@@ -1,4 +1,4 @@
-/** Normalisation: the right figures, from training rows alone, and the same bits after a checkpoint. */
+/** Normalisation: correct statistics, from training rows only, and the same bits after a checkpoint. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -24,7 +24,7 @@ function columnOf(x: Float32Array, feature: number, { start, end } = train): num
   return Array.from({ length: end - start }, (_, row) => x[(start + row) * sampleWidth + feature]!);
 }
 
-test("mean and deviation of four values by hand, the population's", () => {
+test("mean and population deviation of four values, computed by hand", () => {
   const x = new Float32Array(4 * sampleWidth);
   for (const [row, value] of [2, 4, 4, 6].entries()) x[row * sampleWidth + 5] = value;
   const { mean, deviation } = fitNormaliser(x, { start: 0, end: 4 });
@@ -48,14 +48,14 @@ test("training rows come out with mean 0 and deviation 1 in every feature", () =
   }
 });
 
-test("a small spread around a large mean is found, as one pass over squares in float32 would not", () => {
+test("a small deviation around a large mean is exact, unlike in one pass over squares in float32", () => {
   const x = new Float32Array(4 * sampleWidth).fill(1e6);
   for (let row = 0; row < 4; row++) x[row * sampleWidth] = 1e6 + (row % 2);
   const { deviation } = fitNormaliser(x, { start: 0, end: 4 });
   assert.equal(deviation[0], 0.5);
 });
 
-test("only training rows count: other test rows move nothing, another training row does", () => {
+test("only training rows count: another test row changes nothing, another training row does", () => {
   const x = randomRows();
   const fitted = normaliserRecord(fitNormaliser(x, train));
   const otherTest = x.slice().fill(1e9, train.end * sampleWidth);
@@ -81,7 +81,7 @@ test("values beyond 5 deviations are clipped", () => {
   assert.deepEqual([out[35 * sampleWidth], out[36 * sampleWidth]], [5, -5]);
 });
 
-test("into a target the source stays as it was; in place the bits are the target's", () => {
+test("with a target the source stays unchanged; in place the bits equal the target's", () => {
   const x = randomRows();
   const before = x.slice();
   const normaliser = fitNormaliser(x, train);
@@ -99,7 +99,9 @@ test("a normaliser from a checkpoint's record gives the same bits, and shares no
   const stored = structuredClone(record);
   const loaded = normaliserFrom(stored);
   for (const array of [record.mean, stored.mean, record.deviation, stored.deviation]) array.fill(7);
-  const [a, b] = [normaliser, loaded].map((one) => applyNormaliser(one, x, new Float32Array(x.length)));
+  const [a, b] = [normaliser, loaded].map((candidate) =>
+    applyNormaliser(candidate, x, new Float32Array(x.length)),
+  );
   sameBytes(b!, a!, "the loaded one's output");
 });
 
@@ -118,7 +120,7 @@ test("a NaN among the training rows is rejected with its feature", () => {
   rejects("NOT_FINITE", () => fitNormaliser(x, train), /mean of feature 17 is NaN/);
 });
 
-test("rows that are not there, parts of rows and a target of another length are rejected", () => {
+test("missing rows, incomplete rows and a target of another length are rejected", () => {
   const x = randomRows();
   const normaliser = fitNormaliser(x, train);
   for (const [start, end] of [

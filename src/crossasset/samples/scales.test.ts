@@ -1,4 +1,4 @@
-/** The figures that others follow from. */
+/** The constants that others are derived from. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** Shuffled labels: the same ones, in places that follow from the seed. */
+/** Shuffled labels: the same labels, in an order that depends on the seed. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -17,7 +17,7 @@ function rowsOf(labels: Int32Array): string[] {
   );
 }
 
-test("labels move between samples a row at a time, and none is lost or made", () => {
+test("labels move between samples row by row, and none is lost or added", () => {
   const before = samples.labels.slice();
   const shuffled = shuffleLabels(samples, 42);
   assert.deepEqual(rowsOf(shuffled.labels).sort(), rowsOf(before).sort());
@@ -26,7 +26,7 @@ test("labels move between samples a row at a time, and none is lost or made", ()
   assert.equal(shuffled.x, samples.x);
 });
 
-test("labels that follow from one another in time no longer do", () => {
+test("labels are no longer correlated in time", () => {
   const repeats = (labels: Int32Array) => {
     const longest = labels.filter((_, index) => index % scales.length === scales.length - 1);
     return longest.filter((label, index) => index > 0 && label === longest[index - 1]).length / samples.count;

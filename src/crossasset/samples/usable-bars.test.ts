@@ -1,4 +1,4 @@
-/** What bars must be before samples are made of them. */
+/** The checks of bars before samples are made. */
 
 import { test } from "node:test";
 import { copyBars, randomBars } from "../../../test/support/random-bars.js";
@@ -14,7 +14,7 @@ function rejectsValue(column: BarColumn, value: number, message: RegExp): void {
   rejects("BAD_ARGUMENT", () => requireUsableBars(changed), message);
 }
 
-test("good bars pass, also where nothing moves and nothing is traded", () => {
+test("valid bars pass, even without moves and without trades", () => {
   const still = copyBars(bars);
   for (const column of ["open", "high", "low", "close"] as const) still[column].fill(1);
   still.volume.fill(0);

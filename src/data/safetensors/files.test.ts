@@ -1,4 +1,4 @@
-/** Safetensors on disk: a save is whole or has not happened, and what can't be read is an error with its path. */
+/** Safetensors on disk: a save is complete or changes nothing, and errors have the path. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -28,7 +28,7 @@ function inFolder(check: (folder: string) => void): void {
   }
 }
 
-test("a saved file has the bytes that are written in memory, and loads", () => {
+test("a saved file has the bytes of a file written in memory, and loads", () => {
   inFolder((folder) => {
     const path = join(folder, "model.safetensors");
     saveSafetensors(path, tensors, metadata);
@@ -39,7 +39,7 @@ test("a saved file has the bytes that are written in memory, and loads", () => {
   });
 });
 
-test("a save replaces the file that was there and leaves nothing beside it", () => {
+test("a save replaces the old file and leaves no other file", () => {
   inFolder((folder) => {
     const path = join(folder, "model.safetensors");
     saveSafetensors(path, tensors);
@@ -49,7 +49,7 @@ test("a save replaces the file that was there and leaves nothing beside it", () 
   });
 });
 
-test("tensors that can't be written leave the old file as it was", () => {
+test("tensors that can't be written do not change the old file", () => {
   inFolder((folder) => {
     const path = join(folder, "model.safetensors");
     saveSafetensors(path, tensors);
@@ -60,7 +60,7 @@ test("tensors that can't be written leave the old file as it was", () => {
   });
 });
 
-test("a save that fails at its last act leaves nothing beside", () => {
+test("a save whose rename fails leaves no temporary file", () => {
   inFolder((folder) => {
     const path = join(folder, "taken");
     mkdirSync(path);
@@ -91,7 +91,7 @@ test("a missing file is an error with the path and the cause", () => {
   assert.match(String(error?.cause), /ENOENT/);
 });
 
-test("what is no file is rejected, and a pipe that nobody writes to is not waited for", (t) => {
+test("a path that is not a regular file is rejected, and a pipe without a writer does not block", (t) => {
   inFolder((folder) => {
     rejects("BAD_FILE", () => loadSafetensors(folder), /a folder, a pipe or a device/);
     if (process.platform === "win32") return t.skip("Windows has no named pipes in folders");
@@ -101,7 +101,7 @@ test("what is no file is rejected, and a pipe that nobody writes to is not waite
   });
 });
 
-test("a damaged file is rejected with its path and what is wrong", () => {
+test("a damaged file is rejected with its path and the fault", () => {
   inFolder((folder) => {
     const path = join(folder, "cut.safetensors");
     writeFileSync(path, writeSafetensors(tensors).subarray(0, -1));

@@ -1,4 +1,4 @@
-/** Tensors of dtypes that we have none of: converted where nothing is lost, and rejected one by one where they can't be. */
+/** Tensors of foreign dtypes: converted if nothing is lost, otherwise rejected one by one. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ interface Part {
   readonly bytes: ArrayBufferView;
 }
 
-/** A file of these tensors, one behind the other, whatever their dtypes. */
+/** A file of these tensors in order, with any dtypes. */
 function fileOf(parts: Readonly<Record<string, Part>>): Uint8Array {
   let offset = 0;
   const members = Object.entries(parts).map(([name, { dtype, shape, bytes }]) => {
@@ -35,7 +35,7 @@ function read(parts: Readonly<Record<string, Part>>, name: string) {
 }
 
 function integersOf(part: Part): readonly number[] {
-  // A byte in front: the elements of a file need not be aligned for their width.
+  // One byte first: the elements of a file need not be aligned.
   const tensor = read({ odd: { dtype: "U8", bytes: Uint8Array.of(1) }, a: part }, "a");
   assert.equal(tensor.dtype, "i32");
   return [...viewElements("i32", tensor.bytes)];
@@ -76,7 +76,7 @@ test("every 8-bit float is read exactly", () => {
     assert.equal(tensor.dtype, "bf16");
     return widenBf16(viewElements("bf16", tensor.bytes));
   };
-  // An E5M2 is the upper half of an f16, so JavaScript's own bits can be asked.
+  // An E5M2 is the upper half of an f16, so the f16 conversion gives the expected value.
   const halves = new Float64Array(256).map((_, bits) => {
     const [exponent, mantissa] = [(bits >> 2) & 31, bits & 3];
     const size =
@@ -98,7 +98,7 @@ test("every 8-bit float is read exactly", () => {
   );
 });
 
-test("a tensor that can't be read leaves the others readable, and is named when it is asked for", () => {
+test("a tensor that can't be converted leaves the others readable, and reading it is an error with its name", () => {
   const file = fileOf({
     packed: { dtype: "F4", shape: [6], bytes: new Uint8Array(3) },
     proto: { dtype: "__proto__", shape: [1], bytes: new Uint8Array(1) },
@@ -129,7 +129,7 @@ test("tensors are skipped by name or by a function", () => {
   rejects("BAD_ARGUMENT", () => namesOf("a" as never), /skip takes a list/);
 });
 
-test("what is no file's bytes is rejected", () => {
+test("arguments other than bytes are rejected", () => {
   for (const bytes of [undefined, "model.safetensors", new ArrayBuffer(8), [1, 2]]) {
     rejects("BAD_ARGUMENT", () => readSafetensors(bytes as never), /as a Uint8Array/);
   }

@@ -91,9 +91,9 @@ interface SmallFloat {
   readonly hasInfinity: boolean;
 }
 
-function smallFloats(form: SmallFloat): ForeignDtype {
+function smallFloats(format: SmallFloat): ForeignDtype {
   // Each of the 256 values once. bf16 has more exponent and mantissa bits than either format.
-  const table = narrowToBf16(Float32Array.from({ length: 256 }, (_, bits) => decodeSmallFloat(bits, form)));
+  const table = narrowToBf16(Float32Array.from({ length: 256 }, (_, bits) => decodeSmallFloat(bits, format)));
   const decode = (view: DataView): Uint8Array => {
     const halves = new Uint16Array(view.byteLength);
     for (let index = 0; index < halves.length; index++) halves[index] = table[view.getUint8(index)] ?? 0;

@@ -1,4 +1,4 @@
-/** Altered files: whatever is done to a good one, it is read inside its bounds or rejected as a bad file. */
+/** Altered files: any change of a valid file is read within its bounds or rejected as a bad file. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -21,27 +21,29 @@ const headerText = Buffer.from(good.subarray(8, 8 + headerBytes)).toString();
 
 type Change = (file: Uint8Array) => Uint8Array;
 
-const place = fc.nat(good.length - 1);
+const position = fc.nat(good.length - 1);
 
-const flip: fc.Arbitrary<Change> = fc.tuple(place, fc.nat(7)).map(([at, bit]) => (file) => {
+const flip: fc.Arbitrary<Change> = fc.tuple(position, fc.nat(7)).map(([at, bit]) => (file) => {
   const changed = file.slice();
   if (at < changed.length) changed[at]! ^= 1 << bit;
   return changed;
 });
 
-const cut: fc.Arbitrary<Change> = place.map((at) => (file) => file.slice(0, at));
+const cut: fc.Arbitrary<Change> = position.map((at) => (file) => file.slice(0, at));
 
 const extend: fc.Arbitrary<Change> = fc
   .uint8Array({ minLength: 1, maxLength: 20 })
   .map((more) => (file) => Uint8Array.from([...file, ...more]));
 
-const move: fc.Arbitrary<Change> = fc.tuple(place, place, place).map(([from, to, target]) => (file) => {
-  const changed = file.slice();
-  if (target < changed.length) changed.copyWithin(target, Math.min(from, to), Math.max(from, to));
-  return changed;
-});
+const move: fc.Arbitrary<Change> = fc
+  .tuple(position, position, position)
+  .map(([from, to, target]) => (file) => {
+    const changed = file.slice();
+    if (target < changed.length) changed.copyWithin(target, Math.min(from, to), Math.max(from, to));
+    return changed;
+  });
 
-const bitsOfHeaders = [
+const headerFragments = [
   ...'{}[]:,"\\-0179. \u0000',
   "1e9",
   "-1",
@@ -58,7 +60,7 @@ const bitsOfHeaders = [
   "\ud83d\ude00",
 ];
 
-/** The file with another header, whose length is told truly, so that the deeper checks are met. */
+/** The file with another header of the right length, so that the later checks run. */
 function withHeader(text: string): Change {
   return (file) => {
     const data = file.subarray(8 + headerBytes);
@@ -69,31 +71,31 @@ function withHeader(text: string): Change {
 }
 
 const edit: fc.Arbitrary<Change> = fc
-  .tuple(fc.nat(headerText.length), fc.nat(12), fc.constantFrom(...bitsOfHeaders))
+  .tuple(fc.nat(headerText.length), fc.nat(12), fc.constantFrom(...headerFragments))
   .map(([at, removed, added]) =>
     withHeader(headerText.slice(0, at) + added + headerText.slice(at + removed)),
   );
 
-/** Changes one number, which keeps the header JSON: shapes and offsets that lie. */
+/** Changes one number of the header, which stays valid JSON: wrong shapes and offsets. */
 const renumber: fc.Arbitrary<Change> = fc
   .tuple(fc.nat(20), fc.oneof(fc.nat(60), fc.maxSafeInteger()))
   .map(([which, value]) => {
-    let seen = 0;
-    const replace = (digits: string) => (seen++ === which ? String(value) : digits);
+    let count = 0;
+    const replace = (digits: string) => (count++ === which ? String(value) : digits);
     return withHeader(headerText.replace(/(?<=[[,])\d+/g, replace));
   });
 
-/** Moves one tensor, which keeps its size right: holes, overlaps, places outside the file. */
+/** Moves one tensor and keeps its size: holes, overlaps, offsets outside the file. */
 const shift: fc.Arbitrary<Change> = fc
   .tuple(fc.nat(tensors.length - 1), fc.integer({ min: -24, max: 24 }))
   .map(([which, by]) => {
-    let seen = 0;
+    let count = 0;
     const replace = (all: string, begin: string, end: string) =>
-      seen++ === which ? `[${Number(begin) + by},${Number(end) + by}]` : all;
+      count++ === which ? `[${Number(begin) + by},${Number(end) + by}]` : all;
     return withHeader(headerText.replace(/(?<="data_offsets":)\[(\d+),(\d+)\]/g, replace));
   });
 
-/** An edit of the header begins with the good one, so it comes first if it comes at all. */
+/** Edits of the header start from the valid one, so they come first. */
 const altered = fc
   .tuple(
     fc.oneof(edit, renumber, shift, flip, cut, extend, move),
@@ -101,36 +103,36 @@ const altered = fc
   )
   .map(([first, rest]) => rest.reduce((file, change) => change(file), first(good)));
 
-/** A rejection without the names and figures of its case. */
+/** An error message without the names and figures of its case. */
 function kindOf(message: string): string {
   return message.replaceAll(/found .*?, expected|\d+|"(?:[^"\\]|\\.)*"/gs, "…");
 }
 
-/** Reads the file; throws unless all is in order. Returns "read", or the kind of rejection. */
+/** Reads the file and checks the result. Returns "read", or the kind of rejection. */
 function check(read: (bytes: Uint8Array) => SafetensorsFile, file: Uint8Array): string {
-  let found: SafetensorsFile;
+  let result: SafetensorsFile;
   try {
-    found = read(file);
+    result = read(file);
   } catch (error) {
     if (error instanceof HoldfastError && error.code === "BAD_FILE") return kindOf(error.message);
     throw error;
   }
   let total = 0;
-  for (const [name, tensor] of found.tensors) {
-    const { name: own, shape, stored } = tensor;
+  for (const [name, tensor] of result.tensors) {
+    const { shape, stored } = tensor;
     const bytes = stored?.bytes ?? tensor.bytes;
-    assert.equal(own, name);
+    assert.equal(tensor.name, name);
     if (!stored) assert.equal(bytes.length, tensorBytes(tensor.dtype, shape));
     assert.ok(bytes.byteOffset >= file.byteOffset + 8);
     assert.ok(bytes.byteOffset + bytes.length <= file.byteOffset + file.length);
     total += bytes.length;
   }
-  const told = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
-  assert.equal(total, file.length - 8 - told);
+  const headerLength = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
+  assert.equal(total, file.length - 8 - headerLength);
   return "read";
 }
 
-test("an altered file is read inside its bounds or rejected as a bad file, and nothing else happens", (t) => {
+test("an altered file is read within its bounds or rejected as a bad file", (t) => {
   const outcomes = new Map<string, number>();
   fc.assert(
     fc.property(altered, (file) => {
@@ -139,7 +141,7 @@ test("an altered file is read inside its bounds or rejected as a bad file, and n
     }),
     { numRuns: 20_000 },
   );
-  // A run that met few kinds of rejection, or read nothing, would prove little.
+  // A run with few kinds of rejection, or without a file that was read, would prove little.
   const kinds = [...outcomes.keys()].join("\n");
   t.diagnostic(`${outcomes.size} kinds of outcome; ${outcomes.get("read")} of 20000 files were read`);
   assert.ok(outcomes.size > 25, kinds);
@@ -157,17 +159,17 @@ test("random bytes and random headers are rejected", () => {
   );
 });
 
-test("a reader that trusts its file is found out", () => {
+test("the test fails for a reader that trusts its file", () => {
   const trusting = (file: Uint8Array): SafetensorsFile => {
     const length = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
     const header = JSON.parse(Buffer.from(file.subarray(8, 8 + length)).toString());
-    const found = Object.entries<{ shape: number[]; data_offsets: [number, number] }>(header).map(
+    const entries = Object.entries<{ shape: number[]; data_offsets: [number, number] }>(header).map(
       ([name, { shape, data_offsets }]) => {
         const bytes = file.subarray(8 + length + data_offsets?.[0], 8 + length + data_offsets?.[1]);
         return [name, { name, dtype: "u8" as const, shape, bytes }] as const;
       },
     );
-    return { tensors: new Map(found), metadata: new Map() };
+    return { tensors: new Map(entries), metadata: new Map() };
   };
   assert.throws(() => fc.assert(fc.property(altered, (file) => void check(trusting, file))));
 });

@@ -50,8 +50,8 @@ function readEntry(cursor: JsonCursor, name: string): Entry {
   });
   const { dtype, shape, offsets } = fields;
   if (dtype === undefined || shape === undefined || offsets === undefined) {
-    const there = Object.keys(fields).join(", ") || "no field";
-    throw cursor.rejection(`an entry with ${there}`, "one with dtype, shape and data_offsets");
+    const fieldNames = Object.keys(fields).join(", ") || "no field";
+    throw cursor.rejection(`an entry with ${fieldNames}`, "one with dtype, shape and data_offsets");
   }
   const [begin, end] = offsets;
   if (begin === undefined || end === undefined || offsets.length !== 2) {

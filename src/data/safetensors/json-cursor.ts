@@ -9,14 +9,14 @@ import { badFile, quote } from "./rejection.js";
 
 const whitespace: ReadonlySet<string> = new Set([" ", "\t", "\n", "\r"]);
 
-/** Matches what may be a number; it is validated afterwards. */
+/** Matches possible numbers, which are validated afterwards. */
 const numberLike = /[-+.0-9A-Za-z]{1,40}/y;
 const wholeNumber = /^(?:0|[1-9][0-9]*)$/;
 
 export class JsonCursor {
   readonly #text: string;
   #at = 0;
-  /** What is being read, for errors. */
+  /** The item that is being read, for errors. */
   subject: string;
 
   constructor(text: string, subject: string) {

@@ -1,4 +1,4 @@
-/** Reading safetensors: what other programs wrote is read, and every kind of wrong file is rejected by name. */
+/** Reading safetensors: files of other programs are read, and every kind of invalid file is rejected by name. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -21,9 +21,9 @@ function find(tensors: ReadonlyMap<string, StoredTensor>, name: string): StoredT
   return tensors.get(name) ?? assert.fail(`no tensor ${name}`);
 }
 
-const one = entry("[1]", 0, 1);
+const oneByte = entry("[1]", 0, 1);
 
-describe("what other programs wrote", () => {
+describe("files of other programs", () => {
   it("a file of the reference library is read, and written again to the same bytes", () => {
     const file = oracleFile("reference.safetensors");
     const { tensors, metadata } = readSafetensors(file);
@@ -34,7 +34,7 @@ describe("what other programs wrote", () => {
     sameBytes(writeSafetensors([...tensors.values()].reverse(), metadata), file, "the file written again");
   });
 
-  it("the op cases are read: each case's tensors are there, and all inputs but six are exact in float32", () => {
+  it("the op cases are read: each case has its tensors, and all inputs but six are exact in float32", () => {
     interface Case {
       readonly inputs: readonly string[];
       readonly outputs: readonly string[];
@@ -54,7 +54,7 @@ describe("what other programs wrote", () => {
         if (viewElements("f64", bytes).some((value) => Math.fround(value) !== value)) inexact.push(name);
       }
     }
-    // test/oracle/README.md tells of them: who computes in float32 must allow for their rounding.
+    // test/oracle/README.md names them: computations in float32 must allow for their rounding.
     assert.deepEqual(inexact, ["c087.in0", "c120.in0", "c121.in0", "c124.in0", "c128.in0", "c134.in0"]);
   });
 
@@ -67,8 +67,8 @@ describe("what other programs wrote", () => {
   });
 });
 
-describe("what a file may be", () => {
-  it("tensors are views of the bytes given, wherever those lie", () => {
+describe("a valid file", () => {
+  it("has tensors that are views of its bytes, at any offset in memory", () => {
     const memory = new Uint8Array(200);
     const file = fileWith(`{"a":${entry("[2]", 0, 2)}}`, 2);
     const bytes = memory.subarray(13, 13 + file.length);
@@ -79,14 +79,14 @@ describe("what a file may be", () => {
     assert.equal(view.length, 2);
   });
 
-  it("a file may be empty, its header may have spaces, and its data any order", () => {
+  it("may be empty, may have spaces in its header, and may have its data in any order", () => {
     assert.equal(readSafetensors(fileWith("{}")).tensors.size, 0);
-    const header = `{\n "late" : ${entry("[ 2 ]", 1, 3)} ,\t"early": ${one}, "none": ${entry("[0,5]", 1, 1)}}  \n`;
+    const header = `{\n "late" : ${entry("[ 2 ]", 1, 3)} ,\t"early": ${oneByte}, "none": ${entry("[0,5]", 1, 1)}}  \n`;
     const { tensors } = readSafetensors(fileWith(header, 3));
     assert.deepEqual([...tensors.keys()], ["late", "early", "none"]);
   });
 
-  it("names that mean something to JavaScript are names like any other", () => {
+  it("may have names that are special in JavaScript", () => {
     const names = ["__proto__", "constructor", "toString", "hasOwnProperty", "", "0"];
     const members = names.map((name, index) => `${JSON.stringify(name)}:${entry("[1]", index, index + 1)}`);
     const header = `{"__metadata__":{"__proto__":"kept"},${members.join(",")}}`;
@@ -97,7 +97,7 @@ describe("what a file may be", () => {
   });
 });
 
-/** [what is wrong, the file, what the rejection says] */
+/** [the fault, the file, the error's message] */
 const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   ["no bytes", new Uint8Array(0), /has 0 bytes; .* begins with 8/],
   ["fewer bytes than the length takes", new Uint8Array(7), /has 7 bytes/],
@@ -114,13 +114,17 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   ["a header that is not UTF-8", fileWith(Uint8Array.of(0x7b, 0xff, 0x7d)), /not text in UTF-8/],
   ["a header that breaks off", fileWith('{"a":{"dtype":"U8"'), /found the end of the header/],
   ["a text that breaks off", fileWith('{"a'), /expected a closing quote/],
-  ["a text with a line break", fileWith(`{"a\nb":${one}}`, 1), /expected a text without control characters/],
-  ["an unknown escape", fileWith(`{"\\q":${one}}`, 1), /unknown escapes/],
-  ["half a surrogate pair", fileWith(`{"\\ud800":${one}}`, 1), /expected whole characters/],
-  ["a second value behind the header", fileWith("{}{}"), /expected nothing more/],
-  ["a comma too many", fileWith(`{"a":${one},}`, 1), /expected a text in quotes/],
-  ["two tensors of one name", fileWith(`{"a":${one},"a":${one}}`, 1), /found a second "a"/],
-  ["one name in two spellings", fileWith(`{"a":${one},"\\u0061":${one}}`, 1), /found a second "a"/],
+  [
+    "a text with a line break",
+    fileWith(`{"a\nb":${oneByte}}`, 1),
+    /expected a text without control characters/,
+  ],
+  ["an unknown escape", fileWith(`{"\\q":${oneByte}}`, 1), /unknown escapes/],
+  ["half a surrogate pair", fileWith(`{"\\ud800":${oneByte}}`, 1), /expected whole characters/],
+  ["a second value after the header", fileWith("{}{}"), /expected nothing more/],
+  ["a comma too many", fileWith(`{"a":${oneByte},}`, 1), /expected a text in quotes/],
+  ["two tensors of one name", fileWith(`{"a":${oneByte},"a":${oneByte}}`, 1), /found a second "a"/],
+  ["one name in two spellings", fileWith(`{"a":${oneByte},"\\u0061":${oneByte}}`, 1), /found a second "a"/],
   ["a field twice", fileWith('{"a":{"dtype":"U8","dtype":"U8"}}'), /a second "dtype"/],
   [
     "a metadata key twice",
@@ -170,7 +174,7 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   ],
   [
     "wider elements than there are bytes",
-    fileWith(`{"a":${one.replace("U8", "F32")}}`, 1),
+    fileWith(`{"a":${oneByte.replace("U8", "F32")}}`, 1),
     /"F32" \[1\], needs 4/,
   ],
   [
@@ -185,11 +189,15 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   ],
   [
     "a hole between tensors",
-    fileWith(`{"a":${one},"b":${entry("[1]", 2, 3)}}`, 3),
+    fileWith(`{"a":${oneByte},"b":${entry("[1]", 2, 3)}}`, 3),
     /nothing covers .* from 1 on/,
   ],
-  ["a hole in front", fileWith(`{"a":${entry("[1]", 1, 2)}}`, 2), /nothing covers .* from 0 on/],
-  ["bytes behind the last tensor", fileWith(`{"a":${one}}`, 2), /end at 1, but the file has 2/],
+  [
+    "a hole before the first tensor",
+    fileWith(`{"a":${entry("[1]", 1, 2)}}`, 2),
+    /nothing covers .* from 0 on/,
+  ],
+  ["bytes after the last tensor", fileWith(`{"a":${oneByte}}`, 2), /end at 1, but the file has 2/],
   ["metadata that is a list", fileWith('{"__metadata__":[]}'), /in __metadata__: found "\[\]}"/],
   ["metadata that is null", fileWith('{"__metadata__":null}'), /in __metadata__: found "null}"/],
   [
@@ -207,27 +215,27 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
 ];
 
 describe("a file is rejected that has", () => {
-  for (const [what, file, message] of wrongFiles) {
-    it(what, () => rejects("BAD_FILE", () => readSafetensors(file), message));
+  for (const [fault, file, message] of wrongFiles) {
+    it(fault, () => rejects("BAD_FILE", () => readSafetensors(file), message));
   }
 });
 
-test("a header longer than the format allows is rejected before it is looked at", () => {
+test("a header longer than the format allows is rejected before it is read", () => {
   const file = new Uint8Array(8 + 100_000_001);
   new DataView(file.buffer).setBigUint64(0, 100_000_001n, true);
   rejects("BAD_FILE", () => readSafetensors(file), /100000001 bytes long, but the format allows 100000000/);
 });
 
-test("a name of megabytes is read, and cut where a message tells it", () => {
+test("a name of megabytes is read, and shortened in messages", () => {
   const name = '\\"'.repeat(2_000_000);
-  const { tensors } = readSafetensors(fileWith(`{"${name}":${one}}`, 1));
+  const { tensors } = readSafetensors(fileWith(`{"${name}":${oneByte}}`, 1));
   assert.equal([...tensors.keys()][0]?.length, 2_000_000);
   const message = /^.{0,400}$/;
   rejects("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":7}`)), message);
-  rejects("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":${one}}`, 2)), message);
+  rejects("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":${oneByte}}`, 2)), message);
 });
 
-test("more names than any real file has are rejected before they fill the memory", () => {
+test("too many names are rejected before they fill the memory", () => {
   const keys = Array.from({ length: 250_001 }, (_, index) => `"${index}":""`);
   rejects("BAD_FILE", () => readSafetensors(fileWith(`{"__metadata__":{${keys}}}`)), /at most 250000/);
 });

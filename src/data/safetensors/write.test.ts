@@ -1,4 +1,4 @@
-/** Writing safetensors: what is written is read back the same, always in the same bytes. */
+/** Writing safetensors: the same tensors give the same bytes, and reading restores them. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -30,7 +30,7 @@ const tensor: fc.Arbitrary<StoredTensor> = fc
 const someTensors = fc.uniqueArray(tensor, { selector: ({ name }) => name, maxLength: 12 });
 const someMetadata = fc.uniqueArray(fc.tuple(text, text), { selector: ([key]) => key, maxLength: 5 });
 
-test("what is written is read back the same", () => {
+test("reading a written file restores its tensors", () => {
   fc.assert(
     fc.property(someTensors, someMetadata, (tensors, metadata) => {
       const read = readSafetensors(writeSafetensors(tensors, new Map(metadata)));
@@ -46,7 +46,7 @@ test("what is written is read back the same", () => {
   );
 });
 
-test("the order in which tensors and metadata are given leaves no trace", () => {
+test("the bytes do not depend on the order of tensors and metadata", () => {
   fc.assert(
     fc.property(someTensors, someMetadata, (tensors, metadata) => {
       const file = writeSafetensors(tensors, new Map(metadata));
@@ -56,7 +56,7 @@ test("the order in which tensors and metadata are given leaves no trace", () => 
   );
 });
 
-test("every tensor lies aligned for its elements", () => {
+test("every tensor is aligned for its elements", () => {
   fc.assert(
     fc.property(someTensors, (tensors) => {
       for (const { name, dtype, bytes } of readSafetensors(writeSafetensors(tensors)).tensors.values()) {
@@ -79,7 +79,7 @@ test("a file without tensors is read back without tensors", () => {
 
 const good: StoredTensor = { name: "a", dtype: "f32", shape: [2], bytes: new Uint8Array(8) };
 
-test("a name that comes twice is rejected", () => {
+test("a duplicate name is rejected", () => {
   rejects(
     "BAD_ARGUMENT",
     () => writeSafetensors([good, { ...good, dtype: "i32" }]),
@@ -87,7 +87,7 @@ test("a name that comes twice is rejected", () => {
   );
 });
 
-test("bytes that are not as many as the shape needs are rejected", () => {
+test("a byte count that does not match the shape is rejected", () => {
   rejects(
     "BAD_ARGUMENT",
     () => writeSafetensors([{ ...good, shape: [3] }]),
@@ -95,7 +95,7 @@ test("bytes that are not as many as the shape needs are rejected", () => {
   );
 });
 
-test("a shape that is none is rejected", () => {
+test("an invalid shape is rejected", () => {
   for (const shape of [[-2], [0.5], [Number.NaN], [2 ** 53], [2 ** 40, 2 ** 40]]) {
     rejects("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /is not a valid shape/);
   }
@@ -117,7 +117,7 @@ test("a header longer than the format allows is rejected", () => {
   rejects("BAD_ARGUMENT", () => writeSafetensors([], metadata), /format allows 100000000/);
 });
 
-test("what would not be read back is rejected: too many names, too many dimensions", () => {
+test("too many names and too many dimensions are rejected, because the reader rejects them", () => {
   const metadata = new Map(Array.from({ length: 250_001 }, (_, index) => [String(index), ""]));
   rejects("BAD_ARGUMENT", () => writeSafetensors([], metadata), /250001 texts of metadata .* 250000/);
   const none = new Uint8Array(0);
@@ -132,7 +132,7 @@ test("what would not be read back is rejected: too many names, too many dimensio
   rejects("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /65 dimensions; the maximum is 64/);
 });
 
-test("tensors and texts may come in an object by name; an empty one is an empty file", () => {
+test("tensors and metadata may be objects with names as keys; an empty object gives an empty file", () => {
   const { name, ...rest } = good;
   const file = writeSafetensors({ [name]: rest }, { epoch: "3" });
   sameBytes(file, writeSafetensors([good], new Map([["epoch", "3"]])), "the file of an object");

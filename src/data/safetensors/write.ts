@@ -1,6 +1,6 @@
 /**
- * Writes safetensors, byte for byte as the reference library does: the widest dtypes first, then by name, so that every
- * tensor is aligned; no gaps; a header padded with spaces to a multiple of 8.
+ * Writes safetensors, byte for byte as the reference library does. Tensors are ordered by width of dtype, the widest first, then by
+ * name, without gaps. So every tensor is aligned. The header is padded with spaces to a multiple of 8.
  */
 
 import { HoldfastError } from "../../errors/index.js";

@@ -7,7 +7,7 @@ import { type Argument, isMemory, type Launch, type Parameter } from "../driver.
 import type { Command, KernelState } from "./commands.js";
 import type { DeviceMemory } from "./memory.js";
 
-export function lowerLaunch(
+export function createLaunch(
   kernel: KernelState,
   parameters: readonly Parameter[],
   { blocks, arguments: args }: Launch,

@@ -18,21 +18,21 @@ function run(name: keyof typeof basicKernels, first: number, end: number, ...arg
   loaded[name]!(first, end, ...args);
 }
 
-/** Sizes on both sides of a vector's and of a block's end. */
+/** Sizes around the ends of vectors and blocks. */
 const sizes = fc.oneof(
   fc.integer({ min: 0, max: 9 }),
   fc.integer({ min: elementsPerBlock - 5, max: elementsPerBlock + 5 }),
   fc.integer({ min: 2 * elementsPerBlock - 5, max: 3 * elementsPerBlock + 5 }),
 );
 
-/** Three arrays at odd places that don't touch, in elements. */
+/** Three disjoint arrays at odd offsets, in elements. */
 const places = fc
   .tuple(fc.nat(7), fc.nat(7), fc.nat(7))
   .map(([a, b, c]) => [64 + a, 20_064 + b, 40_064 + c] as const);
 
 const guard = 12345;
 
-/** Fills the memory with the guard, puts data at two places, runs, and gives the memory back. */
+/** Fills the memory with the guard value, writes two arrays, runs, and returns the memory. */
 function withData(
   a: number,
   b: number,
@@ -66,7 +66,7 @@ function assertOnlyWrote(
 
 const settings = { numRuns: 40 };
 
-test("a launch needs a block for every begun 4096 elements", () => {
+test("a launch needs one block per 4096 elements, rounded up", () => {
   assert.deepEqual([0, 1, 4096, 4097].map(blockCount), [0, 1, 1, 2]);
 });
 
@@ -108,7 +108,7 @@ test("add gives the rounded float64 sum of every pair, also in place", () => {
   );
 });
 
-test("scale multiplies by the factor that stands in memory, also in place", () => {
+test("scale multiplies by the factor in memory, also in place", () => {
   fc.assert(
     fc.property(places, sizes, fc.nat(99), fc.boolean(), ([a, factor, c], n, seed, isInPlace) => {
       const out = isInPlace ? a : c;
@@ -126,7 +126,7 @@ test("scale multiplies by the factor that stands in memory, also in place", () =
   );
 });
 
-test("sum writes one partial a block, near the float64 sum", () => {
+test("sum writes one partial per block, close to the float64 sum", () => {
   fc.assert(
     fc.property(places, sizes, fc.nat(99), ([a, b, out], n, seed) => {
       const data = withData(a, b, n, seed, () => run("sum", 0, blockCount(n), a * 4, out * 4, n));
@@ -135,7 +135,7 @@ test("sum writes one partial a block, near the float64 sum", () => {
         const elements = data.a.slice(block * elementsPerBlock, (block + 1) * elementsPerBlock);
         const exact = elements.reduce((total, value) => total + value, 0);
         const magnitude = elements.reduce((total, value) => total + Math.abs(value), 0);
-        // n/4 additions a lane, each off by half a unit in the last place at most.
+        // n/4 additions per lane, each with an error of at most half an ulp.
         const bound = magnitude * (elements.length / 4 + 6) * 2 ** -24;
         assert.ok(Math.abs(partial - exact) <= bound, `block ${block}: ${partial} for ${exact}`);
       }
@@ -148,7 +148,7 @@ test("sum writes one partial a block, near the float64 sum", () => {
   );
 });
 
-test("blocks run one by one, backwards, give the same bits as one call", () => {
+test("blocks run one by one in reverse order give the same bits as one call", () => {
   const n = 3 * elementsPerBlock + 7;
   withData(64, 20_064, n, 3, () => {
     run("sum", 0, 4, 64 * 4, 40_064 * 4, n);
@@ -158,7 +158,7 @@ test("blocks run one by one, backwards, give the same bits as one call", () => {
   assert.deepEqual(bits.slice(40_064, 40_068), bits.slice(40_100, 40_104));
 });
 
-test("blocks far behind the end touch nothing, however large their numbers", () => {
+test("blocks far past the end write nothing, even with large indices", () => {
   withData(64, 64, 0, 0, () => {
     run("fill", 1, 2 ** 20 + 1, 64 * 4, 1, 5);
     run("fill", 2 ** 20, 2 ** 20 + 1, 64 * 4, 1, 5);

@@ -1,4 +1,4 @@
-/** A BLAS library that can't be used is rejected when the runtime opens, by the setting's name and with what helps. */
+/** An unusable BLAS library is rejected when the runtime opens, with the setting's name and advice. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -14,22 +14,22 @@ function rejects(blas: string, why: RegExp): void {
   assert.throws(() => withCpuRuntime({ blas }, () => {}), { code: "UNSUPPORTED", message });
 }
 
-test("a library that is not there", () => {
+test("a missing library", () => {
   rejects("libnosuchblas.so.0", /does not load: .*No such file/);
 });
 
-test("a library that lacks a product", (t) => {
+test("a library without a GEMM function", (t) => {
   const library = compileBlas("WITHOUT_DOUBLES");
   if (!library) return t.skip(noCompiler);
   rejects(library.path, /has no function cblas_dgemm/);
 });
 
-test("a library that counts in 64-bit integers", (t) => {
+test("a library with 64-bit integers", (t) => {
   const library = compileBlas("WIDE_INTEGERS");
   if (!library) return t.skip(noCompiler);
   rejects(library.path, /uses 64-bit integers/);
 });
 
-test("without the setting no library is looked for", () => {
+test("without the setting no library is loaded", () => {
   withCpuRuntime({}, ({ runtime }) => assert.equal(runtime.blas, undefined));
 });

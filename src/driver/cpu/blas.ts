@@ -35,7 +35,7 @@ export const blasTransposed = 112;
 
 export interface Blas {
   readonly library: string;
-  readonly products: Readonly<Record<"f32" | "f64", BlasGemm>>;
+  readonly gemms: Readonly<Record<"f32" | "f64", BlasGemm>>;
   /** Applies to the whole process. Does nothing if the library lacks the call. */
   useThreads(threads: number): void;
 }
@@ -49,7 +49,7 @@ const gemmSymbols = {
 export function openBlas(name: string): Blas {
   let library: LibraryHandle;
   try {
-    library = withSleepyThreads(() => loadKoffi().load(name));
+    library = withShortSpin(() => loadKoffi().load(name));
   } catch (cause) {
     if (cause instanceof HoldfastError) throw cause;
     throw unusable(name, `does not load: ${(cause as Error).message}`, cause);
@@ -58,7 +58,7 @@ export function openBlas(name: string): Blas {
   if (config && String(config()).includes("USE64BITINT")) {
     throw unusable(name, "uses 64-bit integers, but Holdfast passes 32-bit ones");
   }
-  const product = (dtype: "f32" | "f64"): BlasGemm => {
+  const loadGemm = (dtype: "f32" | "f64"): BlasGemm => {
     const { symbol, real } = gemmSymbols[dtype];
     // koffi passes addresses as numbers twice as fast as pointers.
     const gemm = find(
@@ -71,7 +71,7 @@ export function openBlas(name: string): Blas {
   const setThreads = find(library, "void openblas_set_num_threads(int threads)");
   return {
     library: name,
-    products: { f32: product("f32"), f64: product("f64") },
+    gemms: { f32: loadGemm("f32"), f64: loadGemm("f64") },
     useThreads: (threads) => void setThreads?.(threads),
   };
 }
@@ -81,7 +81,7 @@ export function openBlas(name: string): Blas {
  * took 1.4 times as long. OpenBLAS reads this variable when it loads: 2⁴ spins instead of 2²⁶. A value that the user
  * has set stays.
  */
-function withSleepyThreads<T>(load: () => T): T {
+function withShortSpin<T>(load: () => T): T {
   const name = "OPENBLAS_THREAD_TIMEOUT";
   if (process.env[name] !== undefined) return load();
   process.env[name] = "4";
@@ -101,6 +101,6 @@ function find(library: LibraryHandle, prototype: string): ((...args: unknown[]) 
 }
 
 function unusable(library: string, why: string, cause?: unknown): HoldfastError {
-  const message = `HOLDFAST_BLAS is "${library}", which ${why}. Set it to the path or the soname of a library with the CBLAS interface (Debian's package libopenblas0 contains libopenblas.so.0), or to off: GEMMs then run on Holdfast's native kernels.`;
+  const message = `HOLDFAST_BLAS is "${library}", which ${why}. Set it to the path or the soname of a library with the CBLAS interface (Debian's package libopenblas0 contains libopenblas.so.0), or to off: GEMMs then run on Holdfast's WebAssembly kernels.`;
   return new HoldfastError("UNSUPPORTED", message, { numbers: { library }, cause });
 }

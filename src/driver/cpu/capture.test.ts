@@ -1,4 +1,4 @@
-/** Captures on the CPU driver: what is recorded, what spoils one, and what a graph needs to be launched. */
+/** Captures on the CPU driver: recorded work, illegal calls, and the conditions for launching a graph. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -51,7 +51,7 @@ test("captured work is recorded, not run, and each launch of the graph runs it",
   driver.close();
 });
 
-test("a replay reads memory as it is then", () => {
+test("a replay reads the current memory", () => {
   const { driver, stream, kernels, cell, set, at } = open();
   driver.beginCapture(stream, "thread-local");
   driver.launch(stream, { kernel: kernels.scale, blocks: 1, arguments: [cell(0), cell(1), cell(2), 1] });
@@ -103,7 +103,7 @@ test("a stream that waits for a captured event joins the capture, and its work i
   driver.close();
 });
 
-test("a side stream whose work was never joined is named, and both streams are free again", () => {
+test("a side stream that was never joined is named, and both streams are usable again", () => {
   const { driver, stream, set, at } = open();
   const side = driver.createStream();
   const [fork, join] = [driver.createEvent(), driver.createEvent()];
@@ -133,7 +133,7 @@ interface InCapture {
   readonly memory: ReturnType<CpuDriver["reserve"]>;
 }
 
-const illegal: Record<string, (given: InCapture) => void> = {
+const illegal: Record<string, (context: InCapture) => void> = {
   reserve: ({ driver }) => driver.reserve(bytes(1)),
   commit: ({ driver, memory }) => driver.commit(memory),
   release: ({ driver, memory }) => driver.release(memory),
@@ -148,7 +148,7 @@ const illegal: Record<string, (given: InCapture) => void> = {
 };
 
 for (const [call, act] of Object.entries(illegal)) {
-  test(`${call} inside a capture is rejected, spoils it, and is the one named at its end`, () => {
+  test(`${call} inside a capture is rejected, invalidates it, and is named at its end`, () => {
     const { driver, stream, host, kernels, memory, set, at } = open();
     const inside = driver.createEvent();
     driver.beginCapture(stream, "thread-local");
@@ -167,7 +167,7 @@ for (const [call, act] of Object.entries(illegal)) {
   });
 }
 
-test("a capture can't wait for work outside it, and other streams go on as ever", () => {
+test("a capture cannot wait for work outside it, and other streams run normally", () => {
   const { driver, stream, set, at } = open();
   const [other, outside] = [driver.createStream(), driver.createEvent()];
   driver.recordEvent(outside, other);
@@ -184,7 +184,7 @@ test("a capture can't wait for work outside it, and other streams go on as ever"
   driver.close();
 });
 
-test("an event from inside an ended capture marks nothing until it is recorded again", () => {
+test("an event recorded inside an ended capture is unusable until it is recorded again", () => {
   const { driver, stream } = open();
   const event = driver.createEvent();
   driver.beginCapture(stream, "thread-local");
@@ -199,7 +199,7 @@ test("an event from inside an ended capture marks nothing until it is recorded a
   driver.close();
 });
 
-test("captures begin and end in order, and a call out of order leaves the open one sound", () => {
+test("captures begin and end in order, and a call out of order leaves the open one valid", () => {
   const { driver, stream, set } = open();
   const other = driver.createStream();
   assert.throws(() => driver.endCapture(stream), { code: "CAPTURE_ORDER", message: /no capture is open/ });
@@ -213,7 +213,7 @@ test("captures begin and end in order, and a call out of order leaves the open o
   driver.close();
 });
 
-test("a graph launched inside a capture becomes part of the new one", () => {
+test("a graph launched inside a capture is included in the new graph", () => {
   const { driver, stream, set, add, at } = open();
   driver.beginCapture(stream, "thread-local");
   add(stream, 0, 0, 0);
@@ -233,7 +233,7 @@ test("a graph launched inside a capture becomes part of the new one", () => {
   driver.close();
 });
 
-test("a graph is launched only between its instantiation and its end", () => {
+test("a graph can be launched only between instantiate() and destroyGraph()", () => {
   const { driver, stream, set } = open();
   driver.beginCapture(stream, "thread-local");
   set(stream, 0, 1);
@@ -249,20 +249,20 @@ test("a graph is launched only between its instantiation and its end", () => {
   driver.close();
 });
 
-test("a graph whose memory, kernel or host memory is gone is rejected by the node", () => {
+test("a graph whose memory, kernel or host memory was released is rejected with the node", () => {
   const gone = {
-    DEAD_ADDRESS: (given: ReturnType<typeof open>) => given.driver.release(given.memory),
-    CLOSED: (given: ReturnType<typeof open>) => given.driver.unloadKernel(given.kernels.fill),
+    DEAD_ADDRESS: (context: ReturnType<typeof open>) => context.driver.release(context.memory),
+    CLOSED: (context: ReturnType<typeof open>) => context.driver.unloadKernel(context.kernels.fill),
   };
   for (const [code, act] of Object.entries(gone)) {
-    const given = open();
-    const { driver, stream } = given;
+    const context = open();
+    const { driver, stream } = context;
     driver.beginCapture(stream, "thread-local");
-    given.set(stream, 0, 1);
+    context.set(stream, 0, 1);
     const graph = driver.endCapture(stream);
     driver.instantiate(graph);
     driver.launchGraph(stream, graph);
-    act(given);
+    act(context);
     assert.throws(() => driver.launchGraph(stream, graph), {
       code,
       message: /Node 0 of graph #1 \(launch\)/,

@@ -34,20 +34,20 @@ export class Capture {
   }
 
   record(stream: CommandQueue, commands: readonly Command[]): void {
-    this.#requireUnspoiled();
+    this.#requireValid();
     const clock = this.#clockOf(stream);
     this.#commands.push(...commands);
     clock.set(stream, (clock.get(stream) ?? 0) + commands.length);
   }
 
   recordPosition(stream: CommandQueue): CapturedPosition {
-    this.#requireUnspoiled();
+    this.#requireValid();
     return { capture: this, clock: new Map(this.#clockOf(stream)) };
   }
 
   /** Orders the stream's later work after the position. A stream outside the capture joins it. */
   join(stream: CommandQueue, position: CapturedPosition): void {
-    this.#requireUnspoiled();
+    this.#requireValid();
     const clock = this.#clockOf(stream);
     for (const [other, count] of position.clock) clock.set(other, Math.max(count, clock.get(other) ?? 0));
   }
@@ -61,7 +61,7 @@ export class Capture {
 
   /** Returns the recorded commands, or throws if they cannot form a graph. */
   end(): readonly Command[] {
-    this.#requireUnspoiled();
+    this.#requireValid();
     const ordered = this.#clockOf(this.origin);
     for (const [stream, clock] of this.#clocks) {
       const unjoined = (clock.get(stream) ?? 0) - (ordered.get(stream) ?? 0);
@@ -79,7 +79,7 @@ export class Capture {
     return clock;
   }
 
-  #requireUnspoiled(): void {
+  #requireValid(): void {
     if (this.#firstIllegalCall === undefined) return;
     const message = `The capture on stream #${this.origin.id} was invalidated by ${this.#firstIllegalCall}, which is illegal inside a capture. Call it before beginCapture or after endCapture.`;
     throw new HoldfastError("CAPTURE_REJECTED", message, {

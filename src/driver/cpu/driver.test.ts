@@ -37,7 +37,7 @@ test("the driver describes itself", () => {
   byDefault.close();
 });
 
-test("bytes go to the device and come back, by spans at any offset", () => {
+test("bytes are copied to the device and back, by spans at any offset", () => {
   const { driver, memory, stream, host } = open();
   const there: HostSpan = { memory: host, offset: bytes(3), size: bytes(5) };
   const back: HostSpan = { memory: host, offset: bytes(100), size: bytes(5) };
@@ -70,7 +70,7 @@ test("arguments are copied during the call", () => {
   driver.close();
 });
 
-test("addresses above 2 GiB reach the kernel whole", () => {
+test("addresses above 2 GiB are passed to the kernel unchanged", () => {
   const driver = openCpuDriver({ threads: 1 });
   driver.reserve(bytes(3 * GiB));
   const high = driver.reserve(bytes(65_536));
@@ -98,7 +98,7 @@ test("a launch of no blocks is legal and does nothing", () => {
   driver.close();
 });
 
-test("wrong launches are rejected with what would fit", () => {
+test("wrong launches are rejected with the valid values", () => {
   const { driver, memory, stream } = open();
   const kernel = driver.loadKernel(basicKernels.fill);
   const rejected: readonly (readonly [RegExp, Omit<Launch, "kernel">])[] = [
@@ -123,7 +123,7 @@ test("wrong launches are rejected with what would fit", () => {
   driver.close();
 });
 
-test("addresses with no committed memory behind them are rejected, the null address first", () => {
+test("addresses without committed memory are rejected, in particular address 0", () => {
   const { driver, memory, stream, host } = open();
   const kernel = driver.loadKernel(basicKernels.fill);
   const source: HostSpan = { memory: host, offset: bytes(0), size: bytes(8) };
@@ -140,7 +140,7 @@ test("addresses with no committed memory behind them are rejected, the null addr
   driver.close();
 });
 
-test("copies of two sizes, spans outside host memory and bytes that are none are rejected", () => {
+test("copies of different sizes, spans outside host memory and invalid fill bytes are rejected", () => {
   const { driver, memory, stream, host } = open();
   const hostSpan = (offset: number, size: number) => ({ memory: host, offset, size }) as HostSpan;
   const eight = span(memory.address, 8);
@@ -160,7 +160,7 @@ test("copies of two sizes, spans outside host memory and bytes that are none are
   driver.close();
 });
 
-test("a kernel that does not load says why", () => {
+test("the error of a kernel that does not load has the reason", () => {
   const { driver } = open();
   const { wasm } = basicKernels.fill;
   const failed = (message: RegExp) => ({ code: "KERNEL_FAILED", message });
@@ -213,7 +213,7 @@ test("host memory may be freed while copies from it are queued", () => {
   driver.close();
 });
 
-test("closed handles, and those of another driver, are rejected by their number", () => {
+test("closed handles and handles of another driver are rejected by their number", () => {
   const { driver, memory, stream, host } = open();
   const event = driver.createEvent();
   const kernel = driver.loadKernel(basicKernels.fill);
@@ -236,7 +236,7 @@ test("closed handles, and those of another driver, are rejected by their number"
   driver.close();
 });
 
-test("destroying a stream runs its work, and an event on it stays reached", () => {
+test("destroying a stream runs its work, and its events stay reached", () => {
   const { driver, memory, stream } = open();
   const event = driver.createEvent();
   driver.fill(stream, memory, 4);
@@ -247,7 +247,7 @@ test("destroying a stream runs its work, and an event on it stays reached", () =
   driver.close();
 });
 
-test("a stream with lost work tells so before it can be destroyed", () => {
+test("destroying a stream throws its failure first", () => {
   const { driver, stream } = open();
   const wasm = encodeModule([
     { name: "trap", parameters: ["i32", "i32"], results: [], body: (code) => code.op("unreachable") },
@@ -259,7 +259,7 @@ test("a stream with lost work tells so before it can be destroyed", () => {
   driver.close();
 });
 
-test("after close every call is rejected, and closing again is harmless", () => {
+test("after close() every call is rejected, and close() is idempotent", () => {
   const { driver, memory, stream, host } = open();
   const event = driver.createEvent();
   const kernel = driver.loadKernel(basicKernels.fill);
@@ -308,7 +308,7 @@ test("after close every call is rejected, and closing again is harmless", () => 
   driver.close();
 });
 
-test("options that make no sense are rejected", () => {
+test("invalid options are rejected", () => {
   for (const threads of [0, -1, 1.5, Number.NaN]) {
     assert.throws(() => openCpuDriver({ threads }), {
       code: "BAD_SETTING",

@@ -1,6 +1,6 @@
 /**
- * The CPU as a device: open handles, what a capture records and what it rejects. Memory, queues, captures and threads
- * have their own files.
+ * The CPU as a device: its open handles, and the calls that a capture records or rejects. Memory, queues, captures and
+ * threads have their own files.
  */
 
 import { cpus } from "node:os";
@@ -25,7 +25,7 @@ import type {
 import { HandleTable } from "../handles.js";
 import { readHostMemory } from "../host-memory.js";
 import { readHostThreads } from "../host-threads.js";
-import { liveSpan, lowerLaunch } from "./arguments.js";
+import { createLaunch, liveSpan } from "./arguments.js";
 import { Capture, type CapturedPosition } from "./capture.js";
 import { type Command, countNodes, Executor, type HostBuffer, type KernelState } from "./commands.js";
 import { RecordedGraph } from "./graph.js";
@@ -71,7 +71,8 @@ export function openCpuDriver(options: CpuDriverOptions = {}): CpuDriver {
 }
 
 interface EventState {
-  recorded: StreamPosition | CapturedPosition | undefined;
+  /** Where it was last recorded. */
+  position: StreamPosition | CapturedPosition | undefined;
 }
 
 class Cpu implements CpuDriver {
@@ -93,7 +94,7 @@ class Cpu implements CpuDriver {
   constructor(options: CpuDriverOptions) {
     const { maximumBytes, hostRoot, threads = readHostThreads(hostRoot).threads } = options;
     if (!Number.isInteger(threads) || threads < 1) {
-      const message = `threads is ${threads}; pass a whole number, 1 or more.`;
+      const message = `Option threads is ${threads}; pass a whole number, 1 or more.`;
       throw new HoldfastError("BAD_SETTING", message, { numbers: { threads } });
     }
     this.#hostRoot = hostRoot;
@@ -138,7 +139,7 @@ class Cpu implements CpuDriver {
     this.#requireOpen();
     this.#rejectInCapture("release");
     this.#memory.requireReserved(reservation);
-    this.#runEverything();
+    this.#drainAll();
     this.#memory.release(reservation);
     this.#invalidations++;
   }
@@ -188,7 +189,7 @@ class Cpu implements CpuDriver {
 
   destroyStream(stream: Stream): void {
     const queue = this.#streams.get(stream);
-    this.#rejectOnCapturing(queue, "destroyStream");
+    this.#rejectOnCapturedStream(queue, "destroyStream");
     queue.drain();
     queue.throwFailure();
     this.#streams.close(stream);
@@ -196,7 +197,7 @@ class Cpu implements CpuDriver {
 
   createEvent(): Event {
     this.#requireOpen();
-    return this.#events.open({ type: "event", id: this.#events.nextId() }, { recorded: undefined });
+    return this.#events.open({ type: "event", id: this.#events.nextId() }, { position: undefined });
   }
 
   destroyEvent(event: Event): void {
@@ -207,40 +208,40 @@ class Cpu implements CpuDriver {
   recordEvent(event: Event, stream: Stream): void {
     const state = this.#events.get(event);
     const queue = this.#streams.get(stream);
-    state.recorded = this.#capture?.includes(queue)
+    state.position = this.#capture?.includes(queue)
       ? this.#capture.recordPosition(queue)
       : queue.currentPosition();
   }
 
   waitEvent(stream: Stream, event: Event): void {
     const queue = this.#streams.get(stream);
-    const { recorded: mark } = this.#events.get(event);
-    if (mark === undefined) return;
-    if ("capture" in mark) {
-      if (mark.capture !== this.#capture) throw capturedEvent(event);
-      mark.capture.join(queue, mark);
+    const { position } = this.#events.get(event);
+    if (position === undefined) return;
+    if ("capture" in position) {
+      if (position.capture !== this.#capture) throw capturedEvent(event);
+      position.capture.join(queue, position);
     } else {
       const call = `waitEvent(stream #${stream.id}, event #${event.id}), whose event was recorded outside it,`;
       if (this.#capture?.includes(queue))
         this.#capture.reject(call, "synchronize with that work before beginCapture.");
-      queue.pushWait(mark);
+      queue.pushWait(position);
     }
   }
 
   isReached(event: Event): boolean {
-    const mark = this.#markOutsideCapture(event, "isReached");
-    return mark === undefined || mark.stream.isReached(mark.position);
+    const position = this.#positionOutsideCapture(event, "isReached");
+    return position === undefined || position.stream.isReached(position.position);
   }
 
   synchronizeEvent(event: Event): void {
-    const mark = this.#markOutsideCapture(event, "synchronizeEvent");
-    mark?.stream.drain(mark.position);
-    mark?.stream.throwFailure(mark.position);
+    const position = this.#positionOutsideCapture(event, "synchronizeEvent");
+    position?.stream.drain(position.position);
+    position?.stream.throwFailure(position.position);
   }
 
   synchronize(stream: Stream): void {
     const queue = this.#streams.get(stream);
-    this.#rejectOnCapturing(queue, "synchronize");
+    this.#rejectOnCapturedStream(queue, "synchronize");
     queue.drain();
     queue.throwFailure();
   }
@@ -293,7 +294,7 @@ class Cpu implements CpuDriver {
   unloadKernel(kernel: Kernel): void {
     const state = this.#kernels.get(kernel);
     this.#rejectInCapture("unloadKernel");
-    this.#runEverything();
+    this.#drainAll();
     this.#pool.unload(state);
     state.isUnloaded = true;
     this.#kernels.close(kernel);
@@ -303,7 +304,7 @@ class Cpu implements CpuDriver {
   launch(stream: Stream, launch: Launch): void {
     const queue = this.#streams.get(stream);
     const kernel = this.#kernels.get(launch.kernel);
-    this.#issue(queue, lowerLaunch(kernel, launch.kernel.parameters, launch, this.#memory));
+    this.#issue(queue, createLaunch(kernel, launch.kernel.parameters, launch, this.#memory));
   }
 
   beginCapture(stream: Stream, _mode: CaptureMode): void {
@@ -359,22 +360,22 @@ class Cpu implements CpuDriver {
   /**
    * Runs all queued work before memory or a kernel goes away. A failure is reported by its stream's next synchronize.
    */
-  #runEverything(): void {
+  #drainAll(): void {
     for (const queue of this.#streams.states()) queue.drain();
   }
 
-  #markOutsideCapture(event: Event, call: string): StreamPosition | undefined {
-    const { recorded: mark } = this.#events.get(event);
-    if (mark === undefined || !("capture" in mark)) return mark;
-    if (mark.capture !== this.#capture) throw capturedEvent(event);
-    return mark.capture.reject(`${call}(event #${event.id})`, "call it after endCapture.");
+  #positionOutsideCapture(event: Event, call: string): StreamPosition | undefined {
+    const { position } = this.#events.get(event);
+    if (position === undefined || !("capture" in position)) return position;
+    if (position.capture !== this.#capture) throw capturedEvent(event);
+    return position.capture.reject(`${call}(event #${event.id})`, "call it after endCapture.");
   }
 
   #rejectInCapture(call: string): void {
     this.#capture?.reject(call, "call it before beginCapture or after endCapture.");
   }
 
-  #rejectOnCapturing(queue: CommandQueue, call: string): void {
+  #rejectOnCapturedStream(queue: CommandQueue, call: string): void {
     if (!this.#capture?.includes(queue)) return;
     this.#capture.reject(`${call}(stream #${queue.id})`, "call it before beginCapture or after endCapture.");
   }

@@ -2,7 +2,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import type { KernelSource } from "../driver.js";
-import { type KernelFunction, maximumArguments } from "./launch-protocol.js";
+import { type KernelFunction, maxArguments } from "./launch-protocol.js";
 import { mathFunctions } from "./math-functions.js";
 
 export interface CompiledKernel {
@@ -18,8 +18,8 @@ export function compileKernel(
     const message = `Kernel "${name}" has no WebAssembly code, which the CPU driver needs. Add a \`wasm\` module to its source.`;
     throw new HoldfastError("UNSUPPORTED", message, { numbers: { kernel: name } });
   }
-  if (parameters.length > maximumArguments) {
-    throw failed(name, `it has ${parameters.length} parameters; the maximum is ${maximumArguments}.`);
+  if (parameters.length > maxArguments) {
+    throw failed(name, `it has ${parameters.length} parameters; the maximum is ${maxArguments}.`);
   }
   let module: WebAssembly.Module;
   let run: unknown;

@@ -40,7 +40,7 @@ export const word = {
 
 const wordBytes = 64;
 /** CUDA's limit is 4 KiB of arguments; no kernel comes near it. */
-export const maximumArguments = 512;
+export const maxArguments = 512;
 const failureBytes = 1024;
 
 export type Words = Int32Array<SharedArrayBuffer>;
@@ -54,15 +54,15 @@ export interface SharedJob {
 }
 
 export function createSharedJob(): SharedJob {
-  return viewSharedJob(new SharedArrayBuffer(wordBytes + maximumArguments * 8 + failureBytes));
+  return viewSharedJob(new SharedArrayBuffer(wordBytes + maxArguments * 8 + failureBytes));
 }
 
 export function viewSharedJob(buffer: SharedArrayBuffer): SharedJob {
   return {
     buffer,
     words: new Int32Array(buffer, 0, wordBytes / 4),
-    arguments: new Float64Array(buffer, wordBytes, maximumArguments),
-    failureText: new Uint8Array(buffer, wordBytes + maximumArguments * 8, failureBytes),
+    arguments: new Float64Array(buffer, wordBytes, maxArguments),
+    failureText: new Uint8Array(buffer, wordBytes + maxArguments * 8, failureBytes),
   };
 }
 

@@ -1,4 +1,4 @@
-/** The functions of one double: erf against mpmath's 40 digits, and pow as C99 has it. */
+/** The functions of doubles: erf against 40 digits of mpmath, and pow with the results of C99. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -30,17 +30,17 @@ const reference: readonly (readonly [number, number])[] = [
   [5.999, 1.0],
 ];
 
-test("erf of a double is within 1e-15 of itself", () => {
+test("erf of a double has a relative error below 1e-15", () => {
   for (const [x, expected] of reference) {
-    const found = erf64(x);
+    const actual = erf64(x);
     assert.ok(
-      Math.abs(found - expected) <= 1e-15 * expected + 2 ** -1074,
-      `erf(${x}) = ${found}, not ${expected}`,
+      Math.abs(actual - expected) <= 1e-15 * expected + 2 ** -1074,
+      `erf(${x}) = ${actual}, not ${expected}`,
     );
   }
 });
 
-test("erf keeps the sign of its argument, zero's too, never passes 1 and lets NaN through", () => {
+test("erf keeps the sign of its argument, also of zero, never exceeds 1, and returns NaN for NaN", () => {
   fc.assert(
     fc.property(fc.double({ noNaN: true }), (x) => {
       assert.ok(Object.is(erf64(-x), -erf64(x)));
@@ -52,7 +52,7 @@ test("erf keeps the sign of its argument, zero's too, never passes 1 and lets Na
   assert.ok(Number.isNaN(erf64(Number.NaN)));
 });
 
-test("erf does not fall where its two formulas meet", () => {
+test("erf is monotonic where its two formulas meet", () => {
   for (let x = 2.2; x < 2.3; x += 2 ** -13) assert.ok(erf64(x + 2 ** -13) > erf64(x), `at ${x}`);
 });
 

@@ -1,4 +1,4 @@
-/** Device memory: reservations, commits, and figures that tell the truth. */
+/** Device memory: reservations, commits and correct figures. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { DeviceMemory, pageBytes } from "./memory.js";
 const page = bytes(pageBytes);
 const small = () => new DeviceMemory({ maximumBytes: 16 * pageBytes });
 
-test("address 0 and the rest of the first page are never handed out", () => {
+test("the first page, with address 0, is never reserved", () => {
   const memory = small();
   const whole = memory.reserve(bytes(16 * pageBytes));
   assert.deepEqual(whole, span(pageBytes, 16 * pageBytes));
@@ -26,7 +26,7 @@ test("sizes are rounded up to whole pages", () => {
   assert.equal(small().reserve(bytes(1)).size, pageBytes);
 });
 
-test("the first gap that is wide enough is taken", () => {
+test("the first gap that is wide enough is used", () => {
   const memory = small();
   const [a, b] = [memory.reserve(bytes(4 * pageBytes)), memory.reserve(bytes(2 * pageBytes))];
   memory.reserve(page);
@@ -38,17 +38,17 @@ test("the first gap that is wide enough is taken", () => {
 
 test("a reservation that fits no gap is rejected with the figures", () => {
   const memory = small();
-  const kept = [1, 2, 3, 4].map(() => memory.reserve(bytes(4 * pageBytes)));
-  memory.release(kept[0]!);
-  memory.release(kept[2]!);
+  const reservations = [1, 2, 3, 4].map(() => memory.reserve(bytes(4 * pageBytes)));
+  memory.release(reservations[0]!);
+  memory.release(reservations[2]!);
   assert.throws(() => memory.reserve(bytes(5 * pageBytes)), {
     code: "OUT_OF_MEMORY",
-    numbers: { wanted: 5 * pageBytes, reserved: 8 * pageBytes, limit: 16 * pageBytes },
+    numbers: { size: 5 * pageBytes, reserved: 8 * pageBytes, limit: 16 * pageBytes },
   });
-  assert.equal(memory.reserve(bytes(4 * pageBytes)).address, kept[0]!.address);
+  assert.equal(memory.reserve(bytes(4 * pageBytes)).address, reservations[0]!.address);
 });
 
-test("only committed bytes are held, and commits that touch count as one", () => {
+test("holds() is true for committed bytes only, and adjacent commits merge", () => {
   const memory = small();
   const range = memory.reserve(bytes(4 * pageBytes));
   memory.commit(span(range.address + pageBytes, pageBytes));
@@ -59,7 +59,7 @@ test("only committed bytes are held, and commits that touch count as one", () =>
   assert.equal(memory.committedBytes, 2 * pageBytes);
 });
 
-test("the WebAssembly memory covers what is committed, and its bytes can be used", () => {
+test("the WebAssembly memory covers committed ranges, and their bytes are usable", () => {
   const memory = new DeviceMemory({ maximumBytes: 64 * MiB });
   const range = memory.reserve(bytes(40 * MiB));
   assert.equal(memory.bytes.length, pageBytes);
@@ -78,7 +78,7 @@ test("the last byte of 4 GiB can be committed and written", () => {
   assert.equal(memory.bytes[4 * GiB - 1], 5);
 });
 
-test("a commit that can't be is rejected and changes nothing", () => {
+test("an impossible commit is rejected and changes nothing", () => {
   const memory = small();
   const range = memory.reserve(bytes(4 * pageBytes));
   memory.commit(span(range.address, 2 * pageBytes));
@@ -91,7 +91,7 @@ test("a commit that can't be is rejected and changes nothing", () => {
     ["BAD_ARGUMENT", span(range.address + 2 * pageBytes, 0)],
     ["BAD_ARGUMENT", span(range.address + pageBytes, 2 * pageBytes)],
   ];
-  for (const [code, part] of rejected) assert.throws(() => memory.commit(part), { code });
+  for (const [code, range] of rejected) assert.throws(() => memory.commit(range), { code });
   assert.equal(memory.committedBytes, 2 * pageBytes);
 });
 
@@ -111,14 +111,14 @@ test("a release needs the whole reservation, once", () => {
   });
 });
 
-test("sizes of nothing and impossible maximums are rejected", () => {
+test("a size of 0 and an impossible maximum are rejected", () => {
   assert.throws(() => small().reserve(bytes(0)), { code: "BAD_SIZE" });
   for (const maximumBytes of [0, -pageBytes, 1000, pageBytes + 1, Number.NaN]) {
     assert.throws(() => new DeviceMemory({ maximumBytes }), { code: "BAD_SETTING" });
   }
 });
 
-test("free and total follow the host, the control group and what is committed", () => {
+test("free and total follow the host, the cgroup and the committed bytes", () => {
   const hostRoot = mkdtempSync(join(tmpdir(), "holdfast-memory-"));
   try {
     const write = (path: string, content: string) => writeFileSync(join(hostRoot, path), content);
@@ -145,7 +145,7 @@ test("free and total follow the host, the control group and what is committed", 
   }
 });
 
-test("however ranges are taken and given back, live ones never overlap and the accounting adds up", () => {
+test("ranges reserved and released in any order never overlap, and the figures add up", () => {
   const steps = fc.array(
     fc.record({ takes: fc.boolean(), pages: fc.integer({ min: 1, max: 5 }), pick: fc.nat(15) }),
   );

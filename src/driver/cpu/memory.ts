@@ -51,7 +51,7 @@ export class DeviceMemory {
   constructor({ maximumBytes = 4 * GiB, hostRoot }: DeviceMemoryOptions = {}) {
     const limit = Math.min(maximumBytes, 4 * GiB - firstAddress);
     if (!Number.isSafeInteger(maximumBytes) || limit < pageBytes || limit % pageBytes !== 0) {
-      const message = `maximumBytes is ${maximumBytes}; pass a multiple of ${formatBytes(pageBytes)}, up to 4 GiB.`;
+      const message = `Option maximumBytes is ${maximumBytes}; pass a multiple of ${formatBytes(pageBytes)}, up to 4 GiB.`;
       throw new HoldfastError("BAD_SETTING", message, { numbers: { maximumBytes } });
     }
     this.limit = bytes(limit);
@@ -90,14 +90,14 @@ export class DeviceMemory {
   /** Reserves the first gap that is wide enough; rounds the size up to whole pages. */
   reserve(size: Bytes): Span {
     requireReservable(size);
-    const wanted = alignUp(size, pageBytes);
+    const rounded = alignUp(size, pageBytes);
     let start = firstAddress;
     for (const range of this.#reservations.ranges) {
-      if (range.address - start >= wanted) break;
+      if (range.address - start >= rounded) break;
       start = endOf(range);
     }
-    if (start + wanted > firstAddress + this.limit) throw this.#noRange(wanted);
-    const range = span(start, wanted);
+    if (start + rounded > firstAddress + this.limit) throw this.#noRange(rounded);
+    const range = span(start, rounded);
     this.#reservations.add(range);
     return range;
   }
@@ -141,10 +141,10 @@ export class DeviceMemory {
     this.#bytes = new Uint8Array(this.wasm.buffer);
   }
 
-  #noRange(wanted: number): HoldfastError {
+  #noRange(size: number): HoldfastError {
     const reserved = this.#reservations.ranges.reduce((total, range) => total + range.size, 0);
     const end = firstAddress + this.limit;
-    const message = `Cannot reserve ${formatBytes(wanted)}: no gap of that size is left below ${formatAddress(end)}, and ${formatBytes(reserved)} of ${formatBytes(this.limit)} is reserved. Release a reservation, or ask for less.`;
-    return new HoldfastError("OUT_OF_MEMORY", message, { numbers: { wanted, reserved, limit: this.limit } });
+    const message = `Cannot reserve ${formatBytes(size)}: no gap of that size is left below ${formatAddress(end)}, and ${formatBytes(reserved)} of ${formatBytes(this.limit)} is reserved. Release a reservation, or ask for less.`;
+    return new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size, reserved, limit: this.limit } });
   }
 }

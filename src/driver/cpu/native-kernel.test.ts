@@ -1,4 +1,4 @@
-/** Native kernels: functions of this process that get addresses of device memory, in the stream's order. */
+/** Native kernels: functions of this process that run on device memory, in the stream's order. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -44,13 +44,13 @@ test("a native kernel writes device memory in place, all blocks at once", () => 
     const target = span(memory.address + 256, 64 * 16);
     driver.launch(stream, { kernel, blocks: 64, arguments: [target, 7, 16] });
     driver.synchronize(stream);
-    const found = driver.deviceBytes(memory);
+    const actual = driver.deviceBytes(memory);
     const expected = new Uint8Array(65536).fill(1).fill(7, 256, 256 + 64 * 16);
-    assert.equal(Buffer.compare(found, expected), 0);
+    assert.equal(Buffer.compare(actual, expected), 0);
   });
 });
 
-test("a native kernel's addresses stay right while device memory grows", () => {
+test("a native kernel's addresses stay valid while device memory grows", () => {
   withDriver((driver) => {
     const stream = driver.createStream();
     const kernel = driver.loadKernel(memsetKernel());
@@ -58,8 +58,8 @@ test("a native kernel's addresses stay right while device memory grows", () => {
       const memory = committed(driver, 20 * MiB);
       driver.launch(stream, { kernel, blocks: 1, arguments: [memory, byte, memory.size] });
       driver.synchronize(stream);
-      const found = driver.deviceBytes(memory);
-      assert.deepEqual([found[0], found.at(-1)], [byte, byte]);
+      const actual = driver.deviceBytes(memory);
+      assert.deepEqual([actual[0], actual.at(-1)], [byte, byte]);
     }
   });
 });
@@ -78,13 +78,13 @@ test("a native kernel can be captured, replayed and unloaded, under the strict d
     driver.fill(stream, memory, 0);
     driver.launchGraph(stream, graph);
     driver.synchronize(stream);
-    assert.ok(device.deviceBytes(memory).every((found) => found === 9));
+    assert.ok(device.deviceBytes(memory).every((actual) => actual === 9));
     driver.unloadKernel(kernel);
     assert.throws(() => driver.launchGraph(stream, graph), { code: "CLOSED" });
   });
 });
 
-test("a native kernel that throws is told by the stream's next synchronise", () => {
+test("the error of a native kernel is thrown by the stream's next synchronize", () => {
   withDriver((driver) => {
     const stream = driver.createStream();
     const native = () => {

@@ -1,4 +1,4 @@
-/** Relaxed SIMD: where it is said to be there it works, in worker threads too. */
+/** Relaxed SIMD: if it is reported it works, in worker threads too. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,9 +8,9 @@ import { encodeModule } from "./wasm.js";
 import { WorkerPool } from "./worker-pool.js";
 
 const reason = !hasRelaxedSimd() && "this engine has no relaxed SIMD";
-const patienceMs = 20_000;
+const timeoutMs = 20_000;
 
-/** Each block does enough multiply-adds to be worth sharing, and leaves their sum: 3 · turns in each lane. */
+/** Each block does enough multiply-adds to be worth sharing, and stores their sum: 3 · turns in each lane. */
 const turns = 50_000;
 const kernel = {
   name: "sumOfProducts",
@@ -43,7 +43,7 @@ test("the answer is the same every time", () => {
   assert.equal(hasRelaxedSimd(), hasRelaxedSimd());
 });
 
-test("a module with relaxed instructions that was compiled here runs in worker threads", {
+test("a module with relaxed instructions compiled on the main thread runs in worker threads", {
   skip: reason,
 }, () => {
   const blocks = 64;
@@ -51,7 +51,7 @@ test("a module with relaxed instructions that was compiled here runs in worker t
   const pool = new WorkerPool(2, memory);
   const loaded = { id: 1, name: kernel.name, ...compileKernel(kernel, memory) };
   pool.load(loaded);
-  const deadlineMs = performance.now() + patienceMs;
+  const deadlineMs = performance.now() + timeoutMs;
   const sums = new Float32Array(memory.buffer, 0, blocks * 4);
   do {
     sums.fill(0);
@@ -60,7 +60,7 @@ test("a module with relaxed instructions that was compiled here runs in worker t
       sums.every((sum) => sum === 3 * turns),
       "a block has another sum",
     );
-    assert.ok(performance.now() < deadlineMs, `no worker took part within ${patienceMs} ms`);
+    assert.ok(performance.now() < deadlineMs, `no worker took part within ${timeoutMs} ms`);
   } while (pool.statistics.workerBlocks === 0);
   pool.close();
 });

@@ -1,6 +1,6 @@
 /**
  * Detects relaxed SIMD, whose multiply-add rounds once and takes one instruction instead of two. Node 22 and later have
- * it. Node 20 has it behind a flag, which can be set at run time.
+ * it. Node 20 needs a flag, which can be set at run time.
  */
 
 import { setFlagsFromString } from "node:v8";

@@ -1,4 +1,4 @@
-/** Streams and events: order inside a stream, and across streams only where an event asks for it. */
+/** Streams and events: order inside a stream, and across streams only by events. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -28,7 +28,7 @@ function open() {
   };
 }
 
-test("work runs in order, and not before somebody synchronises", () => {
+test("work runs in order, and not before a synchronize", () => {
   const { driver, set, copy, at } = open();
   const stream = driver.createStream();
   set(stream, 0, 5);
@@ -40,7 +40,7 @@ test("work runs in order, and not before somebody synchronises", () => {
   driver.close();
 });
 
-test("a wait runs the other stream up to the mark and no further", () => {
+test("a wait runs the other stream up to the event and no further", () => {
   const { driver, set, copy, at } = open();
   const [a, b, event] = [driver.createStream(), driver.createStream(), driver.createEvent()];
   set(b, 0, 1);
@@ -66,7 +66,7 @@ test("without a wait two streams race, and the reader that runs first sees the o
   driver.close();
 });
 
-test("a wait keeps the mark it was given, though the event is recorded again", () => {
+test("a wait keeps its position, even if the event is recorded again", () => {
   const { driver, set, at } = open();
   const [a, b, event] = [driver.createStream(), driver.createStream(), driver.createEvent()];
   set(b, 0, 1);
@@ -82,7 +82,7 @@ test("a wait keeps the mark it was given, though the event is recorded again", (
   driver.close();
 });
 
-test("an event that was never recorded holds nobody up", () => {
+test("a wait for an event that was never recorded returns at once", () => {
   const { driver, set, at } = open();
   const [stream, event] = [driver.createStream(), driver.createEvent()];
   driver.waitEvent(stream, event);
@@ -94,7 +94,7 @@ test("an event that was never recorded holds nobody up", () => {
   driver.close();
 });
 
-test("isReached tells what has run and runs nothing itself", () => {
+test("isReached() reports completed work and runs nothing", () => {
   const { driver, set, at } = open();
   const [stream, event] = [driver.createStream(), driver.createEvent()];
   set(stream, 0, 1);
@@ -108,7 +108,7 @@ test("isReached tells what has run and runs nothing itself", () => {
   driver.close();
 });
 
-test("streams that wait for each other by turns all come to their end", () => {
+test("streams that wait for each other alternately all complete", () => {
   const { driver, copy, set, at } = open();
   const [a, b] = [driver.createStream(), driver.createStream()];
   set(a, 0, 7);
@@ -124,7 +124,7 @@ test("streams that wait for each other by turns all come to their end", () => {
   driver.close();
 });
 
-test("a queue that nobody synchronises is run before it grows without bound", () => {
+test("a queue without a synchronize runs before it grows without bound", () => {
   const { driver, set, at } = open();
   const stream = driver.createStream();
   for (let i = 0; i < 10_000; i++) set(stream, 0, i % 251);
@@ -134,7 +134,7 @@ test("a queue that nobody synchronises is run before it grows without bound", ()
   driver.close();
 });
 
-test("a failure drops the work behind it, is told once, and leaves the stream usable", () => {
+test("a failure drops the work after it, is thrown once, and leaves the stream usable", () => {
   const { driver, set, at, trap } = open();
   const [stream, early, late] = [driver.createStream(), driver.createEvent(), driver.createEvent()];
   set(stream, 0, 1);
@@ -152,7 +152,7 @@ test("a failure drops the work behind it, is told once, and leaves the stream us
   driver.close();
 });
 
-test("a failure reaches those who wait for the lost work, and not those who wait for what came before", () => {
+test("a failure is thrown by waits for the lost work, and not by waits for earlier work", () => {
   const { driver, set, copy, at, trap } = open();
   const [a, b] = [driver.createStream(), driver.createStream()];
   const [early, late] = [driver.createEvent(), driver.createEvent()];
@@ -172,7 +172,7 @@ test("a failure reaches those who wait for the lost work, and not those who wait
   driver.close();
 });
 
-test("a failure while a long queue is run early does not hit the innocent call", () => {
+test("a failure while a long queue runs early is not thrown by the unrelated call", () => {
   const { driver, set, trap } = open();
   const stream = driver.createStream();
   driver.launch(stream, { kernel: trap, blocks: 1, arguments: [] });

@@ -54,7 +54,7 @@ export class CommandQueue {
   }
 
   pushWait(target: StreamPosition): void {
-    if (target.stream !== this) this.#enqueue({ kind: "wait", target: target });
+    if (target.stream !== this) this.#enqueue({ kind: "wait", target });
   }
 
   /** The current end of the queue. */

@@ -1,4 +1,4 @@
-/** The WebAssembly encoder: what it writes is valid, and does what it says. */
+/** The WebAssembly encoder: its modules are valid and compute the right results. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -31,7 +31,7 @@ function decode(bytes: readonly number[], isSigned: boolean): number {
   return Number(isSigned ? BigInt.asIntN(bits, value) : value);
 }
 
-test("LEB128 of any 32-bit number reads back, in the fewest bytes", () => {
+test("LEB128 of any 32-bit number decodes to it, in the fewest bytes", () => {
   fc.assert(fc.property(fc.nat(0xffffffff), (value) => assert.equal(decode(unsigned(value), false), value)));
   fc.assert(fc.property(fc.integer(), (value) => assert.equal(decode(signed(value), true), value)));
   assert.deepEqual(unsigned(127), [0x7f]);
@@ -42,7 +42,7 @@ test("LEB128 of any 32-bit number reads back, in the fewest bytes", () => {
   assert.deepEqual(signed(-(2 ** 31)), [0x80, 0x80, 0x80, 0x80, 0x78]);
 });
 
-test("constants of every type come back as they were written", () => {
+test("constants of every type keep their value", () => {
   const constant = (name: string, type: ValueType, body: WasmFunction["body"]) =>
     ({ name, parameters: [], results: [type], body }) as const;
   fc.assert(
@@ -58,7 +58,7 @@ test("constants of every type come back as they were written", () => {
   );
 });
 
-test("a loop with locals, a block and branches counts as it should", () => {
+test("a loop with locals, a block and branches counts correctly", () => {
   const { call } = load({
     name: "sumTo",
     parameters: ["i32"],
@@ -80,21 +80,21 @@ test("a loop with locals, a block and branches counts as it should", () => {
   assert.equal(call["sumTo"]!(0), 0);
 });
 
-test("if takes the one arm or the other, and functions call each other by name", () => {
+test("`if` runs one of its two branches, and functions call each other by name", () => {
   const { call } = load(
     {
       name: "larger",
       parameters: ["f64", "f64"],
       results: ["f64"],
       body: (code) => {
-        const kept = code.local("f64");
+        const local = code.local("f64");
         const [a, b] = [code.parameter(0), code.parameter(1)];
         code.get(a).get(b).op("f64.gt");
         code.if(
-          () => code.get(a).set(kept),
-          () => code.get(b).set(kept),
+          () => code.get(a).set(local),
+          () => code.get(b).set(local),
         );
-        code.get(kept);
+        code.get(local);
       },
     },
     {
@@ -110,7 +110,7 @@ test("if takes the one arm or the other, and functions call each other by name",
   assert.equal(call["largerHalved"]!(2, 7), 3.5);
 });
 
-test("loads and stores honour address plus offset, and a vector's lanes keep their order", () => {
+test("loads and stores use address plus offset, and a vector's lanes keep their order", () => {
   const { memory, call } = load({
     name: "lanes",
     parameters: ["i32"],
@@ -150,27 +150,27 @@ const unary = /^(abs|neg|sqrt|ceil|floor|trunc|nearest|not)$/;
 const comparison = /^(eq|ne|[lg][te])(_[su])?$/;
 const conversion = /^(convert|promote|demote|reinterpret|trunc_sat|extend|wrap)_/;
 
-/** What each plain instruction takes and gives, from its name; the engine then judges our bytes by it. */
+/** The operand and result types of each stack instruction, from its name. The engine checks the bytes against them. */
 function signatureOf(name: StackOpcode): Signature {
   const special = specialSignatures[name];
   if (special) return special;
   const [prefix = "", operation = ""] = name.split(".");
   const isVector = prefix.includes("x") || prefix === "v128";
-  const own = isVector ? "v128" : (prefix as ValueType);
+  const type = isVector ? "v128" : (prefix as ValueType);
   if (operation === "splat") return { takes: [prefix.slice(0, 3) as ValueType], gives: ["v128"] };
-  if (operation.startsWith("relaxed_")) return { takes: [own, own, own], gives: [own] };
+  if (operation.startsWith("relaxed_")) return { takes: [type, type, type], gives: [type] };
   if (conversion.test(operation)) {
     const from = /[if](32|64)/.exec(operation)?.[0] as ValueType;
-    return { takes: [isVector ? "v128" : from], gives: [own] };
+    return { takes: [isVector ? "v128" : from], gives: [type] };
   }
-  if (operation === "eqz") return { takes: [own], gives: ["i32"] };
-  if (unary.test(operation)) return { takes: [own], gives: [own] };
-  if (isVector && /^sh[lr]/.test(operation)) return { takes: [own, "i32"], gives: [own] };
+  if (operation === "eqz") return { takes: [type], gives: ["i32"] };
+  if (unary.test(operation)) return { takes: [type], gives: [type] };
+  if (isVector && /^sh[lr]/.test(operation)) return { takes: [type, "i32"], gives: [type] };
   const isTest = comparison.test(operation) && !isVector;
-  return { takes: [own, own], gives: [isTest ? "i32" : own] };
+  return { takes: [type, type], gives: [isTest ? "i32" : type] };
 }
 
-/** Does the engine accept a function of this type that does what `act` writes to its parameters? */
+/** True if the engine accepts a function of this type with the instructions that `act` appends. */
 function isValid({ takes, gives }: Signature, act: (code: Code) => void): boolean {
   const body = (code: Code) => {
     for (const index of takes.keys()) code.get(code.parameter(index));
@@ -179,7 +179,7 @@ function isValid({ takes, gives }: Signature, act: (code: Code) => void): boolea
   return WebAssembly.validate(encodeModule([{ name: "probe", parameters: takes, results: gives, body }]));
 }
 
-test("every instruction of the table is one that the engine knows under that type", () => {
+test("the engine accepts every instruction of the table with its type", () => {
   for (const name of Object.keys(stackOpcodes) as StackOpcode[]) {
     if (name.includes("relaxed") && !hasRelaxedSimd()) continue;
     assert.ok(
@@ -209,14 +209,14 @@ test("every instruction of the table is one that the engine knows under that typ
   }
 });
 
-test("an instruction under another type is one that the engine rejects", () => {
+test("the engine rejects an instruction with another type", () => {
   assert.ok(!isValid({ takes: ["v128"], gives: ["f32"] }, (code) => code.op("f32x4.neg")));
   assert.ok(
     !isValid({ takes: ["v128", "f64"], gives: ["v128"] }, (code) => code.lane("f32x4.replace_lane", 1)),
   );
 });
 
-test("a shuffle picks 32-bit lanes out of two vectors", () => {
+test("a shuffle selects 32-bit lanes from two vectors", () => {
   const { memory, call } = load({
     name: "shuffle",
     parameters: [],
@@ -237,7 +237,7 @@ test("a shuffle picks 32-bit lanes out of two vectors", () => {
   assert.deepEqual([...words.slice(8, 12)], [2, 6, 3, 7]);
 });
 
-test("float arithmetic under its name gives what JavaScript gives", () => {
+test("float arithmetic gives the results of JavaScript", () => {
   const operations = {
     "f32.add": (a: number, b: number) => a + b,
     "f32.sub": (a: number, b: number) => a - b,
@@ -278,11 +278,11 @@ test("a branch to a block that has ended, a missing parameter and an unknown fun
   });
   assert.ok(WebAssembly.validate(forkStreams()));
   const branchAfter = encode((code) => {
-    let kept = { depth: 0 };
+    let local = { depth: 0 };
     code.block((label) => {
-      kept = label;
+      local = label;
     });
-    code.block(() => code.branch(kept));
+    code.block(() => code.branch(local));
   });
   assert.throws(branchAfter, { code: "BAD_ARGUMENT", message: /"wrong" branches to a block that has ended/ });
   assert.throws(

@@ -1,7 +1,7 @@
 /**
  * A small assembler for WebAssembly modules: functions in, bytes out. Every module imports the device memory as
- * `env.memory` and exports all its functions. The engine that loads the bytes checks types. This file checks what the
- * engine would report as a bare offset: an unknown parameter or function, or a branch to a block that has ended.
+ * `env.memory` and exports all its functions. The engine that loads the bytes checks types. This file checks
+ * errors that the engine would report only by an offset: unknown parameters and functions, branches to ended blocks.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -58,7 +58,7 @@ export class Code {
   parameter(index: number): Local {
     const type = this.#owner.parameters[index];
     if (type === undefined) {
-      throw this.#mistake(`has no parameter ${index}; it declares ${this.#owner.parameters.length}.`);
+      throw this.#invalid(`has no parameter ${index}; it declares ${this.#owner.parameters.length}.`);
     }
     return { index, type };
   }
@@ -120,7 +120,7 @@ export class Code {
 
   call(name: string): this {
     const index = this.#functionIndices.get(name);
-    if (index === undefined) throw this.#mistake(`calls "${name}", which its module does not contain.`);
+    if (index === undefined) throw this.#invalid(`calls "${name}", which its module does not contain.`);
     return this.#append([structureOpcodes.call, ...unsigned(index)]);
   }
 
@@ -177,13 +177,13 @@ export class Code {
 
   #distance(target: Label): number {
     if (this.#openLabels[target.depth] !== target) {
-      throw this.#mistake("branches to a block that has ended; branch from inside its body only.");
+      throw this.#invalid("branches to a block that has ended; branch from inside its body only.");
     }
     return this.#openLabels.length - 1 - target.depth;
   }
 
-  #mistake(what: string): HoldfastError {
-    return new HoldfastError("BAD_ARGUMENT", `WebAssembly function "${this.#owner.name}" ${what}`);
+  #invalid(problem: string): HoldfastError {
+    return new HoldfastError("BAD_ARGUMENT", `WebAssembly function "${this.#owner.name}" ${problem}`);
   }
 }
 
@@ -207,7 +207,7 @@ export function encodeModule(
   functions: readonly WasmFunction[],
   imports: readonly WasmImport[] = [],
 ): Uint8Array<ArrayBuffer> {
-  // Imported functions are numbered before the module's functions, and every function has its own type.
+  // Imported functions are numbered before the module's functions, and every function has a separate type.
   const all = [...imports, ...functions];
   const names = [...imports.map(({ name }) => `math.${name}`), ...functions.map(({ name }) => name)];
   const indices = new Map(names.map((name, index) => [name, index]));

@@ -1,4 +1,4 @@
-/** The worker pool: launches really are shared, traps are told, and closing leaves no thread. */
+/** The worker pool: launches are shared, traps are reported, and closing ends all threads. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -17,7 +17,7 @@ import { type LoadedKernel, WorkerPool } from "./worker-pool.js";
 /** Large enough to be worth sharing on any machine. */
 const elements = 2 ** 20 + 3;
 const bytesOfData = elements * 4;
-const patienceMs = 20_000;
+const timeoutMs = 20_000;
 
 function openPool(threads: number) {
   const memory = new WebAssembly.Memory({ initial: 200, maximum: 4096, shared: true });
@@ -32,16 +32,16 @@ function openPool(threads: number) {
   return { memory, pool, load };
 }
 
-/** Workers boot when they boot; this repeats a launch until they had a part in it. */
+/** Workers take a while to start, so this repeats a launch until they have run blocks of it. */
 function repeatUntil(isSeen: () => boolean, act: () => void): void {
-  const deadlineMs = performance.now() + patienceMs;
+  const deadlineMs = performance.now() + timeoutMs;
   do {
     act();
-    assert.ok(performance.now() < deadlineMs, `not seen within ${patienceMs} ms`);
+    assert.ok(performance.now() < deadlineMs, `not seen within ${timeoutMs} ms`);
   } while (!isSeen());
 }
 
-test("the same bits come out with 1, 2 and 4 threads, and workers really ran some of the blocks", () => {
+test("1, 2 and 4 threads give the same bits, and workers run some of the blocks", () => {
   const results = [1, 2, 4].map((threads) => {
     const { memory, pool, load } = openPool(threads);
     const data = new Float32Array(memory.buffer, 65_536, elements);
@@ -64,7 +64,7 @@ test("the same bits come out with 1, 2 and 4 threads, and workers really ran som
   sameBytes(results[2]!, results[0]!, "four threads");
 });
 
-test("where the system starts no more threads, a launch is shared by those that there are, and it is said", async () => {
+test("if the system starts fewer threads, they share the launch, with a warning", async () => {
   const warnings: string[] = [];
   const note = ({ message }: Error): void => void warnings.push(message);
   process.on("warning", note);
@@ -77,7 +77,7 @@ test("where the system starts no more threads, a launch is shared by those that 
       pool.run(sum, sums.length, [0, 0, data.byteOffset, sums.byteOffset, elements]);
   });
   assert.equal(
-    sums.reduce((total, one) => total + one),
+    sums.reduce((total, sum) => total + sum),
     elements,
   );
   pool.close();
@@ -90,13 +90,13 @@ test("where the system starts no more threads, a launch is shared by those that 
   );
 });
 
-test("every chunk of a shared launch beats, whichever thread ran it", () => {
+test("every chunk of a shared launch records a heartbeat, on any thread", () => {
   const { pool, load } = openPool(2);
   const sum = load(basicKernels.sum);
   const beats = beatCounter();
   let [counted, ownBlocks] = [0, 0];
   repeatUntil(
-    // A launch of which this thread ran few blocks: most beats are the worker's.
+    // This thread runs few blocks of the launch, so most heartbeats are the worker's.
     () => ownBlocks > 0 && ownBlocks < blockCount(elements) / 2,
     () => {
       const [before, workerBlocks] = [beats(), pool.statistics.workerBlocks];
@@ -105,12 +105,12 @@ test("every chunk of a shared launch beats, whichever thread ran it", () => {
       ownBlocks = blockCount(elements) - (pool.statistics.workerBlocks - workerBlocks);
     },
   );
-  // Sixteen chunks of two threads, whatever the blocks take here.
+  // Sixteen chunks for two threads, independent of the time per block.
   assert.ok(counted >= 16, `${counted}`);
   pool.close();
 });
 
-/** The workers that `act` starts. Node.js tells of a new worker on the next tick only. */
+/** The workers that `act` starts. Node.js reports a new worker only on the next tick. */
 async function workersStartedBy(act: () => void): Promise<Worker[]> {
   await new Promise(setImmediate);
   const started: Worker[] = [];
@@ -122,7 +122,7 @@ async function workersStartedBy(act: () => void): Promise<Worker[]> {
   return started;
 }
 
-test("a launch of one block stays on the calling thread and starts no workers", async () => {
+test("a launch of one block runs on the calling thread and starts no workers", async () => {
   const { pool, load } = openPool(4);
   const fill = load(basicKernels.fill);
   const started = await workersStartedBy(() => {
@@ -133,7 +133,7 @@ test("a launch of one block stays on the calling thread and starts no workers", 
   pool.close();
 });
 
-test("kernels loaded after the workers started, and memory grown under them, are theirs at the next launch", () => {
+test("workers use kernels loaded and memory grown after their start", () => {
   const { memory, pool, load } = openPool(2);
   const fill = load(basicKernels.fill);
   repeatUntil(
@@ -160,14 +160,14 @@ test("kernels loaded after the workers started, and memory grown under them, are
   pool.close();
 });
 
-/** Counts down, so that a block takes a while. */
+/** Counts down, so that a block takes time. */
 function dawdle(code: Code): void {
   const left = code.local("i32");
   code.i32(200_000).set(left);
   code.loop((again) => code.get(left).i32(-1).op("i32.add").tee(left).branchIf(again));
 }
 
-/** Takes its time, then writes 1 to the byte of each block. */
+/** Runs for a while, then writes 1 to the byte of each block. */
 const slowMarks: KernelSource = {
   name: "slowMarks",
   parameters: ["out"],
@@ -186,7 +186,7 @@ const slowMarks: KernelSource = {
   ]),
 };
 
-test("a launch returns only when the workers' blocks are done too", () => {
+test("a launch returns only after the workers' blocks have run", () => {
   const { memory, pool, load } = openPool(2);
   const slow = load(slowMarks);
   const marks = new Uint8Array(memory.buffer, 65_536, 3);
@@ -204,7 +204,7 @@ test("a launch returns only when the workers' blocks are done too", () => {
   pool.close();
 });
 
-/** Takes its time, then traps in the call that holds block `last`. */
+/** Runs for a while, then traps in the call that contains block `last`. */
 function trapsInBlock(last: number): KernelSource {
   const wasm = encodeModule([
     {
@@ -221,7 +221,7 @@ function trapsInBlock(last: number): KernelSource {
   return { name: "brittle", parameters: [], wasm };
 }
 
-test("a trap on any thread names the kernel and the trap, and the pool goes on", () => {
+test("a trap on any thread names the kernel and the trap, and the pool stays usable", () => {
   const { memory, pool, load } = openPool(2);
   const brittle = load(trapsInBlock(63));
   const add = load(basicKernels.add);
@@ -249,7 +249,7 @@ test("a trap on any thread names the kernel and the trap, and the pool goes on",
   pool.close();
 });
 
-test("closing lets every worker leave by itself", async () => {
+test("after close() every worker exits by itself", async () => {
   const { pool, load } = openPool(3);
   const fill = load(basicKernels.fill);
   const started = await workersStartedBy(() =>
@@ -265,7 +265,7 @@ test("closing lets every worker leave by itself", async () => {
   assert.deepEqual(await Promise.all(exits), [[0], [0]]);
 });
 
-test("a worker that is lost is a warning, and launches go on", async () => {
+test("a lost worker is a warning, and launches continue", async () => {
   const { memory, pool, load } = openPool(2);
   const fill = load(basicKernels.fill);
   const [worker] = await workersStartedBy(() => {
@@ -282,7 +282,7 @@ test("a worker that is lost is a warning, and launches go on", async () => {
 });
 
 for (const ending of ["driver.close();", ""]) {
-  test(`a process with workers ends by itself ${ending ? "after close" : "without a close"}`, () => {
+  test(`a process with workers exits by itself ${ending ? "after close" : "without a close"}`, () => {
     const script = `
       import { basicKernels, openCpuDriver } from ${JSON.stringify(new URL("./index.js", import.meta.url).href)};
       const driver = openCpuDriver({ threads: 3 });
@@ -296,13 +296,13 @@ for (const ending of ["driver.close();", ""]) {
       }
       ${ending}
       console.log("done");`;
-    const child = spawnSync(process.execPath, ["--input-type=module", "-e", script], { timeout: patienceMs });
+    const child = spawnSync(process.execPath, ["--input-type=module", "-e", script], { timeout: timeoutMs });
     assert.deepEqual([child.status, String(child.stdout), String(child.stderr)], [0, "done\n", ""]);
   });
 }
 
 for (const threads of [1, 2]) {
-  test(`a long launch beats as it goes, on ${threads} threads, and runs every block once`, () => {
+  test(`a long launch records heartbeats, on ${threads} threads, and runs every block once`, () => {
     const { pool } = openPool(threads);
     const beats = beatCounter();
     const [blocks, beatsBefore] = [64, beats()];
@@ -312,7 +312,7 @@ for (const threads of [1, 2]) {
       while (performance.now() < endMs);
       for (let block = first; block < end; block++) ran[block] = (ran[block] ?? 0) + 1;
     };
-    // Workers don't know this kernel, so this thread runs it all.
+    // Workers do not have this kernel, so this thread runs all of it.
     const kernel = { id: 1, name: "slow", module: {} as WebAssembly.Module, run: spin };
     pool.run(kernel, blocks, [0, 0]);
     pool.close();

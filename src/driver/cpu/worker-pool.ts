@@ -24,7 +24,7 @@ import {
  * the caller 8 µs, and the worker starts 13 µs later. Measured with `add` on two x86-64 cores: two threads lose below
  * 30 µs of work, break even at 33 µs and halve a launch of 120 µs.
  */
-export const worthSharingMs = 0.05;
+export const minSharedMs = 0.05;
 
 /** More chunks than threads: if the system preempts a thread, the others take its share. */
 const chunksPerThread = 8;
@@ -73,12 +73,12 @@ export class WorkerPool {
 
   load(kernel: LoadedKernel): void {
     this.#kernels.set(kernel.id, kernel);
-    if (this.#workers.length > 0) this.#tellWorkers(loadMessages([kernel]));
+    if (this.#workers.length > 0) this.#postToWorkers(loadMessages([kernel]));
   }
 
   unload(kernel: LoadedKernel): void {
     this.#kernels.delete(kernel.id);
-    if (this.#workers.length > 0) this.#tellWorkers([{ kind: "unload", kernelId: kernel.id }]);
+    if (this.#workers.length > 0) this.#postToWorkers([{ kind: "unload", kernelId: kernel.id }]);
   }
 
   /**
@@ -95,7 +95,7 @@ export class WorkerPool {
       const startMs = performance.now();
       runBlocks(kernel.run, call, 0, 1);
       const restMs = (performance.now() - startMs) * (blocks - 1);
-      if (restMs < worthSharingMs) runBlocks(kernel.run, call, 1, blocks);
+      if (restMs < minSharedMs) runBlocks(kernel.run, call, 1, blocks);
       else if (this.#threads === 1) runLocally(kernel, call, 1, blocks);
       else this.#share(kernel, call, 1, blocks, restMs);
     } catch (cause) {
@@ -160,11 +160,11 @@ export class WorkerPool {
       });
       this.#workers.push(worker);
     }
-    this.#tellWorkers(loadMessages(this.#kernels.values()));
+    this.#postToWorkers(loadMessages(this.#kernels.values()));
   }
 
   /** The count is incremented after the messages are posted, so that a worker that sees the count finds them all. */
-  #tellWorkers(messages: readonly WorkerMessage[]): void {
+  #postToWorkers(messages: readonly WorkerMessage[]): void {
     for (const worker of this.#workers) {
       for (const message of messages) worker.postMessage(message);
     }

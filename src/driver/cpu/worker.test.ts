@@ -1,4 +1,4 @@
-/** The worker thread on its own: how it wakes, works and leaves. */
+/** The worker thread alone: how it wakes, works and exits. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -17,9 +17,9 @@ import {
   word,
 } from "./launch-protocol.js";
 
-const patienceMs = 20_000;
+const timeoutMs = 20_000;
 
-/** One worker of its own, with the kernel `fill` as number 1, and this thread in the part of main. */
+/** Starts one worker with the kernel `fill` as number 1; this thread is the main thread. */
 function startWorker() {
   const memory = new WebAssembly.Memory({ initial: 4, maximum: 4, shared: true });
   const job = createSharedJob();
@@ -32,17 +32,17 @@ function startWorker() {
   return { memory, job, worker };
 }
 
-test("a worker runs a published job alone, and one that wakes after the withdrawal claims nothing", async () => {
+test("a worker runs a published job alone, and claims nothing if it wakes after the withdrawal", async () => {
   const { memory, job, worker } = startWorker();
   const { words } = job;
   publishJob(job, { kernelId: 1, call: [0, 0, 65_536, 3, 5], firstBlock: 0, endBlock: 1, chunks: 8 });
-  const deadlineMs = performance.now() + patienceMs;
+  const deadlineMs = performance.now() + timeoutMs;
   while (Atomics.load(words, word.workerBlocks) === 0) assert.ok(performance.now() < deadlineMs);
   withdrawJob(words);
   assert.equal(Atomics.load(words, word.active), 0);
   assert.deepEqual([...new Float32Array(memory.buffer, 65_536, 6)], [3, 3, 3, 3, 3, 0]);
 
-  // Main is half-way through writing its next job when the worker wakes: it must look, and leave.
+  // The main thread is writing the next job when the worker wakes: the worker must not read it.
   Atomics.store(words, word.nextChunk, 0);
   Atomics.store(words, word.ending, 1);
   wakeWorkers(words);
@@ -51,16 +51,16 @@ test("a worker runs a published job alone, and one that wakes after the withdraw
   assert.equal(Atomics.load(words, word.workerBlocks), 1);
 });
 
-test("a worker that is told to end before it has booted ends at once", async () => {
+test("a worker that must exit before it has started exits at once", async () => {
   const { job, worker } = startWorker();
   Atomics.store(job.words, word.ending, 1);
   assert.deepEqual(await once(worker, "exit"), [0]);
   assert.equal(Atomics.load(job.words, word.workerBlocks), 0);
 });
 
-test("a job with a kernel that the worker does not have is left to others", async () => {
+test("a worker skips a job whose kernel it does not have", async () => {
   const { job, worker } = startWorker();
-  const deadlineMs = performance.now() + patienceMs;
+  const deadlineMs = performance.now() + timeoutMs;
   publishJob(job, { kernelId: 1, call: [0, 0, 65_536, 3, 5], firstBlock: 0, endBlock: 1, chunks: 1 });
   while (Atomics.load(job.words, word.workerBlocks) === 0) assert.ok(performance.now() < deadlineMs);
   withdrawJob(job.words);

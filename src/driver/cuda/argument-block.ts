@@ -1,6 +1,6 @@
 /**
- * A kernel's arguments in native memory that never moves: values in 8-byte slots, tensor maps in larger slots, and the
- * table of their addresses that a launch takes. The table is written once. A launch writes only the values, and the
+ * A kernel's arguments in native memory that never moves. Values are in 8-byte slots, tensor maps in larger ones. A
+ * launch takes the table of their addresses, which is written once. A launch writes only the values, and the
  * driver copies them before it returns.
  */
 
@@ -9,7 +9,7 @@ import { requireScalar, requireSpan } from "../checks.js";
 import { type Argument, isMemory, type Parameter, type TensorMap } from "../driver.js";
 import type { Reservations } from "../reservations.js";
 import type { Cuda } from "./calls.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { requireLive } from "./spans.js";
 import { mapAlignment, mapBytes, TensorMapSlot } from "./tensor-maps.js";
 
@@ -18,7 +18,7 @@ const slotBytes = 8;
 export class ArgumentBlock {
   readonly #kernel: string;
   readonly #parameters: readonly Parameter[];
-  readonly #block: OutBlock;
+  readonly #block: NativeBuffer;
   readonly #view: DataView;
   /** The parameters that are passed as tensor maps. */
   readonly #maps: readonly TensorMapSlot[];
@@ -32,7 +32,7 @@ export class ArgumentBlock {
     const slotsBytes = Math.max(1, 2 * parameters.length) * slotBytes;
     // The block's address is arbitrary, so the padding allows an aligned start.
     const mapsBytes = maps.length > 0 ? mapAlignment + maps.length * mapBytes : 0;
-    this.#block = new OutBlock(slotsBytes + mapsBytes);
+    this.#block = new NativeBuffer(slotsBytes + mapsBytes);
     this.#view = this.#block.view;
     this.table = this.#block.address + parameters.length * slotBytes;
     const firstMap = alignUp(this.#block.address + slotsBytes, mapAlignment);
@@ -63,11 +63,11 @@ export class ArgumentBlock {
         continue;
       }
       const value = requireScalar(parameter, argument, () => this.#describeArgument(index));
-      const at = index * slotBytes;
-      if (parameter === "u32") this.#view.setUint32(at, value, true);
-      else if (parameter === "i32") this.#view.setInt32(at, value, true);
-      else if (parameter === "f32") this.#view.setFloat32(at, value, true);
-      else this.#view.setFloat64(at, value, true);
+      const offset = index * slotBytes;
+      if (parameter === "u32") this.#view.setUint32(offset, value, true);
+      else if (parameter === "i32") this.#view.setInt32(offset, value, true);
+      else if (parameter === "f32") this.#view.setFloat32(offset, value, true);
+      else this.#view.setFloat64(offset, value, true);
     }
   }
 

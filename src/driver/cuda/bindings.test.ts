@@ -1,4 +1,4 @@
-/** The tables of signatures say what NVIDIA's headers say. Where no toolkit is installed this is skipped, out loud. */
+/** The signatures equal those of NVIDIA's headers. Skipped, with a message, if no toolkit is installed. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -23,7 +23,7 @@ const tables = {
 
 /**
  * `At<F, 2>` is the type of a function's third parameter, and `Is_u32<T>` whether a value of the table's type u32 may be
- * passed for it. A device address is an `unsigned long long` in C++, a size a `size_t`: they are told apart.
+ * passed for it. A device address is an `unsigned long long` in C++, a size a `size_t`: the two types differ.
  */
 const prelude = `
 struct Nothing {};
@@ -74,7 +74,7 @@ function claimsOf(functions: Signatures): HeaderClaim[] {
 }
 
 for (const [header, functions] of Object.entries<Signatures>(tables)) {
-  test(`every signature is that of ${header}`, { skip: whyNoHeader(header) ?? false }, () => {
+  test(`every signature equals that of ${header}`, { skip: whyNoHeader(header) ?? false }, () => {
     assert.deepEqual(findFalseClaims({ header, prelude, claims: claimsOf(functions) }), []);
   });
 }
@@ -94,7 +94,7 @@ const injected = {
 } as const satisfies Readonly<Record<string, Signatures>>;
 
 for (const [fault, functions] of Object.entries<Signatures>(injected)) {
-  test(`red proof: the check sees ${fault}`, { skip: whyNoHeader("cuda.h") ?? false }, () => {
+  test(`red proof: the check detects ${fault}`, { skip: whyNoHeader("cuda.h") ?? false }, () => {
     const problems = findFalseClaims({ header: "cuda.h", prelude, claims: claimsOf(functions) });
     assert.match(problems.join("\n"), new RegExp(Object.keys(functions)[0] as string));
   });

@@ -1,17 +1,17 @@
-/** CUDA's functions as functions, in libraries that only write down what they are given. */
+/** CUDA's functions as methods, with libraries that only record their arguments. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
 import { compileRecordingLibraries } from "../../../test/support/recording-library.js";
 import { openCuda } from "./calls.js";
 import { cudaStatus } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 const libraries = compileRecordingLibraries();
 const skip = libraries ? false : "this machine has no C compiler";
 const environment = { HOLDFAST_CUDA_PATH: libraries?.folder };
 
-/** CUDA whose calls answer with a status. */
+/** CUDA whose calls return a given status. */
 function openWith(status: number) {
   libraries!.answer("libcuda.so.1", status, 13_000);
   libraries!.answer("libnvrtc.so.13", status);
@@ -19,7 +19,7 @@ function openWith(status: number) {
   return openCuda({ environment });
 }
 
-test("the driver is opened at once, the compiler and the products when they are asked for", { skip }, () => {
+test("the driver is opened at once, NVRTC and cuBLASLt at their first use", { skip }, () => {
   const cuda = openWith(0);
   const opened = () => cuda.libraries.map(({ path }) => path.replace(`${libraries!.folder}/`, ""));
   assert.deepEqual(opened(), ["libcuda.so.1"]);
@@ -30,7 +30,7 @@ test("the driver is opened at once, the compiler and the products when they are 
   assert.deepEqual(opened(), ["libcuda.so.1", "libcublasLt.so.13", "libnvrtc.so.13"]);
 });
 
-test("a call that succeeds returns nothing, one that does not throws", { skip }, () => {
+test("a call that succeeds returns nothing, and a call that fails throws", { skip }, () => {
   assert.equal(openWith(0).driver.cuCtxSetCurrent(0x1234), undefined);
   assert.throws(() => openWith(cudaStatus.ERROR_INVALID_CONTEXT).driver.cuCtxSetCurrent(0x1234), {
     code: "DRIVER_FAILED",
@@ -38,12 +38,12 @@ test("a call that succeeds returns nothing, one that does not throws", { skip },
   });
 });
 
-test("under status a call tells its status and does not throw", { skip }, () => {
+test("under `status` a call returns its status and does not throw", { skip }, () => {
   assert.equal(openWith(cudaStatus.ERROR_NOT_READY).driver.status.cuEventQuery(5), 600);
   assert.equal(openWith(0).driver.status.cuEventQuery(5), 0);
 });
 
-test("the other libraries explain their statuses themselves", { skip }, () => {
+test("the other libraries explain their own statuses", { skip }, () => {
   const { nvrtc, cublasLt } = openWith(3);
   assert.throws(() => nvrtc.nvrtcDestroyProgram(1), {
     code: "KERNEL_FAILED",
@@ -61,7 +61,7 @@ test("after a lost context a failure of any library names the first", { skip }, 
   assert.throws(() => cublasLt.cublasLtCreate(8), /cuStreamQuery\(stream 0x9\) failed first/);
 });
 
-test("the end of a capture names what failed inside it, and only that", { skip }, () => {
+test("the end of a capture names the failure inside it, and no other", { skip }, () => {
   const { driver } = openWith(cudaStatus.ERROR_STREAM_CAPTURE_UNSUPPORTED);
   const invalidate = () => libraries!.answer("libcuda.so.1", cudaStatus.ERROR_STREAM_CAPTURE_INVALIDATED);
   assert.throws(() => driver.cuMemAlloc_v2(1, 2), { code: "CAPTURE_REJECTED" });
@@ -73,7 +73,7 @@ test("the end of a capture names what failed inside it, and only that", { skip }
   );
 });
 
-test("a function that a library lacks is missed at its first call, and not before", { skip }, () => {
+test("a missing function is reported at its first call, not before", { skip }, () => {
   const older = compileRecordingLibraries("cuStreamGetCaptureInfo_v2")!;
   const { driver } = openCuda({ environment: { HOLDFAST_CUDA_PATH: older.folder } });
   driver.cuInit(0);
@@ -83,15 +83,15 @@ test("a function that a library lacks is missed at its first call, and not befor
   });
 });
 
-test("a function that was bound is the same ever after", { skip }, () => {
+test("a function is bound once", { skip }, () => {
   const { driver } = openWith(0);
   assert.equal(driver.cuInit, driver.cuInit);
   assert.equal(driver.status.cuInit, driver.status.cuInit);
 });
 
-test("a block is one that C can write to: the driver's version is read from it", { skip }, () => {
+test("C can write to a block: the driver's version is read from it", { skip }, () => {
   const { driver } = openWith(0);
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   driver.cuDriverGetVersion(out.address);
   assert.equal(out.i32(), 13_000);
   out.free();

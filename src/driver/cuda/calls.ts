@@ -20,9 +20,9 @@ import {
   type Signatures,
   splitParameter,
 } from "./bindings.js";
-import { type CudaLibrary, type FailedCall, Failures, type ForeignValue } from "./cuda-error.js";
+import { type CudaLibrary, type FailedCall, FailureLog, type ForeignValue } from "./cuda-error.js";
 import { type LibrarySearch, type OpenedLibrary, openLibrary } from "./libraries.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 type Parameters<S> = S extends { takes: infer P } ? P : S;
 
@@ -55,7 +55,7 @@ export interface Cuda {
 }
 
 export function openCuda(search: LibrarySearch = {}): Cuda {
-  const failures = new Failures();
+  const failures = new FailureLog();
   const libraries: OpenedLibrary[] = [];
   const open = <F extends Signatures>(library: CudaLibrary, functions: F, driverMajor?: number): Calls<F> => {
     const opened = openLibrary(library, driverMajor === undefined ? search : { ...search, driverMajor });
@@ -86,7 +86,7 @@ export function openCuda(search: LibrarySearch = {}): Cuda {
 
 /** The driver's version is 13000 for CUDA 13.0. It runs the libraries of that CUDA and of earlier ones. */
 function driverMajorVersion(driver: Cuda["driver"]): number {
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   try {
     driver.cuDriverGetVersion(out.address);
     return Math.floor(out.i32() / 1000);
@@ -99,13 +99,13 @@ export interface Binding<F extends Signatures> {
   readonly library: CudaLibrary;
   readonly functions: F;
   readonly opened: Pick<OpenedLibrary, "handle" | "path">;
-  readonly failures: Failures;
+  readonly failures: FailureLog;
 }
 
 type ForeignFunction = (...values: readonly ForeignValue[]) => unknown;
 
 /** Outside these two calls, a failure is unrelated to the previous capture. */
-const captureEdges: ReadonlySet<string> = new Set(["cuStreamBeginCapture_v2", "cuStreamEndCapture"]);
+const captureBoundaries: ReadonlySet<string> = new Set(["cuStreamBeginCapture_v2", "cuStreamEndCapture"]);
 
 /** Binds the functions of a table in an opened library. */
 export function bindCalls<F extends Signatures>({
@@ -134,7 +134,7 @@ export function bindCalls<F extends Signatures>({
       const [statusName, text] = explainStatus(library, opened.handle, status);
       return { library, call: name, parameters, values, status, name: statusName, text };
     };
-    const isEdge = captureEdges.has(name);
+    const isCaptureBoundary = captureBoundaries.has(name);
     defineLazily(calls, name, () => {
       const call = bound();
       return (...values: ForeignValue[]) => {
@@ -143,10 +143,10 @@ export function bindCalls<F extends Signatures>({
           const failed = describe(status, values);
           failures.note(library, status, () => failed);
           const error = failures.toError(failed);
-          if (isEdge) failures.forgetCapture();
+          if (isCaptureBoundary) failures.forgetCapture();
           throw error;
         }
-        if (isEdge) failures.forgetCapture();
+        if (isCaptureBoundary) failures.forgetCapture();
       };
     });
     defineLazily(statusCalls, name, () => {
@@ -154,7 +154,7 @@ export function bindCalls<F extends Signatures>({
       return (...values: ForeignValue[]) => {
         const status = call(...values) as number;
         if (status !== 0) failures.note(library, status, () => describe(status, values));
-        if (isEdge) failures.forgetCapture();
+        if (isCaptureBoundary) failures.forgetCapture();
         return status;
       };
     });
@@ -211,7 +211,7 @@ function explainStatus(library: CudaLibrary, handle: LibraryHandle, status: numb
   const ask = (name: string) => String(handle.func(name, "const char *", ["int32_t"])(status) ?? "");
   if (library === "nvrtc") return [ask("nvrtcGetErrorString"), ""];
   if (library === "cublasLt") return [ask("cublasLtGetStatusName"), ask("cublasLtGetStatusString")];
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   const askByAddress = (name: string) => {
     out.setU64(0);
     handle.func(name, "int32_t", ["int32_t", "uint64_t"])(status, out.address);

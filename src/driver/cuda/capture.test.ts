@@ -1,4 +1,4 @@
-/** Captures on CUDA: what is recorded, what is rejected before CUDA is asked, and what a graph needs to be launched. */
+/** Captures on CUDA: recorded work, calls rejected before CUDA is called, and the conditions for launching a graph. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -56,7 +56,7 @@ function prepare(driver: CudaDriver) {
   };
 }
 
-/** CUDA's own handle of a stream, which only its error messages tell. */
+/** CUDA's handle of a stream, which only its error messages show. */
 function handleOf(driver: CudaDriver, stream: Stream): number {
   emulator.fail("cuStreamSynchronize", 1, { times: 1 });
   try {
@@ -67,14 +67,14 @@ function handleOf(driver: CudaDriver, stream: Stream): number {
   throw new Error("the emulator let a planned failure pass");
 }
 
-/** How often each function of the driver API was called so far. */
+/** The number of calls so far of each function of the driver API. */
 function callsMade(): Readonly<Record<string, number>> {
-  const made = Object.keys(cudaFunctions).map((name) => [name, emulator.calls(name)] as const);
-  return Object.fromEntries(made.filter(([, count]) => count > 0));
+  const calls = Object.keys(cudaFunctions).map((name) => [name, emulator.calls(name)] as const);
+  return Object.fromEntries(calls.filter(([, count]) => count > 0));
 }
 
 describe("a capture", { skip }, () => {
-  test("records and does not run, and each launch of its graph runs it", () => {
+  test("records work without running it, and each launch of its graph runs it", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, add, at, capture } = prepare(driver);
       set(stream, 0, 1);
@@ -86,7 +86,7 @@ describe("a capture", { skip }, () => {
     });
   });
 
-  test("is in thread-local mode, whoever asks for another", () => {
+  test("is in thread-local mode, even if another one is requested", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream } = prepare(driver);
       for (const mode of ["thread-local", "global", "relaxed", undefined]) {
@@ -102,20 +102,20 @@ describe("a capture", { skip }, () => {
     });
   });
 
-  test("reads memory as it is at each launch, and keeps the arguments that it was given", () => {
+  test("reads the current memory at each launch, and keeps its arguments", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, kernels, cell, set, at, capture } = prepare(driver);
-      const given = [cell(0), cell(1), cell(2), 1];
+      const context = [cell(0), cell(1), cell(2), 1];
       const graph = capture(() => {
-        driver.launch(stream, { kernel: kernels.scale, blocks: 1, arguments: given });
+        driver.launch(stream, { kernel: kernels.scale, blocks: 1, arguments: context });
         set(stream, 4, 7);
       });
-      given.fill(0);
+      context.fill(0);
       driver.instantiate(graph);
       for (const factor of [2, 5]) {
         set(stream, 0, 3);
         set(stream, 2, factor);
-        // The same kernel's block of arguments is written over between the launches.
+        // The kernel's argument block is overwritten between the launches.
         set(stream, 5, factor);
         driver.launchGraph(stream, graph);
         assert.deepEqual([at(1), at(4), at(5)], [3 * factor, 7, factor]);
@@ -123,7 +123,7 @@ describe("a capture", { skip }, () => {
     });
   });
 
-  test("takes in a stream that waits for an event from inside, and lets it go at the end", () => {
+  test("includes a stream that waits for an event from inside, until the end", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, add, at, capture } = prepare(driver);
       const side = driver.createStream();
@@ -149,7 +149,7 @@ describe("a capture", { skip }, () => {
     });
   });
 
-  test("that never waited for its side stream is rejected with the way out, and both streams are free again", () => {
+  test("that never waited for its side stream is rejected with advice, and both streams are usable again", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, at } = prepare(driver);
       const [side, fork] = [driver.createStream(), driver.createEvent()];
@@ -171,7 +171,7 @@ describe("a capture", { skip }, () => {
     });
   });
 
-  test("begins and ends in order, and a call out of order leaves the open one sound", () => {
+  test("begins and ends in order, and a call out of order leaves the open one valid", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set } = prepare(driver);
       const other = driver.createStream();
@@ -198,7 +198,7 @@ describe("a capture", { skip }, () => {
     });
   });
 
-  test("with an exception inside can be ended like any other, and another begun", () => {
+  test("with an exception inside can be ended normally, and another one started", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, capture } = prepare(driver);
       assert.throws(
@@ -214,7 +214,7 @@ describe("a capture", { skip }, () => {
     });
   });
 
-  test("that CUDA itself breaks off names the first call that failed, and leaves the streams free", () => {
+  test("that CUDA invalidates names the first failed call, and leaves the streams usable", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, cell, at } = prepare(driver);
       driver.beginCapture(stream, "thread-local");
@@ -243,7 +243,7 @@ interface InCapture {
   readonly memory: ReturnType<CudaDriver["reserve"]>;
 }
 
-const illegal: Record<string, (given: InCapture) => void> = {
+const illegal: Record<string, (context: InCapture) => void> = {
   reserve: ({ driver }) => driver.reserve(bytes(1)),
   commit: ({ driver, memory }) => driver.commit(memory),
   release: ({ driver, memory }) => driver.release(memory),
@@ -262,7 +262,7 @@ const illegal: Record<string, (given: InCapture) => void> = {
   "waitEvent(stream #1, event #2)": ({ driver, stream, outside }) => driver.waitEvent(stream, outside),
 };
 
-/** What records work, makes or ends a handle, or only looks. A graph may be launched beside the capture. */
+/** Calls that record work, create or destroy a handle, or only read. A graph may be launched on another stream. */
 const legal: readonly DriverCall[] = [
   ...(["describe", "memory", "annotate", "recall", "remember", "hostBytes", "close"] as const),
   ...(["createStream", "createEvent", "destroyEvent", "recordEvent", "waitEvent"] as const),
@@ -270,14 +270,14 @@ const legal: readonly DriverCall[] = [
   ...(["beginCapture", "endCapture", "instantiate", "launchGraph", "destroyGraph"] as const),
 ];
 
-describe("what is illegal in a capture", { skip }, () => {
-  test("is every call that is not known to be legal, or has a test of its own", () => {
-    const told = Object.keys(illegal).map((call) => call.replace(/\(.*/, ""));
-    assert.deepEqual([...new Set([...told, ...legal])].sort(), [...driverCalls].sort());
+describe("illegal in a capture", { skip }, () => {
+  test("is every call that is neither listed as legal nor tested separately", () => {
+    const listed = Object.keys(illegal).map((call) => call.replace(/\(.*/, ""));
+    assert.deepEqual([...new Set([...listed, ...legal])].sort(), [...driverCalls].sort());
   });
 
   for (const [call, act] of Object.entries(illegal)) {
-    test(`${call} is rejected by name, CUDA is not asked, and the capture is spoilt`, () => {
+    test(`${call} is rejected by name, CUDA is not called, and the capture is invalid`, () => {
       withEmulatorDriver({}, (driver) => {
         const { stream, host, kernels, memory, set, at } = prepare(driver);
         const other = driver.createStream();
@@ -289,12 +289,12 @@ describe("what is illegal in a capture", { skip }, () => {
         const named = new RegExp(call.replace(/[()]/g, "\\$&"));
         const rejected = { code: "CAPTURE_REJECTED", message: named };
         const before = callsMade();
-        const given = { driver, stream, other, inside, outside, host, kernel: kernels.add, memory };
-        assert.throws(() => act(given), {
+        const context = { driver, stream, other, inside, outside, host, kernel: kernels.add, memory };
+        assert.throws(() => act(context), {
           code: "CAPTURE_REJECTED",
           message: new RegExp(`${named.source}.*CUDA was not called`),
         });
-        // A second one does not take the first one's place.
+        // A second illegal call does not replace the first.
         assert.throws(() => driver.allocateHost(bytes(7)), { code: "CAPTURE_REJECTED" });
         assert.throws(() => set(stream, 0, 2), rejected);
         assert.throws(() => driver.recordEvent(inside, stream), rejected);
@@ -311,7 +311,7 @@ describe("what is illegal in a capture", { skip }, () => {
     });
   }
 
-  test("red proof: CUDA, asked to wait for another stream, breaks the capture off", () => {
+  test("red proof: CUDA invalidates the capture if it is asked to wait for another stream", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set } = prepare(driver);
       const other = handleOf(driver, driver.createStream());
@@ -323,7 +323,7 @@ describe("what is illegal in a capture", { skip }, () => {
     });
   });
 
-  test("other streams' work goes on beside a capture", () => {
+  test("work of other streams runs during a capture", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, at, cell } = prepare(driver);
       const other = driver.createStream();
@@ -338,7 +338,7 @@ describe("what is illegal in a capture", { skip }, () => {
     });
   });
 
-  test("an event from inside an ended capture marks nothing until it is recorded again", () => {
+  test("an event recorded inside an ended capture is unusable until it is recorded again", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, capture } = prepare(driver);
       const event = driver.createEvent();
@@ -380,11 +380,11 @@ describe("a graph", { skip }, () => {
     ["MEM_ALLOC", { memory: 1 }],
     ["MEM_FREE", { memory: 1 }],
     ["EMPTY", {}],
-    // Whatever Holdfast does not know has no place in a graph of its own, and counts as what is rejected.
+    // An unknown node type counts as a host node, which is rejected.
     ["EVENT_RECORD", { host: 1 }],
   ];
   for (const [type, expected] of plantings) {
-    test(`with a node of type ${type} from elsewhere counts ${JSON.stringify(expected)}`, () => {
+    test(`with a foreign node of type ${type} counts ${JSON.stringify(expected)}`, () => {
       withEmulatorDriver({}, (driver) => {
         const { stream, set, capture } = prepare(driver);
         const handle = handleOf(driver, stream);
@@ -397,7 +397,7 @@ describe("a graph", { skip }, () => {
     });
   }
 
-  test("is launched only between its instantiation and its end", () => {
+  test("can be launched only between instantiate() and destroyGraph()", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, at, capture } = prepare(driver);
       const graph = capture(() => set(stream, 0, 1));
@@ -424,7 +424,7 @@ describe("a graph", { skip }, () => {
     });
   });
 
-  test("inside a capture is rejected on the capturing stream, by name", () => {
+  test("is rejected on the captured stream, by name", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, capture } = prepare(driver);
       const graph = capture(() => set(stream, 0, 1));
@@ -441,9 +441,9 @@ describe("a graph", { skip }, () => {
     });
   });
 
-  test("whose memory, kernel or host memory is gone is rejected before CUDA is asked", () => {
+  test("whose memory, kernel or host memory was released is rejected before CUDA is called", () => {
     type Prepared = ReturnType<typeof prepare>;
-    const gone: readonly [string, RegExp, (driver: CudaDriver, given: Prepared) => void][] = [
+    const releases: readonly [string, RegExp, (driver: CudaDriver, context: Prepared) => void][] = [
       ["DEAD_ADDRESS", /touches .* which was released/, (driver, { memory }) => driver.release(memory)],
       [
         "CLOSED",
@@ -452,10 +452,10 @@ describe("a graph", { skip }, () => {
       ],
       ["CLOSED", /host memory #1, which was freed/, (driver, { host }) => driver.freeHost(host)],
     ];
-    for (const [code, message, act] of gone) {
+    for (const [code, message, act] of releases) {
       withEmulatorDriver({}, (driver) => {
-        const given = prepare(driver);
-        const { stream, host, set, cell, capture } = given;
+        const context = prepare(driver);
+        const { stream, host, set, cell, capture } = context;
         const graph = capture(() => {
           set(stream, 0, 1);
           driver.copyToDevice(stream, cell(1), { memory: host, offset: bytes(0), size: bytes(4) });
@@ -463,10 +463,10 @@ describe("a graph", { skip }, () => {
         driver.instantiate(graph);
         const launches = emulator.calls("cuGraphLaunch");
         driver.launchGraph(stream, graph);
-        // Something else that dies does not matter to it.
+        // The release of unrelated memory does not affect it.
         driver.release(driver.reserve(bytes(1)));
         driver.launchGraph(stream, graph);
-        act(driver, given);
+        act(driver, context);
         assert.throws(() => driver.launchGraph(stream, graph), { code, message });
         assert.throws(() => driver.launchGraph(stream, graph), { code, message });
         assert.deepEqual([emulator.calls("cuGraphLaunch") - launches, emulator.lastFault()], [2, ""]);
@@ -474,7 +474,7 @@ describe("a graph", { skip }, () => {
     }
   });
 
-  test("is not touched by memory that takes a released one's place", () => {
+  test("is rejected even if its memory was reserved and released again", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, kernels, capture } = prepare(driver);
       const range = driver.reserve(bytes(1));
@@ -484,7 +484,7 @@ describe("a graph", { skip }, () => {
       );
       driver.instantiate(graph);
       driver.release(range);
-      // Reserved anew, with nothing behind it: addresses alone are not enough.
+      // Reserved again without memory: addresses alone are not enough.
       const again = driver.reserve(bytes(1));
       assert.throws(() => driver.launchGraph(stream, graph), { code: "DEAD_ADDRESS" });
       driver.release(again);

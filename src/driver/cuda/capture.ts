@@ -48,7 +48,7 @@ export class CudaCapture {
     throw new HoldfastError("CAPTURE_REJECTED", message, { numbers: { call, stream: this.origin.id } });
   }
 
-  requireUnspoiled(): void {
+  requireValid(): void {
     if (this.#firstIllegalCall === undefined) return;
     const message = `The capture on stream #${this.origin.id} was invalidated by ${this.#firstIllegalCall}, which is illegal inside a capture. Call it before beginCapture or after endCapture.`;
     throw new HoldfastError("CAPTURE_REJECTED", message, {

@@ -5,7 +5,7 @@ import type { CudaCode } from "../driver.js";
 import { loadKoffi } from "../foreign-functions.js";
 import type { Cuda } from "./calls.js";
 import type { CubinCache } from "./cubin-cache.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 /**
  * IEEE arithmetic: no fast-math, and no contraction of a multiply and an add unless the code says fma. So a kernel
@@ -23,7 +23,7 @@ export interface CompilerOptions {
 
 export class Compiler {
   readonly #options: CompilerOptions;
-  readonly #out = new OutBlock();
+  readonly #out = new NativeBuffer();
   /** Kernels compiled by NVRTC since the start, and kernels loaded from the cache. */
   readonly counts = { compiled: 0, cached: 0 };
 
@@ -32,10 +32,10 @@ export class Compiler {
   }
 
   /** Returns the machine code of a kernel. */
-  compile(name: string, { code, onlyFor }: CudaCode): Uint8Array {
+  compile(name: string, { code, requiredCapability }: CudaCode): Uint8Array {
     const { cache, computeCapability, driverVersion } = this.#options;
     // "a" enables the instructions that only this architecture has.
-    const architecture = `sm_${computeCapability.replace(".", "")}${onlyFor === computeCapability ? "a" : ""}`;
+    const architecture = `sm_${computeCapability.replace(".", "")}${requiredCapability === computeCapability ? "a" : ""}`;
     const options = [`--gpu-architecture=${architecture}`, ...flags];
     const key = cache.makeKey([code, ...options, `driver ${driverVersion}`, `NVRTC ${this.#version()}`]);
     const cached = cache.read(key);
@@ -95,17 +95,17 @@ export class Compiler {
 
 /** A C array of strings: a table of addresses of null-terminated texts. */
 class TextTable {
-  readonly #block: OutBlock;
+  readonly #block: NativeBuffer;
 
   constructor(texts: readonly string[]) {
     const encoded = texts.map((text) => new TextEncoder().encode(`${text}\0`));
     const tableBytes = 8 * texts.length;
-    this.#block = new OutBlock(tableBytes + encoded.reduce((sum, text) => sum + text.length, 0));
-    let at = tableBytes;
+    this.#block = new NativeBuffer(tableBytes + encoded.reduce((sum, text) => sum + text.length, 0));
+    let offset = tableBytes;
     for (const [index, text] of encoded.entries()) {
-      this.#block.setU64(this.#block.address + at, 8 * index);
-      this.#block.bytes.set(text, at);
-      at += text.length;
+      this.#block.setU64(this.#block.address + offset, 8 * index);
+      this.#block.bytes.set(text, offset);
+      offset += text.length;
     }
   }
 

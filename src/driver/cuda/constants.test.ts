@@ -17,12 +17,12 @@ function claimsOf(groups: Groups): HeaderClaim[] {
 }
 
 for (const [header, groups] of Object.entries<Groups>(constantGroups)) {
-  test(`every constant has its value of ${header}`, { skip: whyNoHeader(header) ?? false }, () => {
+  test(`every constant equals that of ${header}`, { skip: whyNoHeader(header) ?? false }, () => {
     assert.deepEqual(findFalseClaims({ header, claims: claimsOf(groups) }), []);
   });
 }
 
-test("red proof: a wrong constant is found", { skip: whyNoHeader("cuda.h") ?? false }, () => {
+test("red proof: a wrong constant is detected", { skip: whyNoHeader("cuda.h") ?? false }, () => {
   const claims = claimsOf({ CU_DEVICE_ATTRIBUTE_: { INTEGRATED: 19, WARP_SIZE: 10 } });
   assert.deepEqual(findFalseClaims({ header: "cuda.h", claims }), [
     "CU_DEVICE_ATTRIBUTE_INTEGRATED is not 19",

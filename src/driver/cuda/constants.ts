@@ -79,7 +79,7 @@ export const streamFlag = {
 } as const;
 
 /** Lower runs sooner; CUDA clamps to the device's range. */
-export const streamPriority = { first: -5, usual: 0 } as const;
+export const streamPriority = { high: -5, normal: 0 } as const;
 
 /** Programmatic dependent launch: a kernel may start during the tail of its predecessor on the stream. */
 export const launchAttribute = { PROGRAMMATIC_STREAM_SERIALIZATION: 6 } as const;

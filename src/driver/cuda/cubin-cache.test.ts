@@ -1,4 +1,4 @@
-/** The cache of compiled kernels: what it finds, what it takes for missing, and who may read and write it. */
+/** The cache of compiled kernels: which entries it returns, which it ignores, and its permissions. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -55,20 +55,20 @@ function fill() {
 }
 
 describe("an entry", () => {
-  test("is found again by its key, whole, and by no other", () => {
+  test("is returned whole by its key, and by no other key", () => {
     const { cache, key } = fill();
     assert.deepEqual(Uint8Array.from(cache.read(key)!), content);
     assert.deepEqual(Uint8Array.from(openCubinCache(folder).read(key)!), content);
     assert.equal(cache.read(cache.makeKey(["code", "other flags"])), undefined);
   });
 
-  test("and its folder are for this user alone", () => {
+  test("and its folder are private to this user", () => {
     const { path } = fill();
     assert.deepEqual([modeOf(folder), modeOf(path)], [0o700, 0o600]);
     assert.deepEqual(readdirSync(folder), [path.slice(folder.length + 1)]);
   });
 
-  test("of nothing can be kept", () => {
+  test("can be empty", () => {
     const { cache } = fill();
     const key = cache.makeKey(["empty"]);
     cache.write(key, new Uint8Array());
@@ -76,7 +76,7 @@ describe("an entry", () => {
   });
 });
 
-/** Each makes an entry one that can't be trusted. */
+/** Changes that make an entry invalid. */
 const damages: Readonly<Record<string, (path: string) => void>> = {
   "was cut off": (path) => writeFileSync(path, readFileSync(path).subarray(0, 1000)),
   "was cut off in its head": (path) => writeFileSync(path, readFileSync(path).subarray(0, 20)),
@@ -108,7 +108,7 @@ const damages: Readonly<Record<string, (path: string) => void>> = {
   },
 };
 
-describe("an entry is as good as missing where it", () => {
+describe("an entry counts as missing if it", () => {
   for (const [damage, act] of Object.entries(damages)) {
     test(damage, () => {
       const { cache, key, path } = fill();
@@ -122,7 +122,7 @@ describe("an entry is as good as missing where it", () => {
     });
   }
 
-  test("is somebody else's", { skip: isRoot ? false : "only root can give a file away" }, () => {
+  test("belongs to another user", { skip: isRoot ? false : "only root can give a file away" }, () => {
     const { cache, key, path } = fill();
     chownSync(path, 12_345, 12_345);
     assert.equal(cache.read(key), undefined);
@@ -131,7 +131,7 @@ describe("an entry is as good as missing where it", () => {
     assert.deepEqual(Uint8Array.from(cache.read(key)!), content);
   });
 
-  test("has any one byte changed or any end missing", () => {
+  test("has a changed byte or is truncated", () => {
     const { cache, key, path } = fill();
     const sound = readFileSync(path);
     fc.assert(
@@ -164,7 +164,7 @@ describe("a folder", () => {
     });
   }
 
-  test("that is somebody else's is neither read nor written", {
+  test("that belongs to another user is neither read nor written", {
     skip: isRoot ? false : "only root can give a folder away",
   }, () => {
     const { cache, key, path } = fill();
@@ -175,7 +175,7 @@ describe("a folder", () => {
     assert.equal(existsSync(path), false);
   });
 
-  test("that can't be made is no error", () => {
+  test("that cannot be created is no error", () => {
     writeFileSync(join(root, "cache"), "a file in the folder's place");
     const cache = openCubinCache(folder);
     const key = cache.makeKey(["code"]);
@@ -183,7 +183,7 @@ describe("a folder", () => {
     assert.equal(cache.read(key), undefined);
   });
 
-  test("that can't be written is no error", { skip: isRoot ? "root may write everywhere" : false }, () => {
+  test("that cannot be written is no error", { skip: isRoot ? "root may write everywhere" : false }, () => {
     const { cache, key } = fill();
     chmodSync(folder, 0o500);
     cache.write(cache.makeKey(["other"]), content);
@@ -199,7 +199,7 @@ describe("a folder", () => {
     assert.equal(existsSync(join(repositoryRoot, "off")), false);
   });
 
-  test("stands in the user's cache folder unless a setting says otherwise", () => {
+  test("is in the user's cache folder by default", () => {
     assert.equal(defaultCacheFolder({ XDG_CACHE_HOME: "/x", HOME: "/home/a" }), "/x/holdfast");
     assert.equal(defaultCacheFolder({ HOME: "/home/a" }), "/home/a/.cache/holdfast");
     assert.equal(defaultCacheFolder({ XDG_CACHE_HOME: "", HOME: "/home/a" }), "/home/a/.cache/holdfast");
@@ -207,7 +207,7 @@ describe("a folder", () => {
   });
 });
 
-test("two lists of texts that read the same in a row have two keys", () => {
+test("lists of texts with equal concatenations have different keys", () => {
   const { makeKey: keyOf } = openCubinCache("off");
   assert.notEqual(keyOf(["ab", "c"]), keyOf(["a", "bc"]));
   assert.notEqual(keyOf(["1:a"]), keyOf(["1", "a"]));
@@ -234,7 +234,7 @@ describe("a driver with a cache", { skip }, () => {
       return { ...driver.compiled };
     });
 
-  test("compiles a kernel once, for every later process and every kernel of the same code", () => {
+  test("compiles a kernel once, for all later processes and all kernels with the same code", () => {
     assert.deepEqual(counts(), { compiled: 1, cached: 0 });
     assert.deepEqual(counts(), { compiled: 0, cached: 1 });
     const renamed = { ...basicKernels.fill, name: "another name" };
@@ -242,7 +242,7 @@ describe("a driver with a cache", { skip }, () => {
     assert.equal(emulator.calls("nvrtcCompileProgram"), 2);
   });
 
-  test("compiles anew for other code, another driver, another compiler and another architecture", () => {
+  test("compiles again for other code, another driver, another compiler and another architecture", () => {
     assert.deepEqual(counts(), { compiled: 1, cached: 0 });
     const { cuda, ...rest } = basicKernels.fill;
     const other = { ...rest, cuda: { ...cuda!, code: `${cuda!.code}\n` } };
@@ -258,7 +258,7 @@ describe("a driver with a cache", { skip }, () => {
     assert.equal(readdirSync(folder).length, 4);
   });
 
-  test("compiles anew what was damaged, and what does not compile leaves nothing there", () => {
+  test("compiles damaged entries again, and writes nothing if the compilation fails", () => {
     counts();
     const [name] = readdirSync(folder);
     writeFileSync(join(folder, name!), "damaged");

@@ -40,7 +40,7 @@ export function defaultCacheFolder(environment: Readonly<Record<string, string |
 /** Opens a cache in a folder, which is created when first needed. "off" stores nothing. */
 export function openCubinCache(folder: string): CubinCache {
   return folder === "off"
-    ? { makeKey: makeKey, read: () => undefined, write: () => undefined }
+    ? { makeKey, read: () => undefined, write: () => undefined }
     : new FolderCache(folder);
 }
 
@@ -80,10 +80,10 @@ class FolderCache implements CubinCache {
       mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
       if (!isPrivate(statSync(this.#folder))) return;
       writeFileSync(unfinished, wrap(content), { mode: 0o600, flag: "wx" });
-      // A rename is atomic: readers see the whole file or none, however many processes write it.
+      // A rename is atomic: readers see the whole file or none, even if several processes write it.
       renameSync(unfinished, this.#filePath(key));
     } catch {
-      removeIfThere(unfinished);
+      removeIfPresent(unfinished);
     }
   }
 
@@ -92,7 +92,7 @@ class FolderCache implements CubinCache {
   }
 }
 
-function removeIfThere(path: string): void {
+function removeIfPresent(path: string): void {
   try {
     rmSync(path, { force: true });
   } catch {

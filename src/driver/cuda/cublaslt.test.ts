@@ -1,4 +1,4 @@
-/** Products by cuBLASLt: right for every layout, told the truth about alignment, given their workspace, and counted once. */
+/** GEMMs by cuBLASLt: correct results for every layout, alignment, workspace, and their nodes in a graph. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -16,7 +16,7 @@ import {
   type RandomGemm,
 } from "../../../test/support/random-gemms.js";
 import { type Address, type Span, span } from "../../units/index.js";
-import type { KernelSource, Parameter, Product } from "../driver.js";
+import type { KernelSource, LibraryGemm, Parameter } from "../driver.js";
 import type { CudaDriver } from "./driver.js";
 
 const skip = emulatorMissing;
@@ -40,33 +40,33 @@ const alignmentOf = (address: number): number => {
   return alignment;
 };
 
-/** The source of a product whose matrices begin at these addresses. */
-function sourceOf(drawn: RandomGemm, addresses: Readonly<Record<"a" | "b" | "c", number>>): KernelSource {
-  const layouts = layOutGemm(drawn);
+/** The source of a GEMM whose matrices start at these addresses. */
+function sourceOf(random: RandomGemm, addresses: Readonly<Record<"a" | "b" | "c", number>>): KernelSource {
+  const layouts = layOutGemm(random);
   const matrix = (name: "a" | "b" | "c") => ({
     rowStride: layouts[name].rowStride,
     batchStride: layouts[name].batchStride,
-    isTransposed: drawn[name].isTransposed,
+    isTransposed: random[name].isTransposed,
     alignment: alignmentOf(addresses[name]),
   });
-  const { dtype, resultDtype, m, n, k, batch, alpha, beta, bias, activation } = drawn;
-  const product: Product = {
+  const { dtype, resultDtype, m, n, k, batch, alpha, beta, bias, activation } = random;
+  const gemm: LibraryGemm = {
     ...{ dtype, resultDtype, precision: "f32", m, n, k, batch, alpha, beta, activation },
     ...{ a: matrix("a"), b: matrix("b"), c: matrix("c") },
     hasBias: bias !== "none",
-    biasBatchStride: biasStepOf(drawn),
+    biasBatchStride: biasStepOf(random),
   };
   const parameters: Parameter[] = ["in", "in", "inout", ...(bias === "none" ? [] : (["in"] as const))];
-  return { name: `product_${dtype}`, parameters, product };
+  return { name: `product_${dtype}`, parameters, gemm };
 }
 
 type Bench = ReturnType<typeof openBench>;
 
-/** Puts the values of a product into memory, each matrix on a boundary of its own. */
-function place(drawn: RandomGemm, { memory, write }: Bench) {
-  const layouts = layOutGemm(drawn);
-  const values = drawValues(drawn);
-  const { dtype, resultDtype } = drawn;
+/** Writes the operands of a GEMM to memory, each matrix at a separate boundary. */
+function writeOperands(gemm: RandomGemm, { memory, write }: Bench) {
+  const layouts = layOutGemm(gemm);
+  const values = drawValues(gemm);
+  const { dtype, resultDtype } = gemm;
   let next = memory.address as number;
   const put = (name: "a" | "b" | "c" | "bias", type: RandomGemm["dtype"]): Span => {
     const encoded = encodeFloats(values[name], type);
@@ -81,31 +81,31 @@ function place(drawn: RandomGemm, { memory, write }: Bench) {
     return span(wholes[name].address + offset * floatBytes[type], extent * floatBytes[type]);
   };
   const operands = [partOf("a", dtype), partOf("b", dtype), partOf("c", resultDtype)] as const;
-  const bias = drawn.bias === "none" ? [] : [put("bias", resultDtype)];
+  const bias = gemm.bias === "none" ? [] : [put("bias", resultDtype)];
   const addresses = { a: operands[0].address, b: operands[1].address, c: operands[2].address };
   const workspace = { address: next as Address, size: 0 };
   return { values, whole: wholes.c, operands: [...operands, ...bias], addresses, workspace };
 }
 
-/** Runs a product and holds all of C's memory to what it should be. */
-function prove(driver: CudaDriver, bench: Bench, drawn: RandomGemm): void {
-  const { values, whole, operands, addresses, workspace } = place(drawn, bench);
-  const kernel = driver.loadKernel(sourceOf(drawn, addresses));
+/** Runs a GEMM and compares all of C's memory with the expected bytes. */
+function prove(driver: CudaDriver, bench: Bench, gemm: RandomGemm): void {
+  const { values, whole, operands, addresses, workspace } = writeOperands(gemm, bench);
+  const kernel = driver.loadKernel(sourceOf(gemm, addresses));
   const { workspaceBytes = 0 } = kernel;
-  const given = workspaceBytes > 0 ? [...operands, span(workspace.address, workspaceBytes)] : operands;
-  driver.launch(bench.stream, { kernel, blocks: 1, arguments: given });
-  const found = decodeFloats(bench.read(whole), drawn.resultDtype);
-  proveValues(drawn, found, expectedOf(drawn, values));
+  const args = workspaceBytes > 0 ? [...operands, span(workspace.address, workspaceBytes)] : operands;
+  driver.launch(bench.stream, { kernel, blocks: 1, arguments: args });
+  const actual = decodeFloats(bench.read(whole), gemm.resultDtype);
+  proveValues(gemm, actual, expectedOf(gemm, values));
   driver.unloadKernel(kernel);
 }
 
-describe("a product", { skip }, () => {
+describe("a GEMM", { skip }, () => {
   for (const dtype of ["f32", "f64", "f16", "bf16"] as const) {
-    test(`of ${dtype} is right for any shape, layout, batch, bias and activation, and writes nothing beside C`, () => {
+    test(`of ${dtype} is correct for any shape, layout, batch, bias and activation, and writes only C`, () => {
       withEmulatorDriver({}, (driver) => {
         const bench = openBench(driver);
         fc.assert(
-          fc.property(drawGemms([dtype]), (drawn) => prove(driver, bench, drawn)),
+          fc.property(drawGemms([dtype]), (gemm) => prove(driver, bench, gemm)),
           {
             numRuns: 150,
             examples: [
@@ -138,8 +138,8 @@ describe("a product", { skip }, () => {
     });
   }
 
-  test("red proof: the check sees a stride, a transpose, a bias and a scale that are not what they should be", () => {
-    const wrong: Record<string, (product: Product) => Partial<Product>> = {
+  test("red proof: the check detects a wrong stride, transpose, bias and scale", () => {
+    const wrong: Record<string, (product: LibraryGemm) => Partial<LibraryGemm>> = {
       "a row stride": ({ a }) => ({ a: { ...a, rowStride: a.rowStride + 1 } }),
       "a batch stride": ({ b }) => ({ b: { ...b, batchStride: 0 } }),
       "a transpose": ({ b }) => ({ b: { ...b, isTransposed: !b.isTransposed } }),
@@ -148,54 +148,54 @@ describe("a product", { skip }, () => {
       beta: () => ({ beta: 0 }),
       "the activation": () => ({ activation: "none" }),
     };
-    const drawn: RandomGemm = {
+    const gemm: RandomGemm = {
       ...plain,
       ...{ m: 3, n: 3, k: 3, batch: 2, beta: 1, bias: "one", activation: "relu" },
       ...{ a: { ...plain.a, gap: 2 }, b: { ...plain.b, gap: 2 }, c: { ...plain.c, gap: 2 } },
     };
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      prove(driver, bench, drawn);
+      prove(driver, bench, gemm);
       for (const [fault, change] of Object.entries(wrong)) {
         const injected: CudaDriver = Object.create(driver, {
           loadKernel: {
             value: (source: KernelSource) =>
-              driver.loadKernel({ ...source, product: { ...source.product!, ...change(source.product!) } }),
+              driver.loadKernel({ ...source, gemm: { ...source.gemm!, ...change(source.gemm!) } }),
           },
           launch: { value: driver.launch.bind(driver) },
           unloadKernel: { value: driver.unloadKernel.bind(driver) },
         });
-        assert.throws(() => prove(injected, bench, drawn), /element \d+ of C's memory/, fault);
+        assert.throws(() => prove(injected, bench, gemm), /element \d+ of C's memory/, fault);
       }
     });
   });
 
-  test("of f32 is rounded to tf32 or bf16 only where that is asked for", () => {
+  test("of f32 is rounded to tf32 or bf16 only if requested", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read, write } = openBench(driver);
       const value = 1 + 2 ** -7 + 2 ** -10 + 2 ** -20;
       const at = (index: number) => span(memory.address + 256 * index, 4);
       write(at(0), Float32Array.of(value));
       write(at(1), Float32Array.of(1));
-      const found = (["f32", "tf32", "bf16"] as const).map((precision) => {
+      const actual = (["f32", "tf32", "bf16"] as const).map((precision) => {
         const one = sourceOf({ ...plain, m: 1, n: 1, k: 1 }, { a: 256, b: 256, c: 256 });
-        const kernel = driver.loadKernel({ ...one, product: { ...one.product!, precision } });
+        const kernel = driver.loadKernel({ ...one, gemm: { ...one.gemm!, precision } });
         driver.launch(stream, { kernel, blocks: 1, arguments: [at(0), at(1), at(2)] });
         return new Float32Array(read(at(2)).buffer)[0];
       });
-      assert.deepEqual(found, [value, 1 + 2 ** -7 + 2 ** -10, 1 + 2 ** -7]);
+      assert.deepEqual(actual, [value, 1 + 2 ** -7 + 2 ** -10, 1 + 2 ** -7]);
     });
   });
 
-  test("of half floats keeps what an f32 result can hold", () => {
+  test("of half floats with an f32 result keeps full precision", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read, write } = openBench(driver);
       const at = (index: number, size: number) => span(memory.address + 256 * index, size);
       for (const dtype of ["f16", "bf16"] as const) {
-        const drawn: RandomGemm = { ...plain, dtype, resultDtype: "f32", m: 1, n: 1, k: 2 };
+        const gemm: RandomGemm = { ...plain, dtype, resultDtype: "f32", m: 1, n: 1, k: 2 };
         write(at(0, 4), encodeFloats([1, 2 ** -12], dtype));
         write(at(1, 4), encodeFloats([1, 1], dtype));
-        const kernel = driver.loadKernel(sourceOf(drawn, { a: 256, b: 256, c: 256 }));
+        const kernel = driver.loadKernel(sourceOf(gemm, { a: 256, b: 256, c: 256 }));
         driver.launch(stream, { kernel, blocks: 1, arguments: [at(0, 4), at(1, 4), at(2, 4)] });
         assert.equal(new Float32Array(read(at(2, 4)).buffer)[0], 1 + 2 ** -12, dtype);
       }
@@ -204,20 +204,20 @@ describe("a product", { skip }, () => {
 });
 
 describe("the library", { skip }, () => {
-  test("is told how operands are aligned, and an algorithm that was promised more is not run on less", () => {
+  test("gets the alignment of operands, and never runs an algorithm that needs more", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      // Every offset of every operand: 4, 8, 12 … bytes behind a boundary.
+      // Every offset of every operand: 4, 8, 12 … bytes after a boundary.
       for (const name of ["a", "b", "c"] as const) {
         for (let offset = 0; offset < 9; offset++) {
           prove(driver, bench, { ...plain, [name]: { ...plain[name], offset } });
         }
       }
-      // Red proof: what is not so aligned fails, instead of loading across a boundary.
+      // Red proof: a misaligned operand fails.
       for (const name of ["a", "b", "c"] as const) {
-        const drawn = { ...plain, [name]: { ...plain[name], offset: 1 } };
-        const { operands, addresses } = place(drawn, bench);
-        const kernel = driver.loadKernel(sourceOf(drawn, { ...addresses, [name]: 256 }));
+        const gemm = { ...plain, [name]: { ...plain[name], offset: 1 } };
+        const { operands, addresses } = writeOperands(gemm, bench);
+        const kernel = driver.loadKernel(sourceOf(gemm, { ...addresses, [name]: 256 }));
         assert.throws(() => driver.launch(bench.stream, { kernel, blocks: 1, arguments: operands }), {
           code: "DRIVER_FAILED",
           message: /^cublasLtMatmul\(.*CUBLAS_STATUS_NOT_SUPPORTED \(15\)/,
@@ -226,19 +226,19 @@ describe("the library", { skip }, () => {
     });
   });
 
-  test("gets the workspace that its algorithm wants, behind the other arguments", () => {
+  test("gets the workspace of its algorithm as the last argument", () => {
     emulator.set("gemmWorkspace", 8192);
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
       for (const bias of ["none", "one"] as const) {
-        const drawn = { ...plain, bias };
-        prove(driver, bench, drawn);
-        const { operands, addresses, workspace } = place(drawn, bench);
-        const source = sourceOf(drawn, addresses);
+        const gemm = { ...plain, bias };
+        prove(driver, bench, gemm);
+        const { operands, addresses, workspace } = writeOperands(gemm, bench);
+        const source = sourceOf(gemm, addresses);
         const kernel = driver.loadKernel(source);
         assert.deepEqual([kernel.workspaceBytes, kernel.parameters], [8192, [...source.parameters, "out"]]);
-        const launch = (given: readonly Span[]) => () =>
-          driver.launch(bench.stream, { kernel, blocks: 1, arguments: given });
+        const launch = (args: readonly Span[]) => () =>
+          driver.launch(bench.stream, { kernel, blocks: 1, arguments: args });
         const before = emulator.calls("cublasLtMatmul");
         assert.throws(launch(operands), { code: "BAD_ARGUMENT", message: /arguments; it takes/ });
         const beyond = span(bench.memory.address + bench.memory.size - 8, 8192);
@@ -253,7 +253,7 @@ describe("the library", { skip }, () => {
     });
   });
 
-  test("that has no algorithm is told with the whole product, and nothing is held", () => {
+  test("without an algorithm is reported with the whole GEMM, and everything is released", () => {
     withEmulatorDriver({}, (driver) => {
       emulator.set("productsRejected", 1);
       const source = sourceOf({ ...plain, m: 7, n: 8, k: 9, batch: 2, dtype: "bf16" }, { a: 2, b: 2, c: 4 });
@@ -277,17 +277,17 @@ describe("the library", { skip }, () => {
     });
   });
 
-  test("has several algorithms, each with its workspace; the first is taken unless another is named", () => {
+  test("has several algorithms, each with its workspace; the default is the first", () => {
     emulator.set("gemmsDiffer", 1);
     emulator.set("gemmWorkspace", 512);
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read, write } = openBench(driver);
       const source = sourceOf({ ...plain, m: 1, n: 1, k: 400 }, { a: 256, b: 256, c: 256 });
-      const load = (change: Pick<Product, "choice">) =>
-        driver.loadKernel({ ...source, product: { ...source.product!, ...change } });
-      const kernels = [{}, { choice: 0 }, { choice: 1 }, { choice: 2 }].map(load);
+      const load = (change: Pick<LibraryGemm, "algorithm">) =>
+        driver.loadKernel({ ...source, gemm: { ...source.gemm!, ...change } });
+      const kernels = [{}, { algorithm: 0 }, { algorithm: 1 }, { algorithm: 2 }].map(load);
       assert.deepEqual(
-        kernels.map(({ choices, workspaceBytes }) => [choices, workspaceBytes]),
+        kernels.map(({ algorithmCount, workspaceBytes }) => [algorithmCount, workspaceBytes]),
         [
           [3, 512],
           [3, 512],
@@ -295,10 +295,10 @@ describe("the library", { skip }, () => {
           [3, 2560],
         ],
       );
-      assert.throws(() => load({ choice: 3 }), {
+      assert.throws(() => load({ algorithm: 3 }), {
         code: "BAD_ARGUMENT",
         message: /has 3 algorithms for a GEMM of 1×1×400.*algorithm 3 \(counted from 0\) does not exist/,
-        numbers: { choice: 3, choices: 3 },
+        numbers: { algorithm: 3, algorithmCount: 3 },
       });
       const at = (index: number, size: number) => span(memory.address + 4096 * index, size);
       const values = Float32Array.from({ length: 400 }, (_, index) => Math.sin(index));
@@ -312,16 +312,16 @@ describe("the library", { skip }, () => {
       const exact = values.reduce((sum, value) => sum + value * value, 0);
       for (const sum of named) assert.ok(Math.abs(sum - exact) < 1e-3, `${sum}, and ${exact}`);
       assert.equal(unnamed, named[0]);
-      assert.equal(new Set(named).size, 3, "each algorithm rounds in its own way");
+      assert.equal(new Set(named).size, 3, "each algorithm rounds differently");
     });
   });
 
-  test("is not believed where it lists an algorithm and says that it can't be used", () => {
+  test("may list an algorithm that it marks as unusable; it is skipped", () => {
     emulator.set("productUnsound", 0);
     withEmulatorDriver({}, (driver) => {
       const source = sourceOf(plain, { a: 256, b: 256, c: 256 });
-      const { choices, workspaceBytes } = driver.loadKernel(source);
-      assert.deepEqual([choices, workspaceBytes], [2, 1024]);
+      const { algorithmCount, workspaceBytes } = driver.loadKernel(source);
+      assert.deepEqual([algorithmCount, workspaceBytes], [2, 1024]);
       emulator.set("gemmAlgorithms", 1);
       assert.throws(() => driver.loadKernel(source), {
         code: "UNSUPPORTED",
@@ -330,7 +330,7 @@ describe("the library", { skip }, () => {
     });
   });
 
-  test("is opened for the first product, once, and closed with the driver", () => {
+  test("is opened once, for the first GEMM, and closed with the driver", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
       assert.equal(emulator.calls("cublasLtCreate"), 0);
@@ -340,10 +340,10 @@ describe("the library", { skip }, () => {
     assert.equal(emulator.calls("cublasLtDestroy"), 1);
   });
 
-  test("is asked for its algorithm once, however often the product runs", () => {
+  test("selects an algorithm once per GEMM, not once per launch", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      const { operands, addresses } = place(plain, bench);
+      const { operands, addresses } = writeOperands(plain, bench);
       const kernel = driver.loadKernel(sourceOf(plain, addresses));
       for (let turn = 0; turn < 5; turn++)
         driver.launch(bench.stream, { kernel, blocks: 1, arguments: operands });
@@ -353,16 +353,16 @@ describe("the library", { skip }, () => {
   });
 });
 
-describe("the arguments of a product", { skip }, () => {
-  test("that are wrong or dead are rejected by their place, and the library is not asked", () => {
+describe("the arguments of a GEMM", { skip }, () => {
+  test("that are wrong or dead are rejected by their index, and the library is not called", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      const { operands, addresses } = place({ ...plain, bias: "one" }, bench);
+      const { operands, addresses } = writeOperands({ ...plain, bias: "one" }, bench);
       const kernel = driver.loadKernel(sourceOf({ ...plain, bias: "one" }, addresses));
       const launch =
-        (given: readonly (Span | number)[], blocks = 1) =>
+        (args: readonly (Span | number)[], blocks = 1) =>
         () =>
-          driver.launch(bench.stream, { kernel, blocks, arguments: given });
+          driver.launch(bench.stream, { kernel, blocks, arguments: args });
       assert.throws(launch(operands.slice(1)), { code: "BAD_ARGUMENT", message: /3 arguments; it takes 4/ });
       assert.throws(launch([1, ...operands.slice(1)]), {
         code: "BAD_ARGUMENT",
@@ -380,18 +380,18 @@ describe("the arguments of a product", { skip }, () => {
     });
   });
 
-  test("are rejected where a bias or a workspace is not aligned as algorithms want it, and the library is not asked", () => {
+  test("are rejected if a bias or a workspace is misaligned, and the library is not called", () => {
     emulator.set("gemmWorkspace", 1024);
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      const drawn: RandomGemm = { ...plain, bias: "one" };
-      const { operands, addresses, workspace } = place(drawn, bench);
-      const source = sourceOf(drawn, addresses);
+      const gemm: RandomGemm = { ...plain, bias: "one" };
+      const { operands, addresses, workspace } = writeOperands(gemm, bench);
+      const source = sourceOf(gemm, addresses);
       const kernel = driver.loadKernel(source);
       const launch = (bias: number, work: number) => () => {
         const moved = [...operands.slice(0, 3), span(operands[3]!.address + bias, 12)];
-        const given = [...moved, span(workspace.address + work, 1024)];
-        driver.launch(bench.stream, { kernel, blocks: 1, arguments: given });
+        const args = [...moved, span(workspace.address + work, 1024)];
+        driver.launch(bench.stream, { kernel, blocks: 1, arguments: args });
       };
       const rejected = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
       assert.throws(
@@ -399,21 +399,21 @@ describe("the arguments of a product", { skip }, () => {
         rejected(/The bias of kernel "product_f32" starts 4 bytes after a multiple of 16/),
       );
       assert.throws(launch(0, 128), rejected(/The workspace of .* 128 bytes after a multiple of 256/));
-      const odd = { ...source, product: { ...source.product!, batch: 2, biasBatchStride: 3 } };
-      assert.throws(() => driver.loadKernel(odd), rejected(/The bias of/));
+      const misaligned = { ...source, gemm: { ...source.gemm!, batch: 2, biasBatchStride: 3 } };
+      assert.throws(() => driver.loadKernel(misaligned), rejected(/The bias of/));
       assert.equal(emulator.calls("cublasLtMatmul"), 0);
       launch(16, 256)();
     });
   });
 
-  test("are kept by a capture, which counts the product as one kernel however many nodes it is", () => {
+  test("are kept by a capture, which counts the GEMM as one kernel, independent of its nodes", () => {
     for (const nodes of [1, 3]) {
       emulator.set("gemmNodes", nodes);
       withEmulatorDriver({}, (driver) => {
         const bench = openBench(driver);
-        const drawn: RandomGemm = { ...plain, bias: "one" };
-        const { values, whole, operands, addresses } = place(drawn, bench);
-        const kernel = driver.loadKernel(sourceOf(drawn, addresses));
+        const gemm: RandomGemm = { ...plain, bias: "one" };
+        const { values, whole, operands, addresses } = writeOperands(gemm, bench);
+        const kernel = driver.loadKernel(sourceOf(gemm, addresses));
         const { stream } = bench;
         driver.beginCapture(stream, "thread-local");
         driver.launch(stream, { kernel, blocks: 1, arguments: operands });
@@ -422,7 +422,7 @@ describe("the arguments of a product", { skip }, () => {
         const graph = driver.endCapture(stream);
         assert.deepEqual(graph.nodes, { kernel: 2, copy: 0, fill: 1, memory: 0, host: 0 });
         driver.instantiate(graph);
-        // Another launch of the same kernel has another bias meanwhile.
+        // Meanwhile another launch of the kernel uses another bias.
         const other = span(bench.memory.address + 16_384, 12);
         bench.write(other, Float32Array.of(50, 50, 50));
         const elsewhere = span(bench.memory.address + 20_480, operands[2]!.size);
@@ -432,7 +432,7 @@ describe("the arguments of a product", { skip }, () => {
           arguments: [operands[0]!, operands[1]!, elsewhere, other],
         });
         driver.launchGraph(stream, graph);
-        proveValues(drawn, decodeFloats(bench.read(whole), "f32"), expectedOf(drawn, values));
+        proveValues(gemm, decodeFloats(bench.read(whole), "f32"), expectedOf(gemm, values));
         driver.unloadKernel(kernel);
         assert.throws(() => driver.launchGraph(stream, graph), { code: "CLOSED", message: /product_f32/ });
       });
@@ -440,7 +440,7 @@ describe("the arguments of a product", { skip }, () => {
   });
 });
 
-test("a product that fails to be made leaves nothing behind, whichever call fails", { skip }, () => {
+test("a GEMM that fails to load releases everything, whichever call fails", { skip }, () => {
   const makers = ["cublasLtMatmulDescCreate", "cublasLtMatmulDescSetAttribute", "cublasLtMatrixLayoutCreate"];
   const others = ["cublasLtMatrixLayoutSetAttribute", "cublasLtMatmulPreferenceCreate"];
   for (const call of [...makers, ...others, "cublasLtMatmulPreferenceSetAttribute"]) {
@@ -453,11 +453,11 @@ test("a product that fails to be made leaves nothing behind, whichever call fail
         message: new RegExp(`^${call}`),
       });
       assert.deepEqual(heldOnEmulator(), before);
-      const made = ["MatmulDesc", "MatrixLayout", "MatmulPreference"].map((what) => {
+      const created = ["MatmulDesc", "MatrixLayout", "MatmulPreference"].map((what) => {
         const name = `cublasLt${what}Create`;
         return emulator.calls(name) - (name === call ? 1 : 0) - emulator.calls(`cublasLt${what}Destroy`);
       });
-      assert.deepEqual(made, [0, 0, 0], call);
+      assert.deepEqual(created, [0, 0, 0], call);
       emulator.reset();
     });
   }

@@ -9,7 +9,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { MiB, type Span } from "../../units/index.js";
 import { requireLaunch, requireSpan } from "../checks.js";
-import { biasAlignment, type GemmMatrix, type KernelSource, type Product } from "../driver.js";
+import { biasAlignment, type GemmMatrix, type KernelSource, type LibraryGemm } from "../driver.js";
 import type { Cuda } from "./calls.js";
 import {
   blasOperation,
@@ -22,15 +22,15 @@ import {
   reductionScheme,
 } from "./constants.js";
 import type { LoadedKernel } from "./kernels.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { requireLive } from "./spans.js";
 import { structs } from "./structs.js";
 
 /** cuBLASLt's documented recommendation for Hopper. An algorithm that needs less gets less. */
-const largestWorkspace = 32 * MiB;
+const maxWorkspaceBytes = 32 * MiB;
 
 /** Maximum number of algorithms; the heuristic lists the most promising first. */
-const maxCandidates = 16;
+const maxAlgorithms = 16;
 
 const elementTypes = {
   f32: dataType.R_32F,
@@ -51,17 +51,17 @@ const workspaceAlignment = 256;
 const elementBytes = { f32: 4, f64: 8, f16: 2, bf16: 2 } as const;
 
 /** cuBLASLt opened for one device: the handle, and state that all GEMMs share. */
-export class Products {
+export class CublasLt {
   readonly #cuda: Cuda;
-  readonly #out = new OutBlock();
+  readonly #out = new NativeBuffer();
   #handle = 0;
 
   constructor(cuda: Cuda) {
     this.#cuda = cuda;
   }
 
-  load(source: KernelSource, product: Product): LoadedKernel {
-    return new LoadedGemm(this.#cuda, this.#open(), source, product);
+  load(source: KernelSource, gemm: LibraryGemm): LoadedKernel {
+    return new LoadedGemm(this.#cuda, this.#open(), source, gemm);
   }
 
   close(): void {
@@ -85,44 +85,45 @@ const offsets = { alpha: 0, beta: 8, value: 16, count: 24, result: 32 } as const
 class LoadedGemm implements LoadedKernel {
   readonly parameters: KernelSource["parameters"];
   readonly workspaceBytes: number;
-  readonly choices: number;
+  readonly algorithmCount: number;
   readonly isLibrary = true;
   readonly #cuda: Cuda;
   readonly #handle: number;
   readonly #name: string;
-  readonly #product: Product;
-  readonly #block = new OutBlock(offsets.result + structs.heuristicResult.size);
+  readonly #gemm: LibraryGemm;
+  readonly #block = new NativeBuffer(offsets.result + structs.heuristicResult.size);
   /** Destructors, called in reverse order. */
   readonly #destructors: (() => void)[] = [];
   readonly #description: number;
   readonly #layouts: Readonly<Record<"a" | "b" | "c", number>>;
 
-  constructor(cuda: Cuda, handle: number, { name, parameters }: KernelSource, product: Product) {
+  constructor(cuda: Cuda, handle: number, { name, parameters }: KernelSource, gemm: LibraryGemm) {
     this.#cuda = cuda;
     this.#handle = handle;
     this.#name = name;
-    this.#product = product;
+    this.#gemm = gemm;
     try {
-      const { m, n, k, a, b, c, hasBias, biasBatchStride, resultDtype } = product;
+      const { m, n, k, a, b, c, hasBias, biasBatchStride, resultDtype } = gemm;
       if (hasBias) this.#requireAligned("bias", biasBatchStride * elementBytes[resultDtype], biasAlignment);
       this.#description = this.#describe();
       this.#layouts = {
-        a: this.#createLayout(a, product.dtype, a.isTransposed ? [k, m] : [m, k]),
-        b: this.#createLayout(b, product.dtype, b.isTransposed ? [n, k] : [k, n]),
-        c: this.#createLayout(c, product.resultDtype, [m, n]),
+        a: this.#createLayout(a, gemm.dtype, a.isTransposed ? [k, m] : [m, k]),
+        b: this.#createLayout(b, gemm.dtype, b.isTransposed ? [n, k] : [k, n]),
+        c: this.#createLayout(c, gemm.resultDtype, [m, n]),
       };
-      ({ choices: this.choices, workspaceBytes: this.workspaceBytes } = this.#selectAlgorithm());
+      ({ algorithmCount: this.algorithmCount, workspaceBytes: this.workspaceBytes } =
+        this.#selectAlgorithm());
     } catch (error) {
       this.unload();
       throw error;
     }
     this.parameters = this.workspaceBytes > 0 ? [...parameters, "out"] : parameters;
-    const set = (at: number, value: number): void =>
-      product.dtype === "f64"
-        ? this.#block.view.setFloat64(at, value, true)
-        : this.#block.view.setFloat32(at, value, true);
-    set(offsets.alpha, product.alpha);
-    set(offsets.beta, product.beta);
+    const set = (offset: number, value: number): void =>
+      gemm.dtype === "f64"
+        ? this.#block.view.setFloat64(offset, value, true)
+        : this.#block.view.setFloat32(offset, value, true);
+    set(offsets.alpha, gemm.alpha);
+    set(offsets.beta, gemm.beta);
   }
 
   launch(
@@ -136,13 +137,13 @@ class LoadedGemm implements LoadedKernel {
       accessed?.push(span);
       return span;
     });
-    const { hasBias } = this.#product;
+    const { hasBias } = this.#gemm;
     const addressAt = (index: number): number => spans[index]?.address ?? 0;
     const [a, b, c] = [addressAt(0), addressAt(1), addressAt(2)];
     if (hasBias) this.#requireAligned("bias", addressAt(3), biasAlignment);
     const workspace = this.workspaceBytes > 0 ? spans.at(-1) : undefined;
     if (workspace) {
-      if (workspace.size < this.workspaceBytes) throw this.#smallWorkspace(workspace.size);
+      if (workspace.size < this.workspaceBytes) throw this.#workspaceTooSmall(workspace.size);
       this.#requireAligned("workspace", workspace.address, workspaceAlignment);
     }
     if (blocks === 0) return;
@@ -179,7 +180,7 @@ class LoadedGemm implements LoadedKernel {
 
   #describe(): number {
     const { cublasLt } = this.#cuda;
-    const { dtype, precision, a, b, hasBias, biasBatchStride, activation } = this.#product;
+    const { dtype, precision, a, b, hasBias, biasBatchStride, activation } = this.#gemm;
     const compute =
       dtype === "f64"
         ? computeType["64F"]
@@ -208,11 +209,11 @@ class LoadedGemm implements LoadedKernel {
   /** Creates the layout of a matrix stored as rows × columns. */
   #createLayout(
     { rowStride, batchStride }: GemmMatrix,
-    dtype: Product["dtype"],
+    dtype: LibraryGemm["dtype"],
     [rows, columns]: readonly [number, number],
   ): number {
     const { cublasLt } = this.#cuda;
-    const { batch } = this.#product;
+    const { batch } = this.#gemm;
     // The library requires a valid leading dimension even for a single row.
     const leading = Math.max(rowStride, columns, 1);
     cublasLt.cublasLtMatrixLayoutCreate(this.#block.address, elementTypes[dtype], columns, rows, leading);
@@ -232,28 +233,28 @@ class LoadedGemm implements LoadedKernel {
    * Selects the algorithm, which stays in the block. Returns the number of candidates and the selected one's workspace
    * size.
    */
-  #selectAlgorithm(): { readonly choices: number; readonly workspaceBytes: number } {
+  #selectAlgorithm(): Pick<LoadedKernel, "algorithmCount" | "workspaceBytes"> {
     const { size } = structs.heuristicResult;
-    const list = new OutBlock(maxCandidates * size);
+    const list = new NativeBuffer(maxAlgorithms * size);
     try {
-      const proposals = this.#askHeuristic(list).map((at) => ({
-        at,
-        ...structs.heuristicResult.read(list.view, at),
+      const candidates = this.#askHeuristic(list).map((offset) => ({
+        offset,
+        ...structs.heuristicResult.read(list.view, offset),
       }));
-      const sound = proposals.filter(({ state }) => state === 0);
-      if (sound.length === 0) throw this.#noAlgorithm(proposals[0]?.state ?? 0);
-      const { choice = 0 } = this.#product;
-      const chosen = sound[choice];
-      if (!chosen) throw this.#unknownAlgorithm(choice, sound.length);
-      this.#block.bytes.set(list.bytes.subarray(chosen.at, chosen.at + size), offsets.result);
-      return { choices: sound.length, workspaceBytes: chosen.workspaceSize };
+      const usable = candidates.filter(({ state }) => state === 0);
+      if (usable.length === 0) throw this.#noAlgorithm(candidates[0]?.state ?? 0);
+      const { algorithm = 0 } = this.#gemm;
+      const selected = usable[algorithm];
+      if (!selected) throw this.#unknownAlgorithm(algorithm, usable.length);
+      this.#block.bytes.set(list.bytes.subarray(selected.offset, selected.offset + size), offsets.result);
+      return { algorithmCount: usable.length, workspaceBytes: selected.workspaceSize };
     } finally {
       list.free();
     }
   }
 
-  /** Fills `list` with the heuristic's proposals, best first. Returns the offset of each. */
-  #askHeuristic(list: OutBlock): readonly number[] {
+  /** Fills `list` with the candidates of the heuristic, best first. Returns the offset of each. */
+  #askHeuristic(list: NativeBuffer): readonly number[] {
     const { cublasLt } = this.#cuda;
     const block = this.#block;
     cublasLt.cublasLtMatmulPreferenceCreate(block.address);
@@ -268,8 +269,8 @@ class LoadedGemm implements LoadedKernel {
       );
     };
     try {
-      const { a, b, c } = this.#product;
-      set(preferenceAttribute.MAX_WORKSPACE_BYTES, largestWorkspace, 8);
+      const { a, b, c } = this.#gemm;
+      set(preferenceAttribute.MAX_WORKSPACE_BYTES, maxWorkspaceBytes, 8);
       set(
         preferenceAttribute.REDUCTION_SCHEME_MASK,
         reductionScheme.COMPUTE_TYPE | reductionScheme.OUTPUT_TYPE,
@@ -288,7 +289,7 @@ class LoadedGemm implements LoadedKernel {
         cLayout,
         cLayout,
         preference,
-        maxCandidates,
+        maxAlgorithms,
         list.address,
         block.address + offsets.count,
       );
@@ -315,46 +316,46 @@ class LoadedGemm implements LoadedKernel {
       "BAD_ARGUMENT",
       `The ${what} of kernel "${this.#name}" starts ${address % alignment} bytes after a multiple of ${alignment}. cuBLASLt needs it aligned ` +
         `to ${alignment} bytes: copy it to aligned memory first.`,
-      { numbers: { place: address, alignment } },
+      { numbers: { address, alignment } },
     );
   }
 
   /** The library trusts the stated workspace size and would write past its end. */
-  #smallWorkspace(size: number): HoldfastError {
+  #workspaceTooSmall(size: number): HoldfastError {
     return new HoldfastError(
       "BAD_ARGUMENT",
       `Kernel "${this.#name}" needs a workspace of ${this.workspaceBytes} bytes but got ${size}. Pass at least workspaceBytes.`,
-      { numbers: { wanted: this.workspaceBytes, size } },
+      { numbers: { workspaceBytes: this.workspaceBytes, size } },
     );
   }
 
   #noAlgorithm(status: number): HoldfastError {
-    const { m, n, k, batch } = this.#product;
+    const { m, n, k, batch } = this.#gemm;
     const { cublasLt } = this.#cuda;
     return new HoldfastError(
       "UNSUPPORTED",
-      `cuBLASLt has no algorithm for ${this.#inWords()}: ${cublasLt.cublasLtGetStatusName(status)}. Change the layout, or ` +
+      `cuBLASLt has no algorithm for ${this.#describeGemm()}: ${cublasLt.cublasLtGetStatusName(status)}. Change the layout, or ` +
         "use another dtype.",
       { numbers: { m, n, k, batch, status } },
     );
   }
 
-  #unknownAlgorithm(choice: number, choices: number): HoldfastError {
+  #unknownAlgorithm(algorithm: number, algorithmCount: number): HoldfastError {
     return new HoldfastError(
       "BAD_ARGUMENT",
-      `cuBLASLt has ${choices} algorithms for ${this.#inWords()}; algorithm ${choice} (counted from 0) does not exist. Load ` +
-        "the kernel without an algorithm to see how many there are.",
-      { numbers: { choice, choices } },
+      `cuBLASLt has ${algorithmCount} algorithms for ${this.#describeGemm()}; algorithm ${algorithm} (counted from 0) does not exist. ` +
+        "Pass a smaller index; algorithmCount of the loaded kernel is their number.",
+      { numbers: { algorithm, algorithmCount } },
     );
   }
 
-  #inWords(): string {
-    const { m, n, k, batch, dtype, precision, activation } = this.#product;
+  #describeGemm(): string {
+    const { m, n, k, batch, dtype, precision, activation } = this.#gemm;
     return `a GEMM of ${m}×${n}×${k} (batch ${batch}, ${dtype}, ${precision}, activation ${activation})`;
   }
 }
 
-function selectEpilogue(hasBias: boolean, activation: Product["activation"]): number {
+function selectEpilogue(hasBias: boolean, activation: LibraryGemm["activation"]): number {
   if (activation === "relu") return hasBias ? epilogue.RELU_BIAS : epilogue.RELU;
   if (activation === "gelu") return hasBias ? epilogue.GELU_BIAS : epilogue.GELU;
   return hasBias ? epilogue.BIAS : epilogue.DEFAULT;

@@ -1,10 +1,10 @@
-/** A failed call of CUDA is told with its name, its arguments, and what failed first. */
+/** The error of a failed CUDA call: its name, its arguments, and the first failure. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
 import { cudaFunctions, listParameters, type Signatures } from "./bindings.js";
 import { cudaStatus } from "./constants.js";
-import { type CudaLibrary, type FailedCall, Failures, type ForeignValue } from "./cuda-error.js";
+import { type CudaLibrary, type FailedCall, FailureLog, type ForeignValue } from "./cuda-error.js";
 
 type Call = keyof typeof cudaFunctions;
 
@@ -25,8 +25,8 @@ function foreign(library: CudaLibrary, call: string, status: number, name = ""):
   return { library, call, parameters: ["address handle"], values: [16], status, name, text: "" };
 }
 
-/** The error of a failure that happens now. */
-function tell(failures: Failures, failure: FailedCall): { code: string; message: string; numbers: object } {
+/** Returns the error of a new failure. */
+function tell(failures: FailureLog, failure: FailedCall): { code: string; message: string; numbers: object } {
   failures.note(failure.library, failure.status, () => failure);
   return failures.toError(failure);
 }
@@ -35,9 +35,9 @@ const stream = 0x7f00;
 const synchronize = failed("cuStreamSynchronize", [stream], "ERROR_ILLEGAL_ADDRESS");
 const record = failed("cuEventRecord", [1, stream], "ERROR_ILLEGAL_ADDRESS");
 
-test("the message has the call, its arguments by name, the status by name and number, and the way out", () => {
+test("the message has the call, its arguments by name, the status by name and number, and advice", () => {
   const failure = failed("cuMemMap", [0x7f1234000000, 2_097_152, 0, 77, 0], "ERROR_OUT_OF_MEMORY");
-  const { code, message, numbers } = tell(new Failures(), failure);
+  const { code, message, numbers } = tell(new FailureLog(), failure);
   assert.equal(code, "OUT_OF_MEMORY");
   assert.equal(
     message,
@@ -46,9 +46,9 @@ test("the message has the call, its arguments by name, the status by name and nu
   assert.deepEqual(numbers, { call: "cuMemMap", status: 2, name: "CUDA_ERROR_OUT_OF_MEMORY" });
 });
 
-test("a long text among the arguments is cut", () => {
+test("a long text argument is truncated", () => {
   const { message } = tell(
-    new Failures(),
+    new FailureLog(),
     failed("cuModuleGetFunction", [1, 2, `hf_${"x".repeat(100)}`], "ERROR_NOT_FOUND"),
   );
   assert.match(message, /module 0x2, name "hf_x{37}…"\) failed/);
@@ -68,19 +68,19 @@ const codes = {
 
 for (const [status, code] of Object.entries(codes)) {
   test(`CUDA_${status} is ${code}`, () => {
-    assert.equal(tell(new Failures(), failed("cuInit", [0], status as keyof typeof codes)).code, code);
+    assert.equal(tell(new FailureLog(), failed("cuInit", [0], status as keyof typeof codes)).code, code);
   });
 }
 
-test("every status has a way out", () => {
+test("every status has advice", () => {
   for (const status of Object.keys(cudaStatus) as (keyof typeof cudaStatus)[]) {
-    const { message } = tell(new Failures(), failed("cuInit", [0], status));
+    const { message } = tell(new FailureLog(), failed("cuInit", [0], status));
     assert.match(message, /its text\. \S.{20,}\.$/);
   }
 });
 
 test("after a failure that loses the context, every later one names it", () => {
-  const failures = new Failures();
+  const failures = new FailureLog();
   assert.doesNotMatch(tell(failures, synchronize).message, /failed first/);
   for (const later of [
     record,
@@ -106,8 +106,8 @@ test("after a failure that loses the context, every later one names it", () => {
   }
 });
 
-test("a failure that loses nothing is not named by the next", () => {
-  const failures = new Failures();
+test("a failure that keeps the context is not named by later errors", () => {
+  const failures = new FailureLog();
   tell(failures, failed("cuMemAlloc_v2", [1, 2 ** 40], "ERROR_OUT_OF_MEMORY"));
   const { message } = tell(failures, failed("cuMemFree_v2", [5], "ERROR_INVALID_VALUE"));
   assert.doesNotMatch(message, /failed first/);
@@ -116,8 +116,8 @@ test("a failure that loses nothing is not named by the next", () => {
 const allocate = failed("cuMemAlloc_v2", [1, 64], "ERROR_STREAM_CAPTURE_UNSUPPORTED");
 const endCapture = failed("cuStreamEndCapture", [stream, 1], "ERROR_STREAM_CAPTURE_INVALIDATED");
 
-test("a capture that was invalidated names the call that did it", () => {
-  const failures = new Failures();
+test("the error of an invalidated capture names the call that invalidated it", () => {
+  const failures = new FailureLog();
   tell(failures, allocate);
   tell(failures, failed("cuEventRecord", [1, stream], "ERROR_STREAM_CAPTURE_INVALIDATED"));
   const { code, message } = tell(failures, endCapture);
@@ -128,8 +128,8 @@ test("a capture that was invalidated names the call that did it", () => {
   );
 });
 
-test("a library's failure can be what invalidated a capture", () => {
-  const failures = new Failures();
+test("a failure of a library can invalidate a capture", () => {
+  const failures = new FailureLog();
   tell(failures, foreign("cublasLt", "cublasLtMatmul", 14, "CUBLAS_STATUS_INTERNAL_ERROR"));
   assert.match(
     tell(failures, endCapture).message,
@@ -137,21 +137,21 @@ test("a library's failure can be what invalidated a capture", () => {
   );
 });
 
-test("what failed before a capture is forgotten when it begins", () => {
-  const failures = new Failures();
+test("failures before a capture are forgotten when it begins", () => {
+  const failures = new FailureLog();
   tell(failures, allocate);
   failures.forgetCapture();
   assert.doesNotMatch(tell(failures, endCapture).message, /failed first/);
 });
 
-test("an event that is not reached yet is no failure, and costs no explanation", () => {
-  const failures = new Failures();
+test("an event that is not reached is no failure, and is not explained", () => {
+  const failures = new FailureLog();
   failures.note("cuda", cudaStatus.ERROR_NOT_READY, () => assert.fail("it was explained"));
   assert.doesNotMatch(tell(failures, endCapture).message, /failed first/);
 });
 
-test("the compiler's failures have nothing to do with the device's", () => {
-  const failures = new Failures();
+test("the compiler's failures are separate from the device's", () => {
+  const failures = new FailureLog();
   tell(failures, synchronize);
   const { code, message } = tell(
     failures,
@@ -161,9 +161,9 @@ test("the compiler's failures have nothing to do with the device's", () => {
   assert.doesNotMatch(message, /failed first/);
 });
 
-test("a status without a name is told by its number", () => {
+test("a status without a name is shown by its number", () => {
   assert.match(
-    tell(new Failures(), foreign("cublasLt", "cublasLtCreate", 99)).message,
+    tell(new FailureLog(), foreign("cublasLt", "cublasLtCreate", 99)).message,
     /failed: cublasLt status 99\./,
   );
 });

@@ -42,7 +42,7 @@ const fatal: ReadonlySet<number> = new Set([
 ]);
 
 /** Remembers the first failure and builds the errors. One per opened CUDA. */
-export class Failures {
+export class FailureLog {
   #fatal: FailedCall | undefined;
   #inCapture: FailedCall | undefined;
 
@@ -92,12 +92,12 @@ export function describeCall({ call, parameters, values }: FailedCall): string {
   return `${call}(${args.join(", ")})`;
 }
 
-const longestText = 40;
+const maxTextLength = 40;
 
 function describeValue(type: string, value: ForeignValue | undefined): string {
   if (type === "address" && typeof value === "number") return formatAddress(value);
   if (typeof value !== "string") return String(value);
-  return JSON.stringify(value.length > longestText ? `${value.slice(0, longestText)}…` : value);
+  return JSON.stringify(value.length > maxTextLength ? `${value.slice(0, maxTextLength)}…` : value);
 }
 
 function describeStatus({ library, name, status, text }: FailedCall): string {
@@ -147,7 +147,7 @@ function advise({ library, status }: FailedCall): string {
   if (library === "nvrtc") return "See the compiler's log for details.";
   if (library === "cublasLt") {
     if (status === cublasStatus.NOT_SUPPORTED)
-      return "cuBLASLt has no algorithm for this GEMM on this device.";
+      return "cuBLASLt has no algorithm for this GEMM on this device. Use another dtype or layout.";
     return "Set CUBLASLT_LOG_LEVEL=5 in the environment to see cuBLASLt's log.";
   }
   const missing = noDevice.get(status);
@@ -171,7 +171,7 @@ function advise({ library, status }: FailedCall): string {
   if (status === cudaStatus.ERROR_DEINITIALIZED)
     return "CUDA is shutting down. Close the runtime before the process ends.";
   if (status === cudaStatus.ERROR_NO_BINARY_FOR_GPU || status === cudaStatus.ERROR_INVALID_IMAGE) {
-    return "The machine code is for another GPU, or damaged.";
+    return "The machine code is for another GPU, or damaged. Empty the folder of HOLDFAST_CACHE, so that it is compiled again.";
   }
   return "Check the arguments; `nvidia-smi` shows whether the device works.";
 }

@@ -1,4 +1,4 @@
-/** What is told of CUDA: what is missing, in short and in full. */
+/** The description of CUDA: what is missing, in short and in full. */
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { describeCuda } from "./describe.js";
 
-test("a machine without CUDA is told what is missing, library by library, with the package that brings it", () => {
+test("on a machine without CUDA each missing library is listed with its package", () => {
   const root = mkdtempSync(join(tmpdir(), "holdfast-no-cuda-"));
   const { libraries, devices, problem } = describeCuda({
     environment: {},
@@ -18,7 +18,9 @@ test("a machine without CUDA is told what is missing, library by library, with t
   });
   rmSync(root, { recursive: true });
   assert.deepEqual(devices, []);
-  const problems = libraries.map((one) => ("problem" in one ? [one.library, one.problem, one.summary] : []));
+  const problems = libraries.map((library) =>
+    "problem" in library ? [library.library, library.problem, library.summary] : [],
+  );
   assert.deepEqual(
     problems.map(([library]) => library),
     ["cuda", "nvrtc", "cublasLt"],
@@ -37,7 +39,7 @@ test("a machine without CUDA is told what is missing, library by library, with t
   assert.match(String(problems[1]?.[1]), /Searched with the system's loader/);
 });
 
-test("where more is known than that a library is missing, the short form is the whole message", () => {
+test("if a library was found but not loaded, the summary is the whole message", () => {
   const root = mkdtempSync(join(tmpdir(), "holdfast-bad-cuda-"));
   const folder = join(root, "cuda");
   const { libraries } = describeCuda({

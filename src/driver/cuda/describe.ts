@@ -3,10 +3,10 @@
 import { HoldfastError } from "../../errors/index.js";
 import { cublasLtFunctions, cudaFunctions, nvrtcFunctions, type Signatures } from "./bindings.js";
 import { bindCalls, type Calls } from "./calls.js";
-import { type CudaLibrary, Failures } from "./cuda-error.js";
+import { type CudaLibrary, FailureLog } from "./cuda-error.js";
 import { type CudaDeviceInfo, listCudaDevices } from "./devices.js";
 import { type LibrarySearch, openLibrary } from "./libraries.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 /** The libraries that training needs. */
 type NeededLibrary = Extract<CudaLibrary, "cuda" | "nvrtc" | "cublasLt">;
@@ -63,7 +63,7 @@ function describeLibrary<F extends Signatures>(
 ): CudaLibraryInfo {
   try {
     const opened = openLibrary(library, search);
-    const calls = bindCalls({ library, functions, opened, failures: new Failures() });
+    const calls = bindCalls({ library, functions, opened, failures: new FailureLog() });
     return { library, path: opened.path, version: readVersion(calls) };
   } catch (error) {
     const problem = errorMessage(error);
@@ -101,8 +101,8 @@ function cublasLtVersion(calls: Calls<typeof cublasLtFunctions>): string {
   return `${Math.floor(version / 10_000)}.${Math.floor(version / 100) % 100}.${version % 100}`;
 }
 
-function readOut(read: (out: OutBlock) => string): string {
-  const out = new OutBlock();
+function readOut(read: (out: NativeBuffer) => string): string {
+  const out = new NativeBuffer();
   try {
     return read(out);
   } finally {

@@ -1,4 +1,4 @@
-/** The machine's GPUs: which there are, which can be used, and several of them at once. */
+/** The machine's GPUs: the list, unusable ones, and several at once. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -21,12 +21,12 @@ afterEach(() => {
   if (!skip) emulator.reset();
 });
 
-/** How often contexts were taken and not given back. */
+/** The number of retained contexts that were not released. */
 const heldContexts = (): number =>
   emulator.calls("cuDevicePrimaryCtxRetain") - emulator.calls("cuDevicePrimaryCtxRelease");
 
 describe("the list of devices", { skip }, () => {
-  test("says of each what it is and can do, usable or not, and opens none", () => {
+  test("describes each device, usable or not, and opens none", () => {
     emulator.set("devices", 2);
     emulator.set("computeMajor", 7);
     emulator.set("computeMinor", 5);
@@ -47,7 +47,7 @@ describe("the list of devices", { skip }, () => {
     assert.equal(emulator.calls("cuDevicePrimaryCtxRetain"), 0);
   });
 
-  test("says which of them share the host's memory", () => {
+  test("shows which devices share the host's memory", () => {
     emulator.set("integrated", 1);
     assert.deepEqual(
       listCudaDevices(environment).map(({ isIntegrated }) => isIntegrated),
@@ -56,22 +56,24 @@ describe("the list of devices", { skip }, () => {
   });
 });
 
-describe("a device that can't be had", { skip }, () => {
-  test("because its number is none of the machine's is rejected with their count", () => {
+describe("a device that cannot be opened", { skip }, () => {
+  test("because its index is out of range is rejected with the number of devices", () => {
     emulator.set("devices", 2);
     for (const index of [2, 7, -1, 0.5, Number.NaN]) {
       assert.throws(() => openEmulatorDriver({ index }), {
         code: "NO_CUDA",
-        message: new RegExp(`GPU ${index} does not exist: there are 2\\..*CUDA_VISIBLE_DEVICES`),
+        message: new RegExp(`GPU ${index} does not exist: this process sees 2 GPUs\\..*CUDA_VISIBLE_DEVICES`),
         numbers: { index, count: 2 },
       });
     }
     emulator.set("devices", 1);
-    assert.throws(() => openEmulatorDriver({ index: 1 }), { message: /does not exist: there is 1\./ });
+    assert.throws(() => openEmulatorDriver({ index: 1 }), {
+      message: /does not exist: this process sees 1 GPU\./,
+    });
     assert.equal(emulator.calls("cuDevicePrimaryCtxRetain"), 0);
   });
 
-  test("because there is none says why CUDA sees none", () => {
+  test("because there is none is rejected with CUDA's reason", () => {
     emulator.set("devices", 0);
     assert.throws(() => openEmulatorDriver(), {
       code: "NO_CUDA",
@@ -80,7 +82,7 @@ describe("a device that can't be had", { skip }, () => {
     assert.throws(() => listCudaDevices(environment), { code: "NO_CUDA" });
   });
 
-  test("because it is older than Ampere is rejected by its name and what it can do", () => {
+  test("because it is older than Ampere is rejected with its name and compute capability", () => {
     emulator.set("computeMajor", 7);
     emulator.set("computeMinor", 5);
     assert.throws(() => openEmulatorDriver(), {
@@ -102,12 +104,12 @@ describe("a device that can't be had", { skip }, () => {
     }
   });
 
-  test("because a call fails on the way holds on to nothing", () => {
+  test("because a call fails releases everything", () => {
     const before = heldOnEmulator();
     const calls = ["cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetAttribute", "cuDriverGetVersion"];
     const later = ["cuDeviceTotalMem", "cuDeviceGetName", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent"];
     for (const call of [...calls, ...later]) {
-      // Whose context is the present one is known from one opening to the next.
+      // The current context is remembered between openings.
       withEmulatorDriver({ index: 0 }, () => undefined);
       const contexts = heldContexts();
       emulator.fail(call, 1, { times: 1 });
@@ -124,7 +126,7 @@ describe("a device that can't be had", { skip }, () => {
 });
 
 describe("several devices", { skip }, () => {
-  test("are used in turn, each in its own context, and closed in any order", () => {
+  test("are used alternately, each in its context, and closed in any order", () => {
     emulator.set("devices", 3);
     const before = heldOnEmulator();
     const contexts = heldContexts();
@@ -154,23 +156,23 @@ describe("several devices", { skip }, () => {
     assert.equal(heldContexts(), contexts);
   });
 
-  test("change contexts only when another one's turn comes", () => {
+  test("change the context only when another device is used", () => {
     emulator.set("devices", 2);
     withEmulatorDriver({ index: 0 }, (first) => {
-      const own = openBench(first);
+      const bench = openBench(first);
       withEmulatorDriver({ index: 1 }, (second) => {
         const other = openBench(second);
         const before = emulator.calls("cuCtxSetCurrent");
         for (let turn = 0; turn < 5; turn++) second.fill(other.stream, other.memory, turn);
         assert.equal(emulator.calls("cuCtxSetCurrent"), before);
-        first.fill(own.stream, own.memory, 0);
+        first.fill(bench.stream, bench.memory, 0);
         second.fill(other.stream, other.memory, 0);
         assert.equal(emulator.calls("cuCtxSetCurrent"), before + 2);
       });
     });
   });
 
-  test("may be one device opened twice, and closing the one leaves the other at work", () => {
+  test("may be one device opened twice, and closing one leaves the other usable", () => {
     withEmulatorDriver({}, (first) => {
       const { stream, memory, read } = openBench(first);
       withEmulatorDriver({}, (second) => second.fill(openBench(second).stream, openBench(second).memory, 3));

@@ -4,7 +4,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes } from "../../units/index.js";
 import { type Cuda, openCuda } from "./calls.js";
 import { deviceAttribute } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 /** The oldest compute capability that kernels are generated for. */
 const minCapability = 8;
@@ -59,7 +59,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export function listCudaDevices(environment: Environment = process.env): readonly CudaDeviceInfo[] {
   const cuda = openCuda({ environment });
   cuda.driver.cuInit(0);
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   try {
     cuda.driver.cuDeviceGetCount(out.address);
     return Array.from({ length: out.i32() }, (_, index) => describe(cuda, index).info);
@@ -71,7 +71,7 @@ export function listCudaDevices(environment: Environment = process.env): readonl
 export function openDevice(index: number, environment: Environment): OpenedDevice {
   const cuda = openCuda({ environment });
   cuda.driver.cuInit(0);
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   try {
     cuda.driver.cuDeviceGetCount(out.address);
     const count = out.i32();
@@ -103,7 +103,7 @@ export function openDevice(index: number, environment: Environment): OpenedDevic
 
 function describe(cuda: Cuda, index: number): { info: CudaDeviceInfo; ordinal: number } {
   const { driver } = cuda;
-  const out = new OutBlock(256);
+  const out = new NativeBuffer(256);
   try {
     driver.cuDeviceGet(out.address, index);
     const ordinal = out.i32();
@@ -135,10 +135,10 @@ function describe(cuda: Cuda, index: number): { info: CudaDeviceInfo; ordinal: n
 }
 
 function noSuchDevice(index: number, count: number): HoldfastError {
-  const there = count === 0 ? "this process sees none" : `there ${count === 1 ? "is 1" : `are ${count}`}`;
+  const visible = count === 0 ? "none" : count === 1 ? "1 GPU" : `${count} GPUs`;
   return new HoldfastError(
     "NO_CUDA",
-    `GPU ${index} does not exist: ${there}. GPUs are counted from 0; CUDA_VISIBLE_DEVICES can hide them.`,
+    `GPU ${index} does not exist: this process sees ${visible}. GPUs are counted from 0; CUDA_VISIBLE_DEVICES can hide them.`,
     { numbers: { index, count } },
   );
 }
@@ -147,7 +147,7 @@ function tooOld({ index, name, computeCapability }: CudaDeviceInfo): HoldfastErr
   return new HoldfastError(
     "NO_CUDA",
     `GPU ${index}, ${name}, has compute capability ${computeCapability}; Holdfast needs ${minCapability}.0 or later ` +
-      "(Ampere or newer).",
+      "(Ampere or newer). Use another GPU, or the CPU.",
     { numbers: { index, computeCapability } },
   );
 }

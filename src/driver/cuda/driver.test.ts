@@ -38,7 +38,7 @@ test("the driver describes itself as the device does", { skip }, () => {
   );
 });
 
-test("launches begin early on cards and with drivers that know how", { skip }, () => {
+test("the device supports PDL with a Hopper GPU and a new driver", { skip }, () => {
   const knows = (major: number, driverVersion: number): boolean | undefined => {
     emulator.set("computeMajor", major);
     emulator.set("driverVersion", driverVersion);
@@ -47,7 +47,7 @@ test("launches begin early on cards and with drivers that know how", { skip }, (
   assert.deepEqual([knows(9, 12030), knows(9, 12020), knows(8, 13000)], [true, false, false]);
 });
 
-test("a device that shares the host's memory says so, and one without addresses to spare too", {
+test("the description shows unified memory, and an address space limited to the memory", {
   skip,
 }, () => {
   emulator.set("integrated", 1);
@@ -62,7 +62,7 @@ test("a device that shares the host's memory says so, and one without addresses 
 });
 
 describe("bytes", { skip }, () => {
-  test("go to the device and come back, by spans at any offset", () => {
+  test("are copied to the device and back, by spans at any offset", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, host } = openBench(driver);
       const there: HostSpan = { memory: host, offset: bytes(3), size: bytes(5) };
@@ -78,7 +78,7 @@ describe("bytes", { skip }, () => {
     });
   });
 
-  test("none at all are copied and filled without a word to CUDA", () => {
+  test("of empty spans are copied and filled without a call to CUDA", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, host } = openBench(driver);
       const nothing = span(memory.address, 0);
@@ -92,7 +92,7 @@ describe("bytes", { skip }, () => {
     });
   });
 
-  test("that are not there, are of two sizes or are no bytes are rejected, and CUDA is not asked", () => {
+  test("outside memory, of different sizes or with invalid values are rejected, and CUDA is not called", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, host } = openBench(driver);
       const hostSpan = (offset: number, size: number) => ({ memory: host, offset, size }) as HostSpan;
@@ -115,7 +115,7 @@ describe("bytes", { skip }, () => {
       assert.throws(() => driver.copyOnDevice(stream, eight, span(memory.address, 4)), rejected(/4 and 8/));
       assert.throws(
         () => driver.copyToDevice(stream, eight, hostSpan(host.size - 4, 8)),
-        rejected(/lies outside/),
+        rejected(/is outside host memory/),
       );
       assert.throws(() => driver.hostBytes(hostSpan(-1, 4)), rejected(/offset -1/));
       for (const byte of [-1, 256, 1.5, Number.NaN])
@@ -128,30 +128,30 @@ describe("bytes", { skip }, () => {
 });
 
 describe("order", { skip }, () => {
-  test("work runs in its stream's order, and a wait holds one stream back for another", () => {
+  test("work runs in its stream's order, and a wait delays one stream for another", () => {
     emulator.set("deferred", 1);
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read } = openBench(driver);
       const other = driver.createStream();
-      const mark = driver.createEvent();
+      const event = driver.createEvent();
       driver.fill(stream, memory, 1);
-      driver.recordEvent(mark, stream);
-      driver.waitEvent(other, mark);
+      driver.recordEvent(event, stream);
+      driver.waitEvent(other, event);
       driver.copyOnDevice(other, span(memory.address + 4096, 64), span(memory.address, 64));
       driver.fill(stream, memory, 2);
-      // Only the other stream is asked for: what it waits for runs, and no more.
+      // Only the other stream is synchronized: the work that it waits for runs, and no more.
       assert.deepEqual([...read(span(memory.address + 4096, 2), other)], [1, 1]);
       assert.deepEqual([...read(span(memory.address + 4096, 2))], [2, 2]);
     });
   });
 
-  test("a stream that goes first has a priority before the others'", () => {
+  test("a high-priority stream has a higher priority than the others", () => {
     withEmulatorDriver({}, (driver) => {
-      const [first, other] = [{ isFirst: true }, {}].map((options) => {
+      const [first, other] = [{ isHighPriority: true }, {}].map((options) => {
         driver.createStream(options);
         return emulator.get("priority of the latest stream");
       });
-      // Lower numbers are sooner.
+      // Lower numbers have priority.
       assert.ok(first! < other!);
     });
   });
@@ -171,7 +171,7 @@ describe("order", { skip }, () => {
     });
   });
 
-  test("queued work runs before its kernel, its memory, its host memory or its stream goes", () => {
+  test("queued work runs before its kernel, memory, host memory or stream is released", () => {
     emulator.set("deferred", 1);
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, host, read } = openBench(driver);
@@ -202,30 +202,30 @@ describe("order", { skip }, () => {
     });
   });
 
-  test("arguments are copied during the call, though the work runs later", () => {
+  test("arguments are copied during the call, although the work runs later", () => {
     emulator.set("deferred", 1);
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read } = openBench(driver);
       const kernel = driver.loadKernel(basicKernels.fill);
       const target = { address: memory.address, size: bytes(4) } as { -readonly [K in keyof Span]: Span[K] };
-      const given: Argument[] = [span(memory.address + 4, 4), 1.5, 1];
+      const args: Argument[] = [span(memory.address + 4, 4), 1.5, 1];
       driver.fill(stream, memory, 0);
       driver.fill(stream, target, 7);
-      driver.launch(stream, { kernel, blocks: 1, arguments: given });
+      driver.launch(stream, { kernel, blocks: 1, arguments: args });
       target.address = span(memory.address + 100, 4).address;
-      given[0] = target;
-      given[1] = 9;
-      // The kernel's next launch writes over the same block of arguments.
+      args[0] = target;
+      args[1] = 9;
+      // The kernel's next launch overwrites the argument block.
       driver.launch(stream, { kernel, blocks: 1, arguments: [span(memory.address + 8, 4), 2.5, 1] });
-      const found = read(span(memory.address, 104));
-      assert.deepEqual([...found.slice(0, 4)], [7, 7, 7, 7]);
-      const floats = new Float32Array(found.buffer);
+      const actual = read(span(memory.address, 104));
+      assert.deepEqual([...actual.slice(0, 4)], [7, 7, 7, 7]);
+      const floats = new Float32Array(actual.buffer);
       assert.deepEqual([floats[1], floats[2], floats[25]], [1.5, 2.5, 0]);
     });
   });
 });
 
-test("closed handles, and those of another driver, are rejected by their number", { skip }, () => {
+test("closed handles and handles of another driver are rejected by their number", { skip }, () => {
   withEmulatorDriver({}, (driver) => {
     const { memory, stream, host } = openBench(driver);
     const event = driver.createEvent();
@@ -250,7 +250,7 @@ test("closed handles, and those of another driver, are rejected by their number"
   });
 });
 
-/** One use of every call, on things that were made before the close. */
+/** One use of every call, with handles created before the close. */
 function usesOf(driver: Driver): Record<Exclude<DriverCall, "annotate" | "close">, () => unknown> {
   const { memory, stream, host } = openBench(driver as never);
   const event = driver.createEvent();
@@ -295,7 +295,7 @@ function usesOf(driver: Driver): Record<Exclude<DriverCall, "annotate" | "close"
   };
 }
 
-test("after close every call is rejected, and closing again is harmless", { skip }, () => {
+test("after close() every call is rejected, and close() is idempotent", { skip }, () => {
   const before = heldOnEmulator();
   const driver = openEmulatorDriver();
   const uses = usesOf(driver);
@@ -306,7 +306,7 @@ test("after close every call is rejected, and closing again is harmless", { skip
 });
 
 describe("a failed call of CUDA", { skip }, () => {
-  test("is told with CUDA's name and number, the call and its arguments", () => {
+  test("is reported with CUDA's name and number, the call and its arguments", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);
       emulator.fail("cuMemsetD8Async", 1, { times: 1 });
@@ -323,7 +323,7 @@ describe("a failed call of CUDA", { skip }, () => {
     });
   });
 
-  /** Writes far behind its memory, where nothing is. */
+  /** Writes far past its memory, where nothing is mapped. */
   const stray: KernelSource = {
     name: "stray",
     parameters: ["inout"],
@@ -337,7 +337,7 @@ describe("a failed call of CUDA", { skip }, () => {
     },
   };
 
-  test("of a kernel comes with the call behind it, and later calls name the one that told it first", () => {
+  test("of a kernel is thrown by a later call, and further calls name that call", () => {
     const driver = openEmulatorDriver();
     const { memory, stream } = openBench(driver);
     const kernel = driver.loadKernel(stray);
@@ -356,13 +356,13 @@ describe("a failed call of CUDA", { skip }, () => {
     assert.throws(() => driver.reserve(bytes(1)), later);
     assert.throws(() => driver.isReached(event), later);
     assert.throws(() => driver.loadKernel(basicKernels.fill), later);
-    // The context is lost, and whatever could be given back with it: the driver says so, and is closed.
+    // The context is lost, so nothing can be released: close() throws, and the driver is closed.
     assert.throws(() => driver.close(), later);
     assert.throws(() => driver.describe(), { code: "CLOSED" });
     driver.close();
   });
 
-  test("while closing is told, and does not keep the rest from being given back", () => {
+  test("while closing is thrown, after the rest has been released", () => {
     const leftBy: Record<string, readonly string[]> = {
       cuStreamSynchronize: [],
       cuGraphExecDestroy: ["graphs", "executables"],
@@ -392,7 +392,7 @@ describe("a failed call of CUDA", { skip }, () => {
     }
   });
 
-  test("work under way is over before close takes its kernels and its memory", () => {
+  test("running work completes before close() releases its kernels and memory", () => {
     emulator.set("deferred", 1);
     const driver = openEmulatorDriver();
     const { memory, stream } = openBench(driver);
@@ -403,7 +403,7 @@ describe("a failed call of CUDA", { skip }, () => {
   });
 });
 
-test("a driver that is closed in the middle of a capture gives everything back", { skip }, () => {
+test("a driver that is closed during a capture releases everything", { skip }, () => {
   for (const isSpoilt of [false, true]) {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);

@@ -1,15 +1,13 @@
 /**
- * An NVIDIA GPU as a device, through the driver API: handles, ordering, and what a capture rejects. Memory, kernels,
- * GEMMs and graphs have their own files.
+ * An NVIDIA GPU as a device, through the driver API. This file has its kernels and graphs by handle. Streams, copies,
+ * device memory, code and GEMMs have their own files.
  *
  * All work runs in the device's primary context, which the CUDA libraries share. Streams are non-blocking: they do not
  * synchronize with the default stream, which is unused.
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import { type Bytes, bytes, GiB, type Span } from "../../units/index.js";
-import { captureAlreadyOpen, capturedEvent, captureNotOpen } from "../capture-rejections.js";
-import { requireByte, requireHostSize, requireHostSpan, requireSameSize } from "../checks.js";
+import { type Bytes, bytes, GiB, runAll, type Span } from "../../units/index.js";
 import type {
   CaptureMode,
   DeviceInfo,
@@ -25,21 +23,19 @@ import type {
   Stream,
   StreamOptions,
 } from "../driver.js";
-import { loadKoffi } from "../foreign-functions.js";
 import { HandleTable } from "../handles.js";
 import type { Cuda } from "./calls.js";
-import { CudaCapture } from "./capture.js";
 import { Compiler } from "./compiler.js";
-import { captureMode, cudaStatus, eventFlag, streamFlag, streamPriority } from "./constants.js";
+import { CudaCopies } from "./copies.js";
 import { type CubinCache, openCubinCache } from "./cubin-cache.js";
-import { Products } from "./cublaslt.js";
+import { CublasLt } from "./cublaslt.js";
 import { type OpenedDevice, openDevice, supportsPdl } from "./devices.js";
-import { CudaGraph, countAllNodes, countNodes, type Inventory } from "./graph.js";
+import { CudaGraph, countNodes, type LiveResources } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
 import { type CudaMemory, openMemory } from "./memory.js";
 import { type MemoryChecker, openMemoryChecker } from "./memory-checker.js";
-import { OutBlock } from "./out-block.js";
-import { requireLive } from "./spans.js";
+import { NativeBuffer } from "./native-buffer.js";
+import { type CudaContext, CudaStreams } from "./streams.js";
 
 /** Address space costs nothing until memory is committed. */
 const addressSpace = bytes(16 * 1024 * GiB);
@@ -59,11 +55,6 @@ export interface CudaDriverOptions {
 export interface CudaDriver extends Driver {
   /** Kernels compiled since the start, and kernels loaded from the cache. */
   readonly compiled: Readonly<Record<"compiled" | "cached", number>>;
-}
-
-interface HostBuffer {
-  readonly address: number;
-  readonly bytes: Uint8Array;
 }
 
 /**
@@ -93,25 +84,21 @@ class CudaDevice implements CudaDriver {
   readonly #memory: CudaMemory;
   readonly #checker: MemoryChecker | undefined;
   readonly #compiler: Compiler;
-  readonly #products: Products;
-  readonly #out = new OutBlock(128);
-  readonly #streams = new HandleTable<Stream, number>("Stream");
-  readonly #events = new HandleTable<Event, number>("Event");
+  readonly #cublasLt: CublasLt;
+  readonly #out = new NativeBuffer(128);
+  readonly #streams: CudaStreams;
+  readonly #copies: CudaCopies;
   readonly #kernels = new HandleTable<Kernel, LoadedKernel>("Kernel");
   readonly #graphs = new HandleTable<Graph, CudaGraph>("Graph");
-  readonly #hosts = new HandleTable<HostMemory, HostBuffer>("Host memory");
-  /** Events last recorded in a capture: no running work completes them. */
-  readonly #capturedEvents = new Set<Event>();
   /** For graphs, which may outlive what they access. */
-  readonly #inventory: Inventory = {
-    holds: (span) => this.#memory.book.holds(span),
+  readonly #liveResources: LiveResources = {
+    holds: (span) => this.#memory.reservations.holds(span),
     isLoaded: (kernel) => this.#kernels.has(kernel),
-    isAllocated: (host) => this.#hosts.has(host),
+    isAllocated: (host) => this.#copies.isAllocated(host),
   };
   readonly #cache: CubinCache;
   /** Notes depend on the versions: the same device may be faster at something else with another driver. */
   readonly #versions: string;
-  #capture: CudaCapture | undefined;
   /** Counts events that can break a graph. */
   #invalidations = 0;
   #isClosed = false;
@@ -124,18 +111,21 @@ class CudaDevice implements CudaDriver {
     const { cuda, info, ordinal } = opened;
     this.#cuda = cuda;
     this.#opened = opened;
+    const context: CudaContext = { cuda, out: this.#out, enter: () => this.#enter() };
+    this.#streams = new CudaStreams(context);
     this.#cache = openCubinCache(cacheFolder);
     this.#versions = `${info.name}, driver ${info.driverVersion}`;
     try {
       this.#checker = openMemoryChecker(cuda, environment);
       this.#memory = openMemory(cuda, ordinal, allocation);
+      this.#copies = new CudaCopies(context, this.#streams, this.#memory.reservations);
       this.#compiler = new Compiler({
         cuda,
         computeCapability: info.computeCapability,
         driverVersion: info.driverVersion,
         cache: this.#cache,
       });
-      this.#products = new Products(cuda);
+      this.#cublasLt = new CublasLt(cuda);
     } catch (error) {
       opened.release();
       this.#out.free();
@@ -191,183 +181,102 @@ class CudaDevice implements CudaDriver {
 
   reserve(size: Bytes): Span {
     this.#enter();
-    this.#rejectInCapture("reserve");
+    this.#streams.rejectInCapture("reserve");
     return this.#memory.reserve(size);
   }
 
   commit(range: Span): void {
     this.#enter();
-    this.#rejectInCapture("commit");
+    this.#streams.rejectInCapture("commit");
     this.#memory.commit(range);
     this.#checker?.addPool(range);
   }
 
   release(reservation: Span): void {
     this.#enter();
-    this.#rejectInCapture("release");
-    this.#memory.book.requireReserved(reservation);
-    this.#synchronizeAll();
+    this.#streams.rejectInCapture("release");
+    this.#memory.reservations.requireReserved(reservation);
+    this.#streams.synchronizeAll();
     this.#checker?.removePools(reservation);
     this.#invalidations++;
     this.#memory.release(reservation);
   }
 
   allocateHost(size: Bytes): HostMemory {
-    this.#enter();
-    this.#rejectInCapture("allocateHost");
-    requireHostSize(size);
-    this.#cuda.driver.cuMemHostAlloc(this.#out.address, size, 0);
-    const address = this.#out.u64();
-    const view = new Uint8Array(loadKoffi().view(BigInt(address), size));
-    const id = this.#hosts.nextId();
-    return this.#hosts.open({ type: "host", id, size }, { address, bytes: view });
+    return this.#copies.allocateHost(size);
   }
 
   hostBytes(range: HostSpan): Uint8Array {
-    const { bytes: all } = this.#hosts.get(range.memory);
-    const offset = requireHostSpan(range, all.length);
-    return all.subarray(offset, offset + range.size);
+    return this.#copies.hostBytes(range);
   }
 
-  /** Copies in progress must complete before their memory is freed. */
   freeHost(memory: HostMemory): void {
-    const { address } = this.#hosts.get(memory);
-    this.#enter();
-    this.#rejectInCapture("freeHost");
-    this.#synchronizeAll();
-    this.#cuda.driver.cuMemFreeHost(address);
-    this.#hosts.close(memory);
+    this.#copies.freeHost(memory);
     this.#invalidations++;
   }
 
-  createStream({ isFirst = false }: StreamOptions = {}): Stream {
-    this.#enter();
-    const priority = isFirst ? streamPriority.first : streamPriority.usual;
-    this.#cuda.driver.cuStreamCreateWithPriority(this.#out.address, streamFlag.NON_BLOCKING, priority);
-    return this.#streams.open({ type: "stream", id: this.#streams.nextId() }, this.#out.u64());
+  createStream(options?: StreamOptions): Stream {
+    return this.#streams.create(options);
   }
 
   destroyStream(stream: Stream): void {
-    const cuStream = this.#streams.get(stream);
-    this.#enter();
-    this.#rejectInCapture(`destroyStream(stream #${stream.id})`);
-    this.#cuda.driver.cuStreamSynchronize(cuStream);
-    this.#cuda.driver.cuStreamDestroy_v2(cuStream);
-    this.#streams.close(stream);
+    this.#streams.destroy(stream);
   }
 
   createEvent(): Event {
-    this.#enter();
-    this.#cuda.driver.cuEventCreate(this.#out.address, eventFlag.DISABLE_TIMING);
-    return this.#events.open({ type: "event", id: this.#events.nextId() }, this.#out.u64());
+    return this.#streams.createEvent();
   }
 
   destroyEvent(event: Event): void {
-    const cuEvent = this.#events.get(event);
-    this.#enter();
-    this.#cuda.driver.cuEventDestroy_v2(cuEvent);
-    this.#events.close(event);
-    this.#capturedEvents.delete(event);
+    this.#streams.destroyEvent(event);
   }
 
   recordEvent(event: Event, stream: Stream): void {
-    const [cuEvent, cuStream] = [this.#events.get(event), this.#streams.get(stream)];
-    this.#enter();
-    const capture = this.#findCapture(stream);
-    this.#cuda.driver.cuEventRecord(cuEvent, cuStream);
-    if (capture) {
-      capture.record(event);
-      this.#capturedEvents.add(event);
-    } else this.#capturedEvents.delete(event);
+    this.#streams.recordEvent(event, stream);
   }
 
   waitEvent(stream: Stream, event: Event): void {
-    const [cuStream, cuEvent] = [this.#streams.get(stream), this.#events.get(event)];
-    this.#enter();
-    const capture = this.#capture;
-    if (this.#capturedEvents.has(event)) {
-      if (!capture?.holdsEvent(event)) throw capturedEvent(event);
-      capture.requireUnspoiled();
-      this.#cuda.driver.cuStreamWaitEvent(cuStream, cuEvent, 0);
-      capture.join(stream);
-      return;
-    }
-    if (capture?.includes(stream)) {
-      const call = `waitEvent(stream #${stream.id}, event #${event.id}), whose event was recorded outside it,`;
-      capture.reject(call, "synchronize with that work before beginCapture.");
-    }
-    this.#cuda.driver.cuStreamWaitEvent(cuStream, cuEvent, 0);
+    this.#streams.waitEvent(stream, event);
   }
 
   isReached(event: Event): boolean {
-    const cuEvent = this.#markOutsideCapture(event, "isReached");
-    const status = this.#cuda.driver.status.cuEventQuery(cuEvent);
-    if (status === cudaStatus.ERROR_NOT_READY) return false;
-    // The throwing variant reports the failure with its explanation.
-    if (status !== cudaStatus.SUCCESS) this.#cuda.driver.cuEventQuery(cuEvent);
-    return true;
+    return this.#streams.isReached(event);
   }
 
   synchronizeEvent(event: Event): void {
-    this.#cuda.driver.cuEventSynchronize(this.#markOutsideCapture(event, "synchronizeEvent"));
+    this.#streams.synchronizeEvent(event);
   }
 
   synchronize(stream: Stream): void {
-    const cuStream = this.#streams.get(stream);
-    this.#enter();
-    this.#rejectInCapture(`synchronize(stream #${stream.id})`);
-    this.#cuda.driver.cuStreamSynchronize(cuStream);
+    this.#streams.synchronize(stream);
   }
 
   copyToDevice(stream: Stream, target: Span, source: HostSpan): void {
-    const cuStream = this.#streams.get(stream);
-    const host = this.#hosts.get(source.memory);
-    requireSameSize("copyToDevice", target.size, source.size);
-    const offset = requireHostSpan(source, host.bytes.length);
-    this.#touch(stream, target, "copyToDevice's target");
-    this.#findCapture(stream)?.hosts.add(source.memory);
-    if (target.size === 0) return;
-    this.#cuda.driver.cuMemcpyHtoDAsync_v2(target.address, host.address + offset, target.size, cuStream);
+    this.#copies.copyToDevice(stream, target, source);
   }
 
   copyToHost(stream: Stream, target: HostSpan, source: Span): void {
-    const cuStream = this.#streams.get(stream);
-    const host = this.#hosts.get(target.memory);
-    requireSameSize("copyToHost", target.size, source.size);
-    const offset = requireHostSpan(target, host.bytes.length);
-    this.#touch(stream, source, "copyToHost's source");
-    this.#findCapture(stream)?.hosts.add(target.memory);
-    if (source.size === 0) return;
-    this.#cuda.driver.cuMemcpyDtoHAsync_v2(host.address + offset, source.address, source.size, cuStream);
+    this.#copies.copyToHost(stream, target, source);
   }
 
   copyOnDevice(stream: Stream, target: Span, source: Span): void {
-    const cuStream = this.#streams.get(stream);
-    requireSameSize("copyOnDevice", target.size, source.size);
-    this.#touch(stream, target, "copyOnDevice's target");
-    this.#touch(stream, source, "copyOnDevice's source");
-    if (target.size === 0) return;
-    this.#cuda.driver.cuMemcpyDtoDAsync_v2(target.address, source.address, target.size, cuStream);
+    this.#copies.copyOnDevice(stream, target, source);
   }
 
   fill(stream: Stream, target: Span, byte: number): void {
-    const cuStream = this.#streams.get(stream);
-    requireByte(byte);
-    this.#touch(stream, target, "fill's target");
-    if (target.size === 0) return;
-    this.#cuda.driver.cuMemsetD8Async(target.address, byte, target.size, cuStream);
+    this.#copies.fill(stream, target, byte);
   }
 
   loadKernel(source: KernelSource): Kernel {
     this.#enter();
-    this.#rejectInCapture("loadKernel");
-    const loaded = source.product
-      ? this.#products.load(source, source.product)
+    this.#streams.rejectInCapture("loadKernel");
+    const loaded = source.gemm
+      ? this.#cublasLt.load(source, source.gemm)
       : loadCode(this.#cuda, this.#compiler, source);
-    const { parameters, workspaceBytes, choices } = loaded;
+    const { parameters, workspaceBytes, algorithmCount } = loaded;
     const id = this.#kernels.nextId();
     return this.#kernels.open(
-      { type: "kernel", id, name: source.name, parameters: [...parameters], workspaceBytes, choices },
+      { type: "kernel", id, name: source.name, parameters: [...parameters], workspaceBytes, algorithmCount },
       loaded,
     );
   }
@@ -375,55 +284,37 @@ class CudaDevice implements CudaDriver {
   unloadKernel(kernel: Kernel): void {
     const loaded = this.#kernels.get(kernel);
     this.#enter();
-    this.#rejectInCapture("unloadKernel");
-    this.#synchronizeAll();
+    this.#streams.rejectInCapture("unloadKernel");
+    this.#streams.synchronizeAll();
     loaded.unload();
     this.#kernels.close(kernel);
     this.#invalidations++;
   }
 
   launch(stream: Stream, launch: Launch): void {
-    const cuStream = this.#streams.get(stream);
+    const cuStream = this.#streams.handleOf(stream);
     const loaded = this.#kernels.get(launch.kernel);
     this.#enter();
-    const { book } = this.#memory;
-    const capture = this.#findCapture(stream);
+    const { reservations } = this.#memory;
+    const capture = this.#streams.captureOf(stream);
     if (!capture) {
-      loaded.launch(cuStream, launch, book, undefined);
+      loaded.launch(cuStream, launch, reservations, undefined);
       return;
     }
-    const before = loaded.isLibrary ? this.#countRecorded(cuStream) : 0;
-    loaded.launch(cuStream, launch, book, capture.spans);
-    if (loaded.isLibrary) capture.extraNodes += this.#countRecorded(cuStream) - before - 1;
+    const before = loaded.isLibrary ? this.#streams.countRecordedNodes(stream) : 0;
+    loaded.launch(cuStream, launch, reservations, capture.spans);
+    if (loaded.isLibrary) capture.extraNodes += this.#streams.countRecordedNodes(stream) - before - 1;
     capture.kernels.add(launch.kernel);
   }
 
   beginCapture(stream: Stream, _mode: CaptureMode): void {
-    const cuStream = this.#streams.get(stream);
-    this.#enter();
-    if (this.#capture) throw captureAlreadyOpen(stream, this.#capture.origin);
-    this.#cuda.driver.cuStreamBeginCapture_v2(cuStream, captureMode.THREAD_LOCAL);
-    this.#capture = new CudaCapture(stream);
+    this.#streams.beginCapture(stream);
   }
 
   endCapture(stream: Stream): Graph {
-    const cuStream = this.#streams.get(stream);
-    this.#enter();
-    const capture = this.#capture;
-    if (capture?.origin !== stream) throw captureNotOpen(stream, capture?.origin);
-    // Whatever CUDA returns, the capture has ended.
-    this.#capture = undefined;
-    this.#out.setU64(0);
+    const { capture, graph, stream: cuStream } = this.#streams.endCapture(stream);
     try {
-      this.#cuda.driver.cuStreamEndCapture(cuStream, this.#out.address);
-    } catch (error) {
-      this.#abandonCapture(cuStream);
-      capture.requireUnspoiled();
-      throw isStatus(error, cudaStatus.ERROR_STREAM_CAPTURE_UNJOINED) ? unjoined(stream, error) : error;
-    }
-    const graph = this.#out.u64();
-    try {
-      capture.requireUnspoiled();
+      capture.requireValid();
       const nodes = countNodes(this.#cuda, graph, this.#out);
       const id = this.#graphs.nextId();
       const { spans, kernels, hosts, extraNodes } = capture;
@@ -440,16 +331,16 @@ class CudaDevice implements CudaDriver {
   instantiate(graph: Graph): void {
     const cuGraph = this.#graphs.get(graph);
     this.#enter();
-    this.#rejectInCapture("instantiate");
+    this.#streams.rejectInCapture("instantiate");
     cuGraph.instantiate(this.#out);
   }
 
   launchGraph(stream: Stream, graph: Graph): void {
-    const cuStream = this.#streams.get(stream);
+    const cuStream = this.#streams.handleOf(stream);
     const recorded = this.#graphs.get(graph);
     this.#enter();
-    this.#rejectOnCapturing(stream, "launchGraph");
-    recorded.launch(cuStream, this.#invalidations, this.#inventory);
+    this.#streams.rejectOnCapturedStream(stream, "launchGraph");
+    recorded.launch(cuStream, this.#invalidations, this.#liveResources);
   }
 
   destroyGraph(graph: Graph): void {
@@ -464,38 +355,21 @@ class CudaDevice implements CudaDriver {
     if (this.#isClosed) return;
     this.#enter();
     this.#isClosed = true;
-    const { driver } = this.#cuda;
-    if (this.#capture) this.#abandonCapture(this.#streams.get(this.#capture.origin));
-    this.#capture = undefined;
-    const attempts = [
-      () => this.#synchronizeAll(),
+    this.#streams.abandonCapture();
+    runAll([
+      () => this.#streams.synchronizeAll(),
       ...[...this.#graphs.states()].map((graph) => () => graph.destroy()),
       ...[...this.#kernels.states()].map((kernel) => () => kernel.unload()),
-      () => this.#products.close(),
+      () => this.#cublasLt.close(),
       () => this.#compiler.close(),
-      ...[...this.#events.states()].map((event) => () => driver.cuEventDestroy_v2(event)),
-      ...[...this.#streams.states()].map((stream) => () => driver.cuStreamDestroy_v2(stream)),
-      ...[...this.#hosts.states()].map(
-        ({ address }) =>
-          () =>
-            driver.cuMemFreeHost(address),
-      ),
+      ...this.#streams.closing(),
+      ...this.#copies.closing(),
       () => this.#checker?.close(),
       () => this.#memory.close(),
       () => this.#opened.release(),
-    ];
-    let failure: unknown;
-    for (const attempt of attempts) {
-      try {
-        attempt();
-      } catch (error) {
-        failure ??= error;
-      }
-    }
-    for (const table of [this.#streams, this.#events, this.#kernels, this.#graphs, this.#hosts])
-      table.closeAll();
-    this.#out.free();
-    if (failure) throw failure;
+      ...[this.#kernels, this.#graphs].map((table) => () => table.closeAll()),
+      () => this.#out.free(),
+    ]);
   }
 
   /** CUDA calls use the thread's current context, which another open device may have changed. */
@@ -509,76 +383,7 @@ class CudaDevice implements CudaDriver {
   /** The tool checks accesses while a kernel runs, so no kernel may still use a range when it dies. */
   #notifyChecker(checker: MemoryChecker, range: Span, state: "live" | "dead"): void {
     this.#enter();
-    if (state === "dead" && !this.#capture) this.#synchronizeAll();
+    if (state === "dead" && !this.#streams.isCapturing) this.#streams.synchronizeAll();
     checker.setState(range, state);
   }
-
-  #touch(stream: Stream, span: Span, what: string): void {
-    this.#enter();
-    requireLive(this.#memory.book, span, what);
-    this.#findCapture(stream)?.spans.push(span);
-  }
-
-  /** The open capture, if the stream belongs to it. */
-  #findCapture(stream: Stream): CudaCapture | undefined {
-    if (!this.#capture?.includes(stream)) return undefined;
-    this.#capture.requireUnspoiled();
-    return this.#capture;
-  }
-
-  /** The number of nodes that the stream's capture has recorded so far. */
-  #countRecorded(stream: number): number {
-    const { address } = this.#out;
-    const graph = 16;
-    this.#cuda.driver.cuStreamGetCaptureInfo_v2(
-      stream,
-      address,
-      address + 8,
-      address + graph,
-      address + 24,
-      address + 32,
-    );
-    return countAllNodes(this.#cuda, this.#out.u64(graph), this.#out);
-  }
-
-  /** Ends a capture that is still open: it would make every later call illegal. */
-  #abandonCapture(stream: number): void {
-    const { status } = this.#cuda.driver;
-    this.#out.setU64(0);
-    status.cuStreamEndCapture(stream, this.#out.address);
-    const graph = this.#out.u64();
-    if (graph !== 0) status.cuGraphDestroy(graph);
-  }
-
-  /** Waits for all issued work before memory or a kernel goes away. */
-  #synchronizeAll(): void {
-    for (const stream of this.#streams.states()) this.#cuda.driver.cuStreamSynchronize(stream);
-  }
-
-  #markOutsideCapture(event: Event, call: string): number {
-    const cuEvent = this.#events.get(event);
-    this.#enter();
-    this.#rejectInCapture(`${call}(event #${event.id})`);
-    if (this.#capturedEvents.has(event)) throw capturedEvent(event);
-    return cuEvent;
-  }
-
-  /** Rejects also calls on streams outside the capture: CUDA forbids a capturing thread to wait or query. */
-  #rejectInCapture(call: string): void {
-    this.#capture?.reject(call, "call it before beginCapture or after endCapture.");
-  }
-
-  #rejectOnCapturing(stream: Stream, call: string): void {
-    if (!this.#capture?.includes(stream)) return;
-    this.#capture.reject(`${call}(stream #${stream.id})`, "call it before beginCapture or after endCapture.");
-  }
-}
-
-function isStatus(error: unknown, status: number): boolean {
-  return error instanceof HoldfastError && error.numbers["status"] === status;
-}
-
-function unjoined(stream: Stream, cause: unknown): HoldfastError {
-  const message = `The capture on stream #${stream.id} ended while work of another stream was not joined to it. Before endCapture, record an event on that stream and let stream #${stream.id} wait for it.`;
-  return new HoldfastError("CAPTURE_ORDER", message, { numbers: { stream: stream.id }, cause });
 }

@@ -5,7 +5,7 @@ import { formatSpan, type Span } from "../../units/index.js";
 import type { HostMemory, Kernel, NodeCount } from "../driver.js";
 import type { Cuda } from "./calls.js";
 import { graphNodeType, instantiateFlag } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 const pointerBytes = 8;
 
@@ -15,8 +15,8 @@ export interface GraphContents {
   readonly hosts: ReadonlySet<HostMemory>;
 }
 
-/** What the driver currently has. */
-export interface Inventory {
+/** The memory and kernels that the driver currently has. */
+export interface LiveResources {
   holds(span: Span): boolean;
   isLoaded(kernel: Kernel): boolean;
   isAllocated(host: HostMemory): boolean;
@@ -41,7 +41,7 @@ export class CudaGraph {
     this.#contents = contents;
   }
 
-  instantiate(out: OutBlock): void {
+  instantiate(out: NativeBuffer): void {
     if (this.#executable !== 0) return;
     this.#cuda.driver.cuGraphInstantiateWithFlags(
       out.address,
@@ -54,13 +54,13 @@ export class CudaGraph {
   }
 
   /** `invalidations` counts releases and unloads. If it is unchanged since the last check, nothing can have broken. */
-  launch(stream: number, invalidations: number, inventory: Inventory): void {
+  launch(stream: number, invalidations: number, live: LiveResources): void {
     if (this.#executable === 0) {
       const message = `Graph #${this.id} was launched before it was instantiated. Call instantiate(graph) once before the first launch.`;
       throw new HoldfastError("CAPTURE_ORDER", message, { numbers: { id: this.id } });
     }
     if (invalidations !== this.#checkedAt) {
-      this.#requireAlive(inventory);
+      this.#requireAlive(live);
       this.#checkedAt = invalidations;
     }
     this.#cuda.driver.cuGraphLaunch(this.#executable, stream);
@@ -72,7 +72,7 @@ export class CudaGraph {
     this.#cuda.driver.cuGraphDestroy(this.#graph);
   }
 
-  #requireAlive({ holds, isLoaded, isAllocated }: Inventory): void {
+  #requireAlive({ holds, isLoaded, isAllocated }: LiveResources): void {
     const { spans, kernels, hosts } = this.#contents;
     const dead = spans.find((span) => !holds(span));
     if (dead) {
@@ -95,7 +95,7 @@ export class CudaGraph {
 }
 
 /** The number of nodes of a graph, finished or still being recorded. */
-export function countAllNodes(cuda: Cuda, graph: number, out: OutBlock): number {
+export function countAllNodes(cuda: Cuda, graph: number, out: NativeBuffer): number {
   cuda.driver.cuGraphGetNodes(graph, 0, out.address);
   return out.u64();
 }
@@ -103,11 +103,11 @@ export function countAllNodes(cuda: Cuda, graph: number, out: OutBlock): number 
 /**
  * Counts the nodes by kind. A node that is neither work nor memory counts as a host node, which the runtime rejects.
  */
-export function countNodes(cuda: Cuda, graph: number, out: OutBlock): NodeCount {
+export function countNodes(cuda: Cuda, graph: number, out: NativeBuffer): NodeCount {
   const total = countAllNodes(cuda, graph, out);
   const count = { kernel: 0, copy: 0, fill: 0, memory: 0, host: 0 };
   if (total === 0) return count;
-  const nodes = new OutBlock(total * pointerBytes);
+  const nodes = new NativeBuffer(total * pointerBytes);
   try {
     cuda.driver.cuGraphGetNodes(graph, nodes.address, out.address);
     for (let index = 0; index < total; index++) {

@@ -1,4 +1,4 @@
-/** Kernels on CUDA: their arguments arrive, wrong ones never reach CUDA, and what does not load says why. */
+/** Kernels on CUDA: their arguments, the rejection of wrong ones before CUDA is called, and load errors. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -16,7 +16,7 @@ afterEach(() => {
   if (!skip) emulator.reset();
 });
 
-/** Writes down what it was given, in the order of its parameters, and every thread's share of the grid. */
+/** Writes its arguments in the order of its parameters, and every thread's share of the grid. */
 const witness: KernelSource = {
   name: "witness",
   parameters: ["in", "i32", "out", "f64", "u32", "inout", "f32"],
@@ -41,7 +41,7 @@ const witness: KernelSource = {
 };
 
 describe("arguments", { skip }, () => {
-  test("of every type arrive, whatever their values", () => {
+  test("of every type are passed unchanged, for any value", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read, write } = openBench(driver);
       const kernel = driver.loadKernel(witness);
@@ -99,7 +99,7 @@ describe("arguments", { skip }, () => {
     });
   });
 
-  test("that don't fit are rejected with what would, and CUDA is not asked", () => {
+  test("of the wrong kind are rejected with the valid ones, and CUDA is not called", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);
       const kernel = driver.loadKernel(basicKernels.fill);
@@ -125,7 +125,7 @@ describe("arguments", { skip }, () => {
         ["BAD_ARGUMENT", /is 4294967296; pass/, { blocks: 1, arguments: [memory, 1, 2 ** 32] }],
         ["DEAD_ADDRESS", /Argument 0 of kernel "fill" \(out\) is/, { blocks: 1, arguments: [dead, 1, 1] }],
         ["DEAD_ADDRESS", /Argument 0/, { blocks: 1, arguments: [span(0, 4), 1, 1] }],
-        // What is not launched is looked at all the same.
+        // A launch of no blocks is checked too.
         ["DEAD_ADDRESS", /Argument 0/, { blocks: 0, arguments: [dead, 1, 1] }],
       ];
       for (const [code, message, launch] of wrong) {
@@ -137,7 +137,7 @@ describe("arguments", { skip }, () => {
     });
   });
 
-  test("of a launch of no blocks are right, and nothing is launched", () => {
+  test("of a launch of no blocks are accepted, and nothing is launched", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);
       const kernel = driver.loadKernel(basicKernels.fill);
@@ -146,7 +146,7 @@ describe("arguments", { skip }, () => {
     });
   });
 
-  test("of a kernel that takes none are none", () => {
+  test("are none for a kernel without parameters", () => {
     const code = 'extern "C" __global__ void __launch_bounds__(32) hf_none() {}\n';
     const none: KernelSource = {
       name: "none",
@@ -162,13 +162,13 @@ describe("arguments", { skip }, () => {
   });
 });
 
-test("the basic kernels give the same on CUDA with blocks and threads in any order", { skip }, () => {
+test("the basic kernels give the same bits on CUDA with blocks and threads in any order", { skip }, () => {
   const elements = 5000;
   const results = [0, 1].map((reversed) =>
     withEmulatorDriver({}, (driver) => {
       emulator.set("reversed", reversed);
       const { memory, stream, read } = openBench(driver);
-      const at = (place: number) => span(memory.address + place * 4 * elements, 4 * elements);
+      const at = (index: number) => span(memory.address + index * 4 * elements, 4 * elements);
       const [fill, add] = [driver.loadKernel(basicKernels.fill), driver.loadKernel(basicKernels.add)];
       driver.launch(stream, { kernel: fill, blocks: 2, arguments: [at(0), 0.1, elements] });
       driver.launch(stream, { kernel: fill, blocks: 2, arguments: [at(1), 0.2, elements] });
@@ -194,7 +194,7 @@ describe("a kernel that does not load", { skip }, () => {
       return error as { code: string; message: string; numbers: Record<string, unknown> };
     });
 
-  test("for want of CUDA code is rejected by name, and no library is opened for it", () => {
+  test("because it has no CUDA code is rejected by name, and no library is opened", () => {
     const { wasm, name, parameters } = basicKernels.fill;
     const { code, message } = load({ name, parameters, wasm: wasm! });
     assert.equal(code, "UNSUPPORTED");
@@ -202,7 +202,7 @@ describe("a kernel that does not load", { skip }, () => {
     assert.equal(emulator.calls("nvrtcCreateProgram"), 0);
   });
 
-  test("because it does not compile is told by name, with the architecture and the compiler's log", () => {
+  test("because it does not compile is reported by name, with the architecture and the compiler's log", () => {
     emulator.set("computeMajor", 8);
     emulator.set("computeMinor", 6);
     const code = `extern "C" __global__ void __launch_bounds__(32) hf_wrong(float* out) {
@@ -224,7 +224,7 @@ describe("a kernel that does not load", { skip }, () => {
     assert.equal(emulator.calls("nvrtcDestroyProgram"), 1);
   });
 
-  test("because its code has another entry gives its module back", () => {
+  test("because its code has another entry unloads its module", () => {
     const { cuda, ...rest } = basicKernels.fill;
     const error = load({ ...rest, cuda: { ...cuda!, entry: "hf_other" } });
     assert.equal(error.code, "DRIVER_FAILED");
@@ -235,11 +235,11 @@ describe("a kernel that does not load", { skip }, () => {
   });
 });
 
-test("what an unloaded kernel held is given back, and its like can be loaded again", { skip }, () => {
+test("an unloaded kernel releases its resources, and its source can be loaded again", { skip }, () => {
   withEmulatorDriver({}, (driver) => {
     const before = heldOnEmulator();
-    const kernels = [basicKernels.fill, basicKernels.fill, basicKernels.add].map((one) =>
-      driver.loadKernel(one),
+    const kernels = [basicKernels.fill, basicKernels.fill, basicKernels.add].map((source) =>
+      driver.loadKernel(source),
     );
     assert.equal(new Set(kernels.map(({ id }) => id)).size, 3);
     assert.equal(emulator.get("modules"), before.modules + 3);
@@ -252,7 +252,7 @@ test("what an unloaded kernel held is given back, and its like can be loaded aga
   });
 });
 
-test("host memory that moves is not what arguments lie in: collections change nothing", { skip }, () => {
+test("arguments are in host memory that does not move: garbage collection changes nothing", { skip }, () => {
   withEmulatorDriver({}, (driver) => {
     const { memory, stream, read } = openBench(driver);
     const kernel = driver.loadKernel(basicKernels.fill);
@@ -260,12 +260,12 @@ test("host memory that moves is not what arguments lie in: collections change no
     for (let index = 0; index < cells; index++) {
       const target = span(memory.address + 4 * index, 4);
       driver.launch(stream, { kernel, blocks: 1, arguments: [target, index + 0.5, 1] });
-      // Garbage for the collector, of the size of what a launch allocates and of much more.
+      // Garbage of the size of a launch's allocations, and much larger.
       if (index % 10 === 0) Array.from({ length: 2000 }, () => new Uint8Array(1024));
     }
-    const found = new Float32Array(read(span(memory.address, 4 * cells)).buffer);
+    const actual = new Float32Array(read(span(memory.address, 4 * cells)).buffer);
     assert.deepEqual(
-      [...found],
+      [...actual],
       Array.from({ length: cells }, (_, index) => index + 0.5),
     );
   });

@@ -10,7 +10,7 @@ import { ArgumentBlock } from "./argument-block.js";
 import type { Cuda } from "./calls.js";
 import type { Compiler } from "./compiler.js";
 import { functionAttribute, launchAttribute } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { structs } from "./structs.js";
 import { requireTensorMaps } from "./tensor-maps.js";
 
@@ -18,7 +18,7 @@ export interface LoadedKernel {
   readonly parameters: readonly Parameter[];
   readonly workspaceBytes: number;
   /** Number of available algorithms. */
-  readonly choices: number;
+  readonly algorithmCount: number;
   /** True if a library does the work: a launch may then become several graph nodes. */
   readonly isLibrary: boolean;
   launch(stream: number, launch: Launch, reservations: Reservations, accessed: Span[] | undefined): void;
@@ -38,7 +38,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   const { maps = [] } = code;
   requireTensorMaps(name, parameters, maps);
   const cubin = compiler.compile(name, code);
-  const out = new OutBlock();
+  const out = new NativeBuffer();
   const { driver } = cuda;
   const { threads, sharedBytes = 0 } = code;
   let [module, entry] = [0, 0];
@@ -59,43 +59,47 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   }
   const block = new ArgumentBlock(cuda, name, parameters, maps);
   /** Created when first needed: most kernels never use it. */
-  let pdlLaunch: PdlLaunch | undefined;
+  let pdlConfig: PdlConfig | undefined;
   return {
     parameters,
     workspaceBytes: 0,
-    choices: 1,
+    algorithmCount: 1,
     isLibrary: false,
     launch(stream, { blocks, arguments: args, isPdl }, reservations, accessed) {
       requireLaunch(name, parameters, blocks, args.length);
       block.write(args, reservations, accessed);
       if (blocks === 0) return;
       block.encodeMaps(args);
-      if (isPdl && code.waits) {
-        pdlLaunch ??= new PdlLaunch(threads, sharedBytes);
-        driver.cuLaunchKernelEx(pdlLaunch.on(stream, blocks), entry, block.table, 0);
+      if (isPdl && code.hasGridDependencyWait) {
+        pdlConfig ??= new PdlConfig(threads, sharedBytes);
+        driver.cuLaunchKernelEx(pdlConfig.on(stream, blocks), entry, block.table, 0);
       } else driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
     },
     unload() {
       driver.cuModuleUnload(module);
       block.free();
-      pdlLaunch?.free();
+      pdlConfig?.free();
     },
   };
 }
 
 /** The launch configuration for programmatic dependent launch. */
-class PdlLaunch {
-  readonly #block = new OutBlock(structs.launchConfig.size + structs.launchAttribute.size);
+class PdlConfig {
+  readonly #block = new NativeBuffer(structs.launchConfig.size + structs.launchAttribute.size);
 
   constructor(threads: number, sharedBytes: number) {
     const { launchConfig, launchAttribute: attribute } = structs;
-    const at = launchConfig.size;
+    const attributeOffset = launchConfig.size;
     launchConfig.write(this.#block.view, {
       ...{ gridX: 1, gridY: 1, gridZ: 1, blockX: threads, blockY: 1, blockZ: 1, sharedBytes },
-      ...{ attributes: this.#block.address + at, count: 1 },
+      ...{ attributes: this.#block.address + attributeOffset, count: 1 },
     });
-    attribute.write(this.#block.view, { id: launchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION }, at);
-    this.#block.view.setInt32(at + attribute.offsets.value, 1, true);
+    attribute.write(
+      this.#block.view,
+      { id: launchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION },
+      attributeOffset,
+    );
+    this.#block.view.setInt32(attributeOffset + attribute.offsets.value, 1, true);
   }
 
   /** Returns its address, set for `blocks` blocks on a stream. */

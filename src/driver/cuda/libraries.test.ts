@@ -1,4 +1,4 @@
-/** CUDA's libraries are looked for where they are put, in an order; what is missing is told with what helps. */
+/** The search for CUDA's libraries: its order, and the error for a missing one. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { HoldfastError } from "../../errors/index.js";
 import type { CudaLibrary } from "./cuda-error.js";
 import { type LibrarySearch, loadedFile, openLibrary } from "./libraries.js";
 
-/** A file system with these files in it. */
+/** Creates a file system with these files. */
 function machineWith(t: TestContext, ...files: string[]): string {
   const root = realpathSync(mkdtempSync(join(tmpdir(), "holdfast-root-")));
   t.after(() => rmSync(root, { recursive: true }));
@@ -23,18 +23,18 @@ function machineWith(t: TestContext, ...files: string[]): string {
 
 interface Look extends Pick<LibrarySearch, "architecture" | "driverMajor"> {
   readonly environment?: Readonly<Record<string, string>>;
-  /** Which paths and sonames load; every file unless it is said. */
+  /** The paths and sonames that load. Default: every file. */
   readonly loads?: (name: string) => boolean;
 }
 
 interface Outcome {
-  /** In this order; paths as they are below the root. */
+  /** In this order; paths are relative to the root. */
   readonly tried: readonly string[];
   readonly found: string | undefined;
   readonly message: string;
 }
 
-function look(library: CudaLibrary, root: string, options: Look = {}): Outcome {
+function search(library: CudaLibrary, root: string, options: Look = {}): Outcome {
   const { loads = isAbsolute, environment, ...rest } = options;
   const handle = {} as LibraryHandle;
   const tried: string[] = [];
@@ -63,7 +63,7 @@ function look(library: CudaLibrary, root: string, options: Look = {}): Outcome {
 
 const never = () => false;
 
-test("the setting comes first, then the system's loader, toolkits, the system's folders, and pip's packages", (t) => {
+test("the order is: the setting, the system's loader, toolkits, the system's folders, pip's packages", (t) => {
   const inOrder = [
     "/own/libnvrtc.so.13",
     "libnvrtc.so.13",
@@ -80,9 +80,9 @@ test("the setting comes first, then the system's loader, toolkits, the system's 
   ];
   const root = machineWith(t, ...inOrder.filter((name) => isAbsolute(name)));
   const environment = { HOLDFAST_CUDA_PATH: "/own", CUDA_HOME: "/tools/cuda", VIRTUAL_ENV: "/own/.venv" };
-  assert.deepEqual(look("nvrtc", root, { environment, loads: never }).tried, inOrder);
+  assert.deepEqual(search("nvrtc", root, { environment, loads: never }).tried, inOrder);
   for (const [index, name] of inOrder.entries()) {
-    const { tried } = look("nvrtc", root, { environment, loads: (one) => one === name });
+    const { tried } = search("nvrtc", root, { environment, loads: (one) => one === name });
     assert.deepEqual(tried, inOrder.slice(0, index + 1));
   }
 });
@@ -91,7 +91,7 @@ for (const folder of ["", "lib64/", "lib/", "targets/x86_64-linux/lib/"]) {
   test(`HOLDFAST_CUDA_PATH finds a library in ${folder || "the folder itself"}`, (t) => {
     const file = `/own/${folder}libcublasLt.so.12`;
     const environment = { HOLDFAST_CUDA_PATH: "/own" };
-    assert.equal(look("cublasLt", machineWith(t, file), { environment }).found, file);
+    assert.equal(search("cublasLt", machineWith(t, file), { environment }).found, file);
   });
 }
 
@@ -109,99 +109,99 @@ const places: readonly (readonly [CudaLibrary, string, string])[] = [
 
 for (const [library, architecture, file] of places) {
   test(`${basename(file)} of ${dirname(file)} is found on ${architecture}`, (t) => {
-    assert.equal(look(library, machineWith(t, file), { architecture }).found, file);
+    assert.equal(search(library, machineWith(t, file), { architecture }).found, file);
   });
 }
 
-test("folders of another processor are not looked at", (t) => {
+test("folders of another processor architecture are not searched", (t) => {
   const root = machineWith(
     t,
     "/usr/lib/aarch64-linux-gnu/libcuda.so.1",
     "/usr/local/cuda/targets/sbsa-linux/lib/libcuda.so.1",
   );
-  assert.equal(look("cuda", root).found, undefined);
+  assert.equal(search("cuda", root).found, undefined);
 });
 
-test("a folder that has two names is tried once", (t) => {
+test("a folder with two names is searched once", (t) => {
   const root = machineWith(t, "/usr/local/cuda-13.0/lib64/libnvrtc.so.13");
   symlinkSync("cuda-13.0", join(root, "usr/local/cuda"));
   symlinkSync("lib64", join(root, "usr/local/cuda-13.0/lib"));
-  const { tried } = look("nvrtc", root, { loads: never });
+  const { tried } = search("nvrtc", root, { loads: never });
   assert.deepEqual(tried, ["libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so.13"]);
 });
 
-test("a file that does not load is passed over for the next", (t) => {
+test("a file that does not load is skipped", (t) => {
   const [broken, sound] = ["/own/libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so.13"];
   const loads = (name: string) => name === sound;
   const root = machineWith(t, broken, sound);
-  assert.equal(look("nvrtc", root, { environment: { HOLDFAST_CUDA_PATH: "/own" }, loads }).found, sound);
+  assert.equal(search("nvrtc", root, { environment: { HOLDFAST_CUDA_PATH: "/own" }, loads }).found, sound);
 });
 
-test("on a driver of CUDA 12 a library of CUDA 12 is taken, though one of CUDA 13 is there", (t) => {
+test("with a driver of CUDA 12 the library of CUDA 12 is loaded, even if one of CUDA 13 exists", (t) => {
   const root = machineWith(
     t,
     "/usr/local/cuda-13.0/lib64/libnvrtc.so.13",
     "/usr/local/cuda-12.9/lib64/libnvrtc.so.12",
   );
-  const { found, tried } = look("nvrtc", root, { driverMajor: 12 });
+  const { found, tried } = search("nvrtc", root, { driverMajor: 12 });
   assert.equal(found, "/usr/local/cuda-12.9/lib64/libnvrtc.so.12");
   assert.ok(!tried.some((name) => name.endsWith(".13")));
 });
 
-test("a library that is too new for the driver is told when there is no other", (t) => {
+test("a library that is too new for the driver is reported if there is no other", (t) => {
   const root = machineWith(t, "/usr/local/cuda-13.0/lib64/libcublasLt.so.13");
   assert.equal(
-    look("cublasLt", root, { driverMajor: 12 }).message,
+    search("cublasLt", root, { driverMajor: 12 }).message,
     "CUDA is not available: libcublasLt.so.12, the GEMM library, was not found. /usr/local/cuda-13.0/lib64/libcublasLt.so.13 needs a newer driver than this one (CUDA 12). Searched with the system's loader and in /usr/local/cuda-13.0/lib64. Install pip's nvidia-cublas (for CUDA 12 nvidia-cublas-cu12) or Debian's libcublaslt12, or set HOLDFAST_CUDA_PATH to the folder that contains it.",
   );
 });
 
-test("a driver that is older than every library is told", (t) => {
+test("a driver older than every library is reported", (t) => {
   const root = machineWith(t, "/usr/local/cuda/lib64/libnvrtc.so.12");
   assert.match(
-    look("nvrtc", root, { driverMajor: 11 }).message,
+    search("nvrtc", root, { driverMajor: 11 }).message,
     /libnvrtc\.so, the kernel compiler, was not found\. .*The driver supports CUDA 11; Holdfast needs CUDA 12 or later\./,
   );
 });
 
-test("a missing driver is told with the packages that bring it", (t) => {
+test("a missing driver is reported with its packages", (t) => {
   assert.equal(
-    look("cuda", machineWith(t)).message,
-    "CUDA is not available: libcuda.so.1, the NVIDIA driver's library, was not found. Searched with the system's loader and in no folder (none of the usual ones exists). Install the NVIDIA driver (Debian's packages nvidia-driver and libcuda1), or set HOLDFAST_CUDA_PATH to the folder that contains it.",
+    search("cuda", machineWith(t)).message,
+    "CUDA is not available: libcuda.so.1, the NVIDIA driver's library, was not found. Searched with the system's loader and in no folder (none of the default folders exists). Install the NVIDIA driver (Debian's packages nvidia-driver and libcuda1), or set HOLDFAST_CUDA_PATH to the folder that contains it.",
   );
 });
 
-test("a missing compiler is told with its packages, and with what did not load and why", (t) => {
+test("a missing compiler is reported with its packages, and with the files that did not load and why", (t) => {
   const root = machineWith(t, "/usr/local/cuda/lib64/libnvrtc.so.13");
-  const { message } = look("nvrtc", root, { loads: never });
+  const { message } = search("nvrtc", root, { loads: never });
   assert.match(message, /libnvrtc\.so\.13 or libnvrtc\.so\.12, the kernel compiler, was not found\./);
   assert.match(message, /\/usr\/local\/cuda\/lib64\/libnvrtc\.so\.13 does not load: wrong ELF class\./);
   assert.match(message, /pip's nvidia-cuda-nvrtc .* Debian's libnvrtc12/);
 });
 
-test("a setting that names no folder is told", (t) => {
-  const { message } = look("cuda", machineWith(t), { environment: { HOLDFAST_CUDA_PATH: "/wrong" } });
+test("a setting that names no folder is reported", (t) => {
+  const { message } = search("cuda", machineWith(t), { environment: { HOLDFAST_CUDA_PATH: "/wrong" } });
   assert.match(message, /HOLDFAST_CUDA_PATH, \/wrong, does not exist\./);
 });
 
-test("the setting auto is as good as none", (t) => {
+test("the setting auto is the same as no setting", (t) => {
   const root = machineWith(t, "/auto/libcuda.so.1");
-  const { tried, message } = look("cuda", root, { environment: { HOLDFAST_CUDA_PATH: "auto" } });
+  const { tried, message } = search("cuda", root, { environment: { HOLDFAST_CUDA_PATH: "auto" } });
   assert.deepEqual(tried, ["libcuda.so.1"]);
   assert.doesNotMatch(message, /HOLDFAST_CUDA_PATH, auto/);
 });
 
-test("of many folders the first are told, and how many more there are", (t) => {
+test("of many folders the first are listed, with the number of the rest", (t) => {
   const versions = Array.from({ length: 20 }, (_, index) => `/usr/local/cuda-13.${index}/lib64/readme`);
-  const { message } = look("cuda", machineWith(t, ...versions));
+  const { message } = search("cuda", machineWith(t, ...versions));
   assert.match(message, /in \/usr\/local\/cuda-13\.19\/lib64, .*cuda-13\.8\/lib64 and 8 more\./);
 });
 
-test("the file behind a link is told, and behind a soname the one that this process has mapped", (t) => {
+test("the path is the target of a link, and for a soname the file that this process has mapped", (t) => {
   const root = machineWith(t, "/own/libcuda.so.580.82.07");
   symlinkSync("libcuda.so.580.82.07", join(root, "own/libcuda.so.1"));
   const environment = { HOLDFAST_CUDA_PATH: "/own" };
-  assert.equal(look("cuda", root, { environment }).found, "/own/libcuda.so.580.82.07");
+  assert.equal(search("cuda", root, { environment }).found, "/own/libcuda.so.580.82.07");
   assert.match(loadedFile("libc.so.6"), /^\/.*\/libc\.so\.6$/);
   assert.equal(loadedFile("libnosuch.so.1"), "libnosuch.so.1");
 });

@@ -10,7 +10,12 @@ import type { LibraryHandle } from "koffi";
 import { HoldfastError } from "../../errors/index.js";
 import { loadKoffi } from "../foreign-functions.js";
 import type { CudaLibrary } from "./cuda-error.js";
-import { type FolderSearch, listUsualFolders, listWantedFolders, wantedFolder } from "./library-folders.js";
+import {
+  configuredFolder,
+  type FolderSearch,
+  listConfiguredFolders,
+  listDefaultFolders,
+} from "./library-folders.js";
 
 export interface LibrarySearch extends FolderSearch {
   /** Loads a path or a soname, or throws. */
@@ -69,17 +74,17 @@ const facts: Readonly<Record<CudaLibrary, LibraryFacts>> = {
 export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): OpenedLibrary {
   const { load = loadKoffi().load, driverMajor = Number.POSITIVE_INFINITY } = search;
   const { stem, versions, pipFolders } = facts[library];
-  const selectNames = (choose: (version: number) => boolean) =>
-    versions.filter(choose).map((version) => `${stem}.${version}`);
+  const selectNames = (isIncluded: (version: number) => boolean) =>
+    versions.filter(isIncluded).map((version) => `${stem}.${version}`);
   const names = selectNames((version) => library === "cuda" || version <= driverMajor);
-  const ahead = listWantedFolders(search);
-  let usual: readonly string[] = [];
-  /** Candidates in order. The usual folders are searched only if the system's loader finds nothing. */
+  const configured = listConfiguredFolders(search);
+  let defaults: readonly string[] = [];
+  /** Candidates in order. The default folders are searched only if the system's loader finds nothing. */
   function* listCandidates(): Generator<string> {
-    yield* listFiles(ahead, names);
+    yield* listFiles(configured, names);
     yield* names;
-    usual = listUsualFolders(search, pipFolders);
-    yield* listFiles(usual, names);
+    defaults = listDefaultFolders(search, pipFolders);
+    yield* listFiles(defaults, names);
   }
   const rejected: string[] = [];
   for (const candidate of listCandidates()) {
@@ -91,15 +96,15 @@ export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): O
     }
   }
 
-  const folders = [...ahead, ...usual];
+  const folders = [...configured, ...defaults];
   const tooNew = library === "cuda" ? [] : selectNames((version) => version > driverMajor);
   for (const path of listFiles(folders, tooNew)) {
     rejected.push(`${path} needs a newer driver than this one (CUDA ${driverMajor}).`);
   }
   if (names.length === 0)
     rejected.push(`The driver supports CUDA ${driverMajor}; Holdfast needs CUDA 12 or later.`);
-  const wanted = wantedFolder(search);
-  if (wanted && ahead.length === 0) rejected.push(`HOLDFAST_CUDA_PATH, ${wanted}, does not exist.`);
+  const folder = configuredFolder(search);
+  if (folder && configured.length === 0) rejected.push(`HOLDFAST_CUDA_PATH, ${folder}, does not exist.`);
   throw missing(library, names, folders, rejected);
 }
 
@@ -131,7 +136,8 @@ function missing(
   rejected: readonly string[],
 ): HoldfastError {
   const { stem, purpose, packages } = facts[library];
-  const searched = folders.slice(0, maxFolders).join(", ") || "no folder (none of the usual ones exists)";
+  const searched =
+    folders.slice(0, maxFolders).join(", ") || "no folder (none of the default folders exists)";
   const rest = folders.length > maxFolders ? ` and ${folders.length - maxFolders} more` : "";
   const sentences = [
     `CUDA is not available: ${names.join(" or ") || stem}, ${purpose}, was not found.`,

@@ -6,27 +6,27 @@ import { join, resolve } from "node:path";
 
 export interface FolderSearch {
   readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Prefix of every path, so that a test can provide its own file system. */
+  /** Prefix of every path, for tests with another file system. */
   readonly root?: string;
   readonly architecture?: string;
 }
 
 /** The folder of the setting; undefined for "auto". */
-export function wantedFolder({ environment = process.env }: FolderSearch): string | undefined {
+export function configuredFolder({ environment = process.env }: FolderSearch): string | undefined {
   const { HOLDFAST_CUDA_PATH: folder } = environment;
   return folder && folder !== "auto" ? folder : undefined;
 }
 
 /** The folders that the setting names. */
-export function listWantedFolders(search: FolderSearch): string[] {
-  const wanted = wantedFolder(search);
-  if (wanted === undefined) return [];
+export function listConfiguredFolders(search: FolderSearch): string[] {
+  const folder = configuredFolder(search);
+  if (folder === undefined) return [];
   const { expand, inside } = lookFrom(search);
-  return distinct([...expand(resolve(wanted)), ...inside(resolve(wanted))]);
+  return distinct([...expand(resolve(folder)), ...inside(resolve(folder))]);
 }
 
-/** The usual install folders. `pipFolders` are the folders below site-packages that may contain the library. */
-export function listUsualFolders(search: FolderSearch, pipFolders: readonly string[]): string[] {
+/** The default install folders. `pipFolders` are the folders below site-packages that may contain the library. */
+export function listDefaultFolders(search: FolderSearch, pipFolders: readonly string[]): string[] {
   const { expand, named, inside, triplet, home } = lookFrom(search);
   const toolkits = [
     ...named("CUDA_HOME", "CUDA_PATH"),

@@ -9,7 +9,7 @@
 import { type Address, type Bytes, contains, type Span } from "../../units/index.js";
 import type { Cuda } from "./calls.js";
 import { memoryExtension, memoryPoolUsage, memoryReference, memoryType } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { structs } from "./structs.js";
 
 export interface MemoryChecker {
@@ -45,7 +45,7 @@ const offsets = { range: 0, batch: 64 } as const;
 
 class NvtxChecker implements MemoryChecker {
   readonly #nvtx: Cuda["nvtx"];
-  readonly #block = new OutBlock(256);
+  readonly #block = new NativeBuffer(256);
   readonly #domain: number;
   #pools: Pool[] = [];
 
@@ -70,11 +70,11 @@ class NvtxChecker implements MemoryChecker {
     );
     const handle = this.#nvtx.nvtxMemHeapRegister(this.#domain, this.#block.address + offsets.batch);
     // NVTX returns -1 if the tool does not support memory reports.
-    if (Number.isSafeInteger(handle)) this.#pools.push({ range: range, handle });
+    if (Number.isSafeInteger(handle)) this.#pools.push({ range, handle });
   }
 
   removePools(reservation: Span): void {
-    const isReleased = ({ range: part }: Pool): boolean => contains(reservation, part);
+    const isReleased = (pool: Pool): boolean => contains(reservation, pool.range);
     for (const { handle } of this.#pools.filter(isReleased)) {
       this.#nvtx.nvtxMemHeapUnregister(this.#domain, handle);
     }
@@ -83,10 +83,10 @@ class NvtxChecker implements MemoryChecker {
 
   /** Memory committed in several ranges is several allocations to the tool: no region crosses their edges. */
   setState(range: Span, state: "live" | "dead"): void {
-    for (const { range: part, handle } of this.#pools) {
-      const common = intersect(range, part);
+    for (const pool of this.#pools) {
+      const common = intersect(range, pool.range);
       if (common) {
-        if (state === "live") this.#register(common, handle);
+        if (state === "live") this.#register(common, pool.handle);
         else this.#unregister(common);
       }
     }

@@ -1,4 +1,4 @@
-/** Device memory on CUDA: in parts where the virtual memory API works, whole where it does not, and never half. */
+/** Device memory on CUDA: committed in ranges if the virtual memory API works, else whole. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -16,25 +16,28 @@ import type { Driver } from "../driver.js";
 
 const skip = emulatorMissing;
 const emulator = skip ? undefined! : openEmulator();
-const part = 2 * MiB;
+const granularity = 2 * MiB;
 
 afterEach(() => {
   if (!skip) emulator.reset();
 });
 
 const partOf = (range: Span, first: number, count = 1): Span =>
-  span(range.address + first * part, count * part);
+  span(range.address + first * granularity, count * granularity);
 
 describe("the virtual memory API", { skip }, () => {
-  test("a range is only addresses; memory comes in parts, and all of it goes with the range", () => {
+  test("a range is only addresses; memory is committed in ranges, and released with the whole range", () => {
     withEmulatorDriver({}, (driver) => {
-      assert.deepEqual([driver.describe().granularity, driver.describe().canCommitInParts], [part, true]);
+      assert.deepEqual(
+        [driver.describe().granularity, driver.describe().canCommitInParts],
+        [granularity, true],
+      );
       const { free } = driver.memory();
       const range = driver.reserve(bytes(1024 * GiB));
       assert.equal(driver.memory().free, free);
       driver.commit(partOf(range, 0));
       driver.commit(partOf(range, 3, 2));
-      assert.equal(driver.memory().free, free - 3 * part);
+      assert.equal(driver.memory().free, free - 3 * granularity);
       assert.equal(emulator.get("allocations"), 0);
       driver.release(range);
       assert.equal(driver.memory().free, free);
@@ -42,17 +45,17 @@ describe("the virtual memory API", { skip }, () => {
     });
   });
 
-  test("growing leaves addresses and bytes where they are, and a span may lie across parts", () => {
+  test("growing changes no address and no byte, and a span may cross committed ranges", () => {
     withEmulatorDriver({}, (driver) => {
-      const { read, write } = openBench(driver, part);
-      const range = driver.reserve(bytes(8 * part));
+      const { read, write } = openBench(driver, granularity);
+      const range = driver.reserve(bytes(8 * granularity));
       driver.commit(partOf(range, 0));
       const first = span(range.address + 12, 1000);
       const pattern = Uint8Array.from({ length: 1000 }, (_, index) => index % 251);
       write(first, pattern);
       for (let index = 1; index < 8; index++) driver.commit(partOf(range, index));
       assert.deepEqual(read(first), pattern);
-      const across = span(range.address + part - 500, 1000);
+      const across = span(range.address + granularity - 500, 1000);
       write(across, pattern);
       assert.deepEqual(read(across), pattern);
       assert.deepEqual(read(first), pattern);
@@ -61,12 +64,12 @@ describe("the virtual memory API", { skip }, () => {
 
   test("sizes are rounded up to the granularity", () => {
     withEmulatorDriver({}, (driver) => {
-      assert.equal(driver.reserve(bytes(1)).size, part);
-      assert.equal(driver.reserve(bytes(part + 1)).size, 2 * part);
+      assert.equal(driver.reserve(bytes(1)).size, granularity);
+      assert.equal(driver.reserve(bytes(granularity + 1)).size, 2 * granularity);
     });
   });
 
-  test("however ranges are taken, filled and given back, they never overlap and the figures add up", () => {
+  test("ranges reserved, committed and released in any order never overlap, and the figures add up", () => {
     const act = fc.oneof(
       fc.record({ kind: fc.constant("reserve" as const), parts: fc.integer({ min: 1, max: 5 }) }),
       fc.record({
@@ -82,34 +85,34 @@ describe("the virtual memory API", { skip }, () => {
         withEmulatorDriver({}, (driver) => {
           const before = emulator.get("usedMemory");
           const ranges: { range: Span; taken: Set<number> }[] = [];
-          for (const one of acts) {
-            if (one.kind === "reserve") {
-              const range = driver.reserve(bytes(one.parts * part));
+          for (const act of acts) {
+            if (act.kind === "reserve") {
+              const range = driver.reserve(bytes(act.parts * granularity));
               for (const other of ranges) assert.ok(!overlaps(other.range, range));
               ranges.push({ range, taken: new Set() });
               continue;
             }
-            const target = ranges[one.range];
+            const target = ranges[act.range];
             if (!target) continue;
-            if (one.kind === "release") {
+            if (act.kind === "release") {
               driver.release(target.range);
-              ranges.splice(one.range, 1);
+              ranges.splice(act.range, 1);
               continue;
             }
-            // Behind its end another range may begin.
-            if (one.first * part >= target.range.size) continue;
-            const wanted = Array.from({ length: one.parts }, (_, index) => one.first + index);
+            // Another range may start at its end.
+            if (act.first * granularity >= target.range.size) continue;
+            const requested = Array.from({ length: act.parts }, (_, index) => act.first + index);
             const isLegal =
-              (one.first + one.parts) * part <= target.range.size &&
-              !wanted.some((index) => target.taken.has(index));
-            const commit = () => driver.commit(partOf(target.range, one.first, one.parts));
+              (act.first + act.parts) * granularity <= target.range.size &&
+              !requested.some((index) => target.taken.has(index));
+            const commit = () => driver.commit(partOf(target.range, act.first, act.parts));
             if (isLegal) {
               commit();
-              for (const index of wanted) target.taken.add(index);
+              for (const index of requested) target.taken.add(index);
             } else assert.throws(commit, /Cannot commit/);
           }
           const taken = ranges.reduce((sum, { taken: parts }) => sum + parts.size, 0);
-          assert.equal(emulator.get("usedMemory") - before, taken * part);
+          assert.equal(emulator.get("usedMemory") - before, taken * granularity);
           assert.equal(emulator.get("reservations"), ranges.length);
         }),
       ),
@@ -118,9 +121,9 @@ describe("the virtual memory API", { skip }, () => {
   });
 
   for (const call of ["cuMemCreate", "cuMemMap", "cuMemSetAccess"] as const) {
-    test(`where ${call} fails, a commit leaves nothing behind and can be made again`, () => {
+    test(`if ${call} fails, a commit has no effect and can be repeated`, () => {
       withEmulatorDriver({}, (driver) => {
-        const range = driver.reserve(bytes(4 * part));
+        const range = driver.reserve(bytes(4 * granularity));
         driver.commit(partOf(range, 0));
         const before = heldOnEmulator();
         emulator.fail(call, 2, { times: 1 });
@@ -137,18 +140,18 @@ describe("the virtual memory API", { skip }, () => {
     });
   }
 
-  test("a release that fails halfway can be made again, and then everything is given back", () => {
+  test("a release that fails halfway can be repeated, and then releases everything", () => {
     for (const call of ["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"]) {
       for (const after of call === "cuMemAddressFree" ? [0] : [0, 1, 2]) {
         withEmulatorDriver({}, (driver) => {
           const stream = driver.createStream();
           const before = heldOnEmulator();
-          const range = driver.reserve(bytes(3 * part));
+          const range = driver.reserve(bytes(3 * granularity));
           for (const index of [0, 1, 2]) driver.commit(partOf(range, index));
           emulator.fail(call, 1, { after, times: 1 });
           assert.throws(() => driver.release(range), { code: "DRIVER_FAILED" }, call);
           const fill = () => driver.fill(stream, partOf(range, 0), 0);
-          // The first rejection has changed nothing; behind it nobody may touch what is left.
+          // The first failure has changed nothing. After it the rest must not be accessed.
           if (call === "cuMemUnmap" && after === 0) fill();
           else assert.throws(fill, { code: "DEAD_ADDRESS" });
           driver.release(range);
@@ -176,7 +179,7 @@ describe("plain allocations", { skip }, () => {
     "the caller asks for them": () => openEmulatorDriver({ allocation: "plain" }),
   };
   for (const [reason, open] of Object.entries(reasons)) {
-    test(`are taken whole where ${reason}, and the probe leaves nothing behind`, () => {
+    test(`are used if ${reason}, and the probe leaves nothing allocated`, () => {
       const before = heldOnEmulator();
       const driver = open();
       assert.deepEqual(heldOnEmulator(), before);
@@ -195,14 +198,14 @@ describe("plain allocations", { skip }, () => {
     });
   }
 
-  test("a device with the API is not asked for them", () => {
+  test("a device with the API does not use them", () => {
     withEmulatorDriver({}, (driver) => {
-      driver.commit(driver.reserve(bytes(part)));
+      driver.commit(driver.reserve(bytes(granularity)));
       assert.equal(emulator.calls("cuMemAlloc"), 0);
     });
   });
 
-  test("close gives back what nobody released", () => {
+  test("close() releases everything", () => {
     withEmulatorDriver({ allocation: "plain" }, (driver) => {
       for (const size of [1, 70_000, 4 * MiB]) driver.commit(driver.reserve(bytes(size)));
       assert.equal(emulator.get("allocations"), 3);
@@ -210,9 +213,9 @@ describe("plain allocations", { skip }, () => {
   });
 });
 
-describe("what the device does not have", { skip }, () => {
+describe("memory that the device does not have", { skip }, () => {
   for (const allocation of ["auto", "plain"] as const) {
-    test(`${allocation}: memory that is not there is rejected with CUDA's name and the size, and nothing is taken`, () => {
+    test(`${allocation}: is rejected with CUDA's name and the size, and nothing is allocated`, () => {
       emulator.set("totalMemory", 64 * MiB);
       emulator.set("foreignMemory", 32 * MiB);
       withEmulatorDriver({ allocation }, (driver) => {
@@ -221,9 +224,9 @@ describe("what the device does not have", { skip }, () => {
         const take = (size: number) => driver.commit(driver.reserve(bytes(size)));
         take(16 * MiB);
         const before = heldOnEmulator();
-        assert.throws(() => take(17 * part), {
+        assert.throws(() => take(17 * granularity), {
           code: "OUT_OF_MEMORY",
-          message: new RegExp(`size ${17 * part}.*CUDA_ERROR_OUT_OF_MEMORY \\(2\\).*HOLDFAST_MEMORY`),
+          message: new RegExp(`size ${17 * granularity}.*CUDA_ERROR_OUT_OF_MEMORY \\(2\\).*HOLDFAST_MEMORY`),
           numbers: {
             call: allocation === "auto" ? "cuMemCreate" : "cuMemAlloc_v2",
             status: 2,
@@ -238,7 +241,7 @@ describe("what the device does not have", { skip }, () => {
   }
 });
 
-test("misuse is rejected with the CPU driver's codes, before CUDA is asked", { skip }, () => {
+test("misuse is rejected with the CPU driver's codes, before CUDA is called", { skip }, () => {
   const codesOfMisuse = (driver: Driver): readonly string[] => {
     const { granularity: unit } = driver.describe();
     const range = driver.reserve(bytes(4 * unit));
@@ -282,7 +285,7 @@ test("misuse is rejected with the CPU driver's codes, before CUDA is asked", { s
   withEmulatorDriver({}, (driver) => {
     const before = asked.map((call) => emulator.calls(call));
     assert.deepEqual(codesOfMisuse(driver), expected);
-    // The one range, its one part, and their end.
+    // One reservation, one commit, one release.
     assert.deepEqual(
       asked.map((call, index) => emulator.calls(call) - before[index]!),
       [1, 1, 1, 1, 1],

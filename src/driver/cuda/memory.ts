@@ -3,7 +3,7 @@
  * probe of that API fails. Never managed memory.
  */
 
-import { alignUp, type Bytes, bytes, KiB, type Span, span } from "../../units/index.js";
+import { alignUp, type Bytes, bytes, KiB, runAll, type Span, span } from "../../units/index.js";
 import { Reservations, requireReservable } from "../reservations.js";
 import type { Cuda } from "./calls.js";
 import {
@@ -13,13 +13,13 @@ import {
   memoryGranularity,
   memoryLocationType,
 } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 import { structs } from "./structs.js";
 
 export interface CudaMemory {
   readonly granularity: Bytes;
   readonly canCommitInParts: boolean;
-  readonly book: Reservations;
+  readonly reservations: Reservations;
   reserve(size: Bytes): Span;
   commit(range: Span): void;
   /** The caller guarantees that nothing uses the memory any more. */
@@ -30,7 +30,7 @@ export interface CudaMemory {
 /** Uses the virtual memory API if it works on this device and the caller allows it, else plain allocations. */
 export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "plain" = "auto"): CudaMemory {
   if (allocation === "plain") return new PlainMemory(cuda);
-  if (!saysItMaps(cuda, device)) return new PlainMemory(cuda);
+  if (!reportsVirtualMemory(cuda, device)) return new PlainMemory(cuda);
   let memory: VirtualMemory | undefined;
   try {
     memory = new VirtualMemory(cuda, device);
@@ -45,8 +45,8 @@ export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "pla
   }
 }
 
-function saysItMaps({ driver }: Cuda, device: number): boolean {
-  const out = new OutBlock();
+function reportsVirtualMemory({ driver }: Cuda, device: number): boolean {
+  const out = new NativeBuffer();
   try {
     driver.cuDeviceGetAttribute(out.address, deviceAttribute.VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
     return out.i32() !== 0;
@@ -65,12 +65,12 @@ interface Mapping {
 class VirtualMemory implements CudaMemory {
   readonly granularity: Bytes;
   readonly canCommitInParts = true;
-  readonly book: Reservations;
+  readonly reservations: Reservations;
   readonly #cuda: Cuda;
-  readonly #out = new OutBlock();
+  readonly #out = new NativeBuffer();
   /** Allocation property and access of this device: constant, so written once. */
-  readonly #property = new OutBlock();
-  readonly #access = new OutBlock();
+  readonly #property = new NativeBuffer();
+  readonly #access = new NativeBuffer();
   readonly #mappings = new Map<number, Mapping[]>();
 
   constructor(cuda: Cuda, device: number) {
@@ -91,7 +91,7 @@ class VirtualMemory implements CudaMemory {
       memoryGranularity.MINIMUM,
     );
     this.granularity = bytes(this.#out.u64());
-    this.book = new Reservations(this.granularity);
+    this.reservations = new Reservations(this.granularity);
   }
 
   reserve(size: Bytes): Span {
@@ -99,13 +99,13 @@ class VirtualMemory implements CudaMemory {
     const whole = alignUp(size, this.granularity);
     this.#cuda.driver.cuMemAddressReserve(this.#out.address, whole, 0, 0, 0);
     const range = span(this.#out.u64(), whole);
-    this.book.add(range);
+    this.reservations.add(range);
     this.#mappings.set(range.address, []);
     return range;
   }
 
   commit(range: Span): void {
-    this.book.requireCommittable(range);
+    this.reservations.requireCommittable(range);
     const { cuMemCreate, cuMemMap, cuMemSetAccess, cuMemUnmap, cuMemRelease } = this.#cuda.driver;
     cuMemCreate(this.#out.address, range.size, this.#property.address, 0);
     const handle = this.#out.u64();
@@ -119,28 +119,28 @@ class VirtualMemory implements CudaMemory {
       cuMemRelease(handle);
       throw error;
     }
-    this.book.noteCommitted(range);
-    const owner = this.book.ranges.find(
+    this.reservations.noteCommitted(range);
+    const owner = this.reservations.ranges.find(
       ({ address, size }) => range.address - address < size && range.address >= address,
     );
-    if (owner) this.#mappings.get(owner.address)?.push({ range: range, handle, isMapped });
+    if (owner) this.#mappings.get(owner.address)?.push({ range, handle, isMapped });
   }
 
   /** If CUDA fails halfway, the memory is lost; the next attempt continues from there. */
   release(reservation: Span): void {
-    this.book.requireReserved(reservation);
+    this.reservations.requireReserved(reservation);
     const { cuMemUnmap, cuMemRelease, cuMemAddressFree } = this.#cuda.driver;
     const mappings = this.#mappings.get(reservation.address) ?? [];
     for (let last = mappings.at(-1); last; last = mappings.at(-1)) {
       if (last.isMapped) cuMemUnmap(last.range.address, last.range.size);
       last.isMapped = false;
-      this.book.noteEmptied(reservation);
+      this.reservations.noteEmptied(reservation);
       cuMemRelease(last.handle);
       mappings.pop();
     }
     cuMemAddressFree(reservation.address, reservation.size);
     this.#mappings.delete(reservation.address);
-    this.book.remove(reservation);
+    this.reservations.remove(reservation);
   }
 
   close(): void {
@@ -153,9 +153,9 @@ class PlainMemory implements CudaMemory {
   /** An allocation is aligned to at least 256 bytes, so this only keeps sizes round. */
   readonly granularity = bytes(64 * KiB);
   readonly canCommitInParts = false;
-  readonly book = new Reservations(256);
+  readonly reservations = new Reservations(256);
   readonly #cuda: Cuda;
-  readonly #out = new OutBlock();
+  readonly #out = new NativeBuffer();
 
   constructor(cuda: Cuda) {
     this.#cuda = cuda;
@@ -167,19 +167,19 @@ class PlainMemory implements CudaMemory {
     const whole = alignUp(size, this.granularity);
     this.#cuda.driver.cuMemAlloc_v2(this.#out.address, whole);
     const range = span(this.#out.u64(), whole);
-    this.book.add(range);
+    this.reservations.add(range);
     return range;
   }
 
   commit(range: Span): void {
-    this.book.requireCommittable(range);
-    this.book.noteCommitted(range);
+    this.reservations.requireCommittable(range);
+    this.reservations.noteCommitted(range);
   }
 
   release(reservation: Span): void {
-    this.book.requireReserved(reservation);
+    this.reservations.requireReserved(reservation);
     this.#cuda.driver.cuMemFree_v2(reservation.address);
-    this.book.remove(reservation);
+    this.reservations.remove(reservation);
   }
 
   close(): void {
@@ -190,13 +190,5 @@ class PlainMemory implements CudaMemory {
 
 /** A range that CUDA fails to release must not keep the others. */
 function releaseAll(memory: CudaMemory): void {
-  const failures: unknown[] = [];
-  for (const range of memory.book.ranges) {
-    try {
-      memory.release(range);
-    } catch (failure) {
-      failures.push(failure);
-    }
-  }
-  if (failures.length > 0) throw failures[0];
+  runAll(memory.reservations.ranges.map((range) => () => memory.release(range)));
 }

@@ -1,4 +1,4 @@
-/** Structs are laid out as C lays them out, and what is written is what is read. */
+/** Structs have C's layout, and values read back as written. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -16,7 +16,7 @@ const headerOf = {
   ],
 } as const;
 
-/** What the check needs to know of a struct, whatever its fields. */
+/** The properties of a struct that the check needs. */
 type Layout = Pick<Struct<readonly []>, "name" | "size"> & {
   readonly fields: readonly (readonly [string, unknown, string?])[];
   readonly offsets: Readonly<Record<string, number>>;
@@ -38,7 +38,7 @@ for (const [header, layouts] of Object.entries<readonly Layout[]>(headerOf)) {
   });
 }
 
-test("red proof: a missing field is found", { skip: whyNoHeader("cuda.h") ?? false }, () => {
+test("red proof: a missing field is detected", { skip: whyNoHeader("cuda.h") ?? false }, () => {
   const short = new Struct("CUmemAccessDesc", [
     ["locationType", "i32", "location.type"],
     ["flags", "i32"],
@@ -49,7 +49,7 @@ test("red proof: a missing field is found", { skip: whyNoHeader("cuda.h") ?? fal
   ]);
 });
 
-test("fields lie on multiples of their sizes, and a struct ends on one of its largest", () => {
+test("fields are aligned to their sizes, and a struct to its largest field", () => {
   const struct = new Struct("Mixed", [
     ["a", "u8"],
     ["b", "u16"],
@@ -61,13 +61,13 @@ test("fields lie on multiples of their sizes, and a struct ends on one of its la
   assert.equal(struct.size, 24);
 });
 
-test("cuBLASLt's result of a search has 96 bytes, its workspace behind the algorithm's 64", () => {
+test("cuBLASLt's heuristic result has 96 bytes, with the workspace size after the 64 bytes of the algorithm", () => {
   const { size, offsets } = structs.heuristicResult;
   assert.equal(size, 96);
   assert.deepEqual(offsets, { algo: 0, workspaceSize: 64, state: 72, wavesCount: 76, reserved: 80 });
 });
 
-test("every kind of field is read as it was written, at any place", () => {
+test("every kind of field reads back as written, at any offset", () => {
   const struct = new Struct("All", [
     ["u8", "u8"],
     ["u16", "u16"],
@@ -92,7 +92,7 @@ test("every kind of field is read as it was written, at any place", () => {
   assert.deepEqual(new Set(Object.values(struct.read(view))), new Set([0]), "the other place is untouched");
 });
 
-test("a field that is not given is 0, whatever was there before", () => {
+test("an omitted field is 0, independent of the earlier bytes", () => {
   const { access } = structs;
   const view = new DataView(new ArrayBuffer(access.size));
   access.write(view, { locationType: 1, locationId: 7, flags: 3 });

@@ -41,19 +41,19 @@ export class Struct<const F extends readonly Field[]> {
   }
 
   /** Writes a whole struct; omitted fields are 0. */
-  write(view: DataView, values: Partial<StructValues<F>>, at = 0): void {
-    for (let offset = 0; offset < this.size; offset++) view.setUint8(at + offset, 0);
+  write(view: DataView, values: Partial<StructValues<F>>, start = 0): void {
+    for (let offset = 0; offset < this.size; offset++) view.setUint8(start + offset, 0);
     for (const [field, type] of this.fields) {
       const value = (values as Readonly<Record<string, number | undefined>>)[field];
       if (value === undefined || typeof type === "object") continue;
-      writeScalar(view, type, at + this.#fieldOffset(field), value);
+      writeScalar(view, type, start + this.#fieldOffset(field), value);
     }
   }
 
-  read(view: DataView, at = 0): StructValues<F> {
+  read(view: DataView, start = 0): StructValues<F> {
     const values: Record<string, number> = {};
     for (const [field, type] of this.fields) {
-      if (typeof type === "string") values[field] = readScalar(view, type, at + this.#fieldOffset(field));
+      if (typeof type === "string") values[field] = readScalar(view, type, start + this.#fieldOffset(field));
     }
     return values as StructValues<F>;
   }
@@ -68,22 +68,22 @@ function measure(type: Scalar | { readonly opaque: number }): { size: number; al
   return { size: scalarBytes[type], aligned: scalarBytes[type] };
 }
 
-function writeScalar(view: DataView, type: Scalar, at: number, value: number): void {
-  if (type === "u8") view.setUint8(at, value);
-  else if (type === "u16") view.setUint16(at, value, true);
-  else if (type === "i32") view.setInt32(at, value, true);
-  else if (type === "u32") view.setUint32(at, value, true);
-  else if (type === "f32") view.setFloat32(at, value, true);
-  else view.setBigUint64(at, BigInt(value), true);
+function writeScalar(view: DataView, type: Scalar, offset: number, value: number): void {
+  if (type === "u8") view.setUint8(offset, value);
+  else if (type === "u16") view.setUint16(offset, value, true);
+  else if (type === "i32") view.setInt32(offset, value, true);
+  else if (type === "u32") view.setUint32(offset, value, true);
+  else if (type === "f32") view.setFloat32(offset, value, true);
+  else view.setBigUint64(offset, BigInt(value), true);
 }
 
-function readScalar(view: DataView, type: Scalar, at: number): number {
-  if (type === "u8") return view.getUint8(at);
-  if (type === "u16") return view.getUint16(at, true);
-  if (type === "i32") return view.getInt32(at, true);
-  if (type === "u32") return view.getUint32(at, true);
-  if (type === "f32") return view.getFloat32(at, true);
-  return Number(view.getBigUint64(at, true));
+function readScalar(view: DataView, type: Scalar, offset: number): number {
+  if (type === "u8") return view.getUint8(offset);
+  if (type === "u16") return view.getUint16(offset, true);
+  if (type === "i32") return view.getInt32(offset, true);
+  if (type === "u32") return view.getUint32(offset, true);
+  if (type === "f32") return view.getFloat32(offset, true);
+  return Number(view.getBigUint64(offset, true));
 }
 
 export const structs = {

@@ -1,4 +1,4 @@
-/** Maps of matrices: they arrive at kernels, follow their arguments, and are rejected with a reason. */
+/** Tensor maps: kernels receive them, they follow the launch's arguments, and invalid ones are rejected. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -18,11 +18,11 @@ afterEach(() => {
 const boxRows = 16;
 const boxBytes = 128 * boxRows;
 
-/** Brings the box at the beginning of a matrix, and writes down what has come and what it was given beside the map. */
-function boxKernel(given: Partial<TensorMap> = {}): KernelSource {
+/** Loads the box at the start of a matrix by TMA, and writes the box and the other arguments. */
+function boxKernel(changes: Partial<TensorMap> = {}): KernelSource {
   const map: TensorMap = {
     ...{ parameter: 1, dtype: "f32", columns: 3, rows: 4, rowStride: 5, matrices: 6, matrixStride: 7 },
-    ...{ box: { columns: 32, rows: boxRows }, ...given },
+    ...{ box: { columns: 32, rows: boxRows }, ...changes },
   };
   return {
     name: "box",
@@ -30,7 +30,7 @@ function boxKernel(given: Partial<TensorMap> = {}): KernelSource {
     cuda: {
       entry: "hf_box",
       threads: 32,
-      onlyFor: "9.0",
+      requiredCapability: "9.0",
       sharedBytes: boxBytes + 2048,
       maps: [map],
       code: `extern "C" __global__ void __launch_bounds__(32) hf_box(unsigned char* out, const __grid_constant__ TensorMap from,
@@ -57,27 +57,30 @@ function boxKernel(given: Partial<TensorMap> = {}): KernelSource {
   };
 }
 
-describe("a matrix that a kernel takes as a map", { skip }, () => {
+describe("a tensor map", { skip }, () => {
   const sourceFloats = 4096;
-  /** Loads the kernel on a driver of its own, beside numbered floats. */
-  function withTma(use: (bench: ReturnType<typeof openBoxes>) => void, given: Partial<TensorMap> = {}): void {
-    withEmulatorDriver({}, (driver) => use(openBoxes(driver, given)));
+  /** Loads the kernel on a new driver, with memory that contains numbered floats. */
+  function withTma(
+    use: (bench: ReturnType<typeof openBoxes>) => void,
+    changes: Partial<TensorMap> = {},
+  ): void {
+    withEmulatorDriver({}, (driver) => use(openBoxes(driver, changes)));
   }
-  function openBoxes(driver: CudaDriver, given: Partial<TensorMap>) {
+  function openBoxes(driver: CudaDriver, changes: Partial<TensorMap>) {
     const { memory, stream, read, write } = openBench(driver);
-    const kernel = driver.loadKernel(boxKernel(given));
+    const kernel = driver.loadKernel(boxKernel(changes));
     const source = span(memory.address + 32_768, 4 * sourceFloats);
     write(
       source,
       Float32Array.from({ length: sourceFloats }, (_, index) => index + 1),
     );
     const out = span(memory.address + 64, boxBytes + 48);
-    /** From so many floats on: columns, rows, row stride, matrices, matrix stride. */
+    /** The first float's index, columns, rows, row stride, matrices, matrix stride. */
     function launch(from: number, sizes: readonly number[], { matrix = 0, blocks = 1 } = {}): void {
-      const place = span(source.address + 4 * from, 4 * (sourceFloats - from));
-      driver.launch(stream, { kernel, blocks, arguments: [out, place, matrix, ...sizes, 0.1] });
+      const slice = span(source.address + 4 * from, 4 * (sourceFloats - from));
+      driver.launch(stream, { kernel, blocks, arguments: [out, slice, matrix, ...sizes, 0.1] });
     }
-    /** The floats of the box, row after row, out of the order that copies leave them in. */
+    /** The floats of the box by rows, without the swizzle. */
     function box(): number[][] {
       const floats = new Float32Array(read(out).buffer, 0, boxBytes / 4);
       return Array.from({ length: boxRows }, (_, row) =>
@@ -88,7 +91,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     return { driver, stream, kernel, launch, box, scalars };
   }
 
-  /** What a box at the beginning of a matrix has. */
+  /** The expected box at the start of a matrix. */
   const boxOf = (first: number, columns: number, rows: number, rowStride: number): number[][] =>
     Array.from({ length: boxRows }, (_, row) =>
       Array.from({ length: 32 }, (_, column) =>
@@ -96,7 +99,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
       ),
     );
 
-  test("arrives as one, and the arguments beside it as they are", () => {
+  test("is passed to the kernel, with the other arguments unchanged", () => {
     withTma(({ launch, box, scalars }) => {
       launch(8, [20, 10, 24, 3, 512], { matrix: 2 });
       assert.deepEqual(box(), boxOf(8 + 2 * 512, 20, 10, 24));
@@ -104,7 +107,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("is encoded anew when its place or one of its numbers has changed, and only then", () => {
+  test("is encoded again only if its address or one of its numbers has changed", () => {
     withTma(({ launch, box }) => {
       const launches = [
         [0, [20, 10, 24, 2, 512], 512, 24],
@@ -126,7 +129,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("has one matrix where the step to the next is 0, whatever step one matrix alone is given", () => {
+  test("has one matrix if the matrix stride is 0 or the number of matrices is 1", () => {
     withTma(({ launch, box }) => {
       const zeros = boxOf(0, 0, 0, 0);
       for (const [matrices, matrixStride] of [
@@ -143,7 +146,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("is in a captured launch what it was then", () => {
+  test("keeps its value in a captured launch", () => {
     withTma(({ driver, stream, launch, box }) => {
       driver.beginCapture(stream, "thread-local");
       launch(0, [32, 16, 32, 1, 0]);
@@ -157,7 +160,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("is rejected with the argument and the reason where CUDA would reject it, and CUDA is not asked", () => {
+  test("is rejected with the argument and the reason if CUDA would reject it, and CUDA is not called", () => {
     withTma(({ launch }) => {
       const wrong: readonly (readonly [RegExp, number, readonly number[]])[] = [
         [
@@ -186,7 +189,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("is rejected where it would go beyond its memory, by however little, and taken where it ends with it", () => {
+  test("is rejected if it exceeds its memory by one element, and accepted if it ends there", () => {
     withTma(({ launch, box }) => {
       const beyond: readonly (readonly [RegExp, number, readonly number[]])[] = [
         [
@@ -208,14 +211,14 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("may have nothing in it where no block is launched", () => {
+  test("may be empty if no block is launched", () => {
     withTma(({ launch }) => {
       launch(0, [0, 0, 0, 0, 0], { blocks: 0 });
       assert.equal(emulator.calls("cuTensorMapEncodeTiled"), 0);
     });
   });
 
-  test("is encoded again after CUDA has failed to", () => {
+  test("is encoded again after a failure of CUDA", () => {
     withTma(({ launch, box }) => {
       launch(0, [20, 10, 24, 1, 0]);
       emulator.fail("cuTensorMapEncodeTiled", 1, { times: 1 });
@@ -229,10 +232,10 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("is rejected when the kernel is loaded where no launch could have it", () => {
+  test("is rejected when the kernel is loaded if no launch could use it", () => {
     const wrong: readonly (readonly [RegExp, Partial<TensorMap>])[] = [
       [
-        /^The map of argument 1 of kernel "box" has boxes of 36 columns of f32, 144 bytes; .* at most 128/,
+        /^The map of argument 1 of kernel "box" has boxes of 36 columns of f32, 144 bytes; .* up to 128/,
         { box: { columns: 36, rows: 16 } },
       ],
       [/65 columns of bf16, 130 bytes/, { dtype: "bf16", box: { columns: 65, rows: 16 } }],
@@ -246,8 +249,8 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
       [/takes its matrixStride from argument 9, which is missing/, { matrixStride: 9 }],
     ];
     withEmulatorDriver({}, (driver) => {
-      for (const [message, given] of wrong) {
-        assert.throws(() => driver.loadKernel(boxKernel(given)), { code: "BAD_ARGUMENT", message });
+      for (const [message, changes] of wrong) {
+        assert.throws(() => driver.loadKernel(boxKernel(changes)), { code: "BAD_ARGUMENT", message });
       }
       const { cuda, ...rest } = boxKernel();
       const twice = { ...rest, cuda: { ...cuda!, maps: [...cuda!.maps!, ...cuda!.maps!] } };

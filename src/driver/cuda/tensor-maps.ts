@@ -11,7 +11,7 @@ import type { Span } from "../../units/index.js";
 import { type Argument, isMemory, type Parameter, type TensorMap } from "../driver.js";
 import type { Cuda } from "./calls.js";
 import { mapDataType, mapFill, mapInterleave, mapPromotion, mapSwizzle } from "./constants.js";
-import { OutBlock } from "./out-block.js";
+import { NativeBuffer } from "./native-buffer.js";
 
 export const mapBytes = 128;
 /** Alignment of a map. */
@@ -62,7 +62,7 @@ export function requireTensorMaps(
     const boxBytes = box.columns * elements[dtype].bytes;
     if (!(boxBytes > 0 && boxBytes <= maxTmaBytes && boxBytes % unitBytes === 0)) {
       throw badArgument(
-        `${what} has boxes of ${box.columns} columns of ${dtype}, ${boxBytes} bytes; a box needs a multiple of ${unitBytes} bytes, at most ${maxTmaBytes}.`,
+        `${what} has boxes of ${box.columns} columns of ${dtype}, ${boxBytes} bytes; a box row must be a multiple of ${unitBytes} bytes, up to ${maxTmaBytes}.`,
       );
     }
     if (!(Number.isInteger(box.rows) && box.rows > 0 && box.rows <= maxTmaRows)) {
@@ -79,7 +79,7 @@ export class TensorMapSlot {
   readonly #cuda: Cuda;
   readonly #map: TensorMap;
   readonly #describeArgument: (parameter: number) => string;
-  readonly #block = new OutBlock(offsets.end);
+  readonly #block = new NativeBuffer(offsets.end);
   // The currently encoded map; -1 is no valid address.
   #memory = -1;
   #size = 0;

@@ -1,4 +1,4 @@
-/** Fault scripts: how they read, whom they strike, and what late work still promises. */
+/** Fault scripts: their grammar, the calls that they affect, and the rules of late work. */
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
@@ -52,14 +52,14 @@ describe("the script", () => {
   }
 });
 
-test("the n-th call fails with its code, the others pass, and the driver never saw it", () => {
+test("the n-th call fails with its code without calling the driver, and the others pass", () => {
   const driver = faulty(device, ["the 2nd reserve fails with out-of-memory"]);
   driver.reserve(bytes(65536));
   rejects("OUT_OF_MEMORY", () => driver.reserve(bytes(65536)), /the 2nd reserve fails/);
   driver.reserve(bytes(65536));
 });
 
-test("a slow call passes on the fake clock and then does its work", () => {
+test("a slow call advances the fake clock and then does its work", () => {
   const clock = new FakeClock();
   const driver = faulty(device, ["the 2nd synchronize takes 40s of fake time"], { clock });
   const stream = driver.createStream();
@@ -77,7 +77,7 @@ test("a stall on the fake clock ends after a day, as an error", () => {
 });
 
 describe("late work", () => {
-  test("runs only when somebody must see it, in order, with the arguments it was given", () => {
+  test("runs only when its results are needed, in order, with its original arguments", () => {
     const driver = faulty(device, ["the 1st fill is late"]);
     const range = memoryOf(driver);
     const stream = driver.createStream();
@@ -95,7 +95,7 @@ describe("late work", () => {
     assert.equal(device.deviceBytes(span(range.address + 4096, 1))[0], 0);
   });
 
-  test("is waited for through events, and an event behind it is not reached", () => {
+  test("is awaited through events, and an event after it is not reached", () => {
     const driver = faulty(device, ["the 1st fill is late"]);
     const range = memoryOf(driver);
     const [first, second] = [driver.createStream(), driver.createStream()];
@@ -109,7 +109,7 @@ describe("late work", () => {
     assert.equal(device.deviceBytes(span(range.address + 256, 8))[7], 1);
   });
 
-  test("an event's synchronise performs what stands before it and nothing else", () => {
+  test("synchronizing an event runs the work before it and nothing else", () => {
     const driver = faulty(device, ["the 1st fill is late"]);
     const range = memoryOf(driver);
     const stream = driver.createStream();

@@ -5,8 +5,8 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type FakeClock, formatDuration } from "../../units/index.js";
-import { around } from "../around.js";
 import type { Driver, DriverCall, Event, Stream } from "../driver.js";
+import { interceptCalls } from "../intercept-calls.js";
 import { LateWork } from "./late-work.js";
 import { type Effect, parseFault } from "./script.js";
 
@@ -40,7 +40,7 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
   let isCapturing = false;
 
   function strike(call: DriverCall): Effect | undefined {
-    let struck: Effect | undefined;
+    let effect: Effect | undefined;
     for (const fault of faults) {
       if (!fault.calls.includes(call)) continue;
       fault.seen += 1;
@@ -48,9 +48,9 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
       if (fault.effect.type === "fails") {
         throw new HoldfastError(fault.effect.code, `${call} failed, as the script says: ${fault.sentence}`);
       }
-      struck = fault.effect;
+      effect = fault.effect;
     }
-    return struck;
+    return effect;
   }
 
   function pass(elapsedMs: number): void {
@@ -58,7 +58,7 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
     else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, elapsedMs);
   }
 
-  return around(inner, (call, args, proceed) => {
+  return interceptCalls(inner, (call, args, proceed) => {
     const effect = strike(call);
     if (effect?.type === "takes") pass(effect.elapsedMs);
     if (effect?.type === "stalls") {
@@ -83,10 +83,10 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
         const waitsForLate = call === "waitEvent" && late.isPending(event);
         // Captured work does not run, so it cannot run late.
         if (!isCapturing && (effect?.type === "late" || late.hasLateWork(stream) || waitsForLate)) {
-          const issued = args.map(copied);
+          const argsCopy = args.map(copied);
           const method = inner[call] as (...args: unknown[]) => void;
           const takesEvent = call === "waitEvent" || call === "recordEvent";
-          late.add(stream, () => method.apply(inner, issued), takesEvent ? { call, event } : undefined);
+          late.add(stream, () => method.apply(inner, argsCopy), takesEvent ? { call, event } : undefined);
           if (call === "recordEvent") late.recordEvent(event, stream);
           return undefined;
         }

@@ -28,8 +28,8 @@ export class LateWork {
   readonly #queues = new Map<number, Late[]>();
   /** Number of performed items per stream, so that a position stays valid when the queue shifts. */
   readonly #performed = new Map<number, number>();
-  readonly #marks = new Map<number, LatePosition>();
-  /** What to do with an event once no late work uses it. */
+  readonly #eventPositions = new Map<number, LatePosition>();
+  /** The destruction of an event, to run when no late work uses it. */
   readonly #endings = new Map<number, () => void>();
 
   hasLateWork(stream: Stream): boolean {
@@ -39,7 +39,7 @@ export class LateWork {
   add(stream: Stream, perform: () => void, use?: EventUse): void {
     const queue = this.#queues.get(stream.id) ?? [];
     this.#queues.set(stream.id, queue);
-    const after = use?.call === "waitEvent" ? this.#marks.get(use.event.id) : undefined;
+    const after = use?.call === "waitEvent" ? this.#eventPositions.get(use.event.id) : undefined;
     queue.push({ perform, use, after });
   }
 
@@ -49,18 +49,18 @@ export class LateWork {
     else end();
   }
 
-  /** Records the event's position in the late work, if there is any. */
+  /** Records the event's position in the stream's late work, if it has any. */
   recordEvent(event: Event, stream: Stream): void {
     const queue = this.#queues.get(stream.id);
-    if (!queue || queue.length === 0) this.#marks.delete(event.id);
+    if (!queue || queue.length === 0) this.#eventPositions.delete(event.id);
     else {
       const position = (this.#performed.get(stream.id) ?? 0) + queue.length;
-      this.#marks.set(event.id, { stream: stream.id, position });
+      this.#eventPositions.set(event.id, { stream: stream.id, position });
     }
   }
 
   isPending(event: Event): boolean {
-    const position = this.#marks.get(event.id);
+    const position = this.#eventPositions.get(event.id);
     return position !== undefined && (this.#performed.get(position.stream) ?? 0) < position.position;
   }
 
@@ -69,7 +69,7 @@ export class LateWork {
   }
 
   performEvent(event: Event): void {
-    const position = this.#marks.get(event.id);
+    const position = this.#eventPositions.get(event.id);
     if (position) this.#performUpTo(position);
   }
 

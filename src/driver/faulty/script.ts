@@ -1,8 +1,11 @@
 /**
  * The language of fault scripts: one sentence per fault.
  *
- * the 3rd commit fails with out-of-memory the 2nd synchronize takes 40s every copy is late every 5th launch fails with
- * driver-failed from the 4th reserve on stalls
+ * - the 3rd commit fails with out-of-memory
+ * - the 2nd synchronize takes 40s
+ * - every copy is late
+ * - every 5th launch fails with driver-failed
+ * - from the 4th reserve on stalls
  */
 
 import { type ErrorCode, errorCodes, HoldfastError } from "../../errors/index.js";

@@ -45,8 +45,8 @@ export class LiveMap {
       throw new HoldfastError(
         "DEAD_ADDRESS",
         state === "live"
-          ? `Cannot mark ${formatSpan(range)} live: some of it is already live or not committed.`
-          : `Cannot mark ${formatSpan(range)} dead: some of it is not live.`,
+          ? `Cannot mark ${formatSpan(range)} live: some of it is already live or not committed. Mark each range once, after its commit.`
+          : `Cannot mark ${formatSpan(range)} dead: some of it is not live. Mark each range dead once.`,
         { numbers: { address: range.address, size: range.size } },
       );
     }
@@ -69,9 +69,13 @@ export class LiveMap {
   #find(range: Span, what: string): Reservation {
     const reservation = this.#reservations.find((entry) => contains(entry.range, range));
     if (reservation) return reservation;
-    throw new HoldfastError("DEAD_ADDRESS", `${what}: ${formatSpan(range)} is not reserved.`, {
-      numbers: { address: range.address, size: range.size },
-    });
+    throw new HoldfastError(
+      "DEAD_ADDRESS",
+      `${what}: ${formatSpan(range)} is not reserved. Pass a range inside a span that reserve() returned.`,
+      {
+        numbers: { address: range.address, size: range.size },
+      },
+    );
   }
 }
 

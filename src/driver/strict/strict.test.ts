@@ -25,10 +25,10 @@ beforeEach(() => {
 
 afterEach(() => device.close());
 
-function part(offset: number, size: number, state: "live" | "dead" = "live"): Span {
-  const one = span(range.address + offset, size);
-  driver.annotate(one, state);
-  return one;
+function annotated(offset: number, size: number, state: "live" | "dead" = "live"): Span {
+  const target = span(range.address + offset, size);
+  driver.annotate(target, state);
+  return target;
 }
 
 function hostSpan(size: Bytes): HostSpan {
@@ -36,33 +36,33 @@ function hostSpan(size: Bytes): HostSpan {
 }
 
 describe("addresses", () => {
-  test("work on memory that is not in use is rejected", () => {
+  test("work on memory that is not live is rejected", () => {
     rejects("DEAD_ADDRESS", () => driver.fill(stream, range, 0), /fill accesses/);
-    const live = part(0, 512);
+    const live = annotated(0, 512);
     driver.fill(stream, live, 0);
     driver.annotate(live, "dead");
     rejects("DEAD_ADDRESS", () => driver.fill(stream, live, 0));
   });
 
-  test("a kernel that is given more than lives is rejected, with the argument's place", () => {
+  test("a kernel argument that is not entirely live is rejected, with its index", () => {
     const kernel = driver.loadKernel(basicKernels.fill);
-    part(0, 512);
+    annotated(0, 512);
     const tooLong = span(range.address, 1024);
     const launch = { kernel, blocks: 1, arguments: [tooLong, 1, 256] };
     rejects("DEAD_ADDRESS", () => driver.launch(stream, launch), /launch of fill \(argument 0\)/);
   });
 
-  test("a span can't come into use twice, nor without memory behind it", () => {
-    part(0, 1024);
+  test("a span cannot be marked live twice, or without committed memory", () => {
+    annotated(0, 1024);
     rejects("DEAD_ADDRESS", () => driver.annotate(span(range.address + 512, 1024), "live"));
     const empty = driver.reserve(kib64);
     rejects("DEAD_ADDRESS", () => driver.annotate(empty, "live"));
     rejects("DEAD_ADDRESS", () => driver.annotate(span(1 << 30, 256), "live"), /is not reserved/);
   });
 
-  test("neighbours in use may be written by one copy", () => {
-    part(0, 256);
-    part(256, 256);
+  test("one copy may write adjacent live spans", () => {
+    annotated(0, 256);
+    annotated(256, 256);
     driver.fill(stream, span(range.address, 512), 1);
     driver.synchronize(stream);
     assert.ok(device.deviceBytes(span(range.address, 512)).every((byte) => byte === 1));
@@ -70,8 +70,8 @@ describe("addresses", () => {
 });
 
 describe("order", () => {
-  test("the host may not look before the copy is known to be over", () => {
-    const live = part(0, 256);
+  test("the host may not read before the copy is known to have completed", () => {
+    const live = annotated(0, 256);
     const host = hostSpan(bytes(256));
     driver.copyToHost(stream, host, live);
     rejects("UNORDERED_ACCESS", () => driver.hostBytes(host), /the host .* copyToHost on stream 1/);
@@ -80,7 +80,7 @@ describe("order", () => {
   });
 
   test("the host may not write staging that a copy still reads", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const host = hostSpan(bytes(256));
     driver.hostBytes(host).fill(3);
     driver.copyToDevice(stream, live, host);
@@ -92,7 +92,7 @@ describe("order", () => {
   });
 
   test("two streams on the same bytes need an event between them", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const other = driver.createStream();
     driver.fill(stream, live, 1);
     rejects("UNORDERED_ACCESS", () => driver.fill(other, live, 2), /stream 2 .* stream 1/);
@@ -102,8 +102,8 @@ describe("order", () => {
     driver.fill(other, live, 2);
   });
 
-  test("an event orders through a third stream", () => {
-    const live = part(0, 256);
+  test("an event orders streams through a third one", () => {
+    const live = annotated(0, 256);
     const [second, third] = [driver.createStream(), driver.createStream()];
     const [first, next] = [driver.createEvent(), driver.createEvent()];
     driver.fill(stream, live, 1);
@@ -115,14 +115,14 @@ describe("order", () => {
   });
 
   test("two streams may read the same bytes, and write different ones", () => {
-    const [source, a, b] = [part(0, 256), part(256, 256), part(512, 256)];
+    const [source, a, b] = [annotated(0, 256), annotated(256, 256), annotated(512, 256)];
     const other = driver.createStream();
     driver.copyOnDevice(stream, a, source);
     driver.copyOnDevice(other, b, source);
   });
 
-  test("a rejected call leaves no trace in the order", () => {
-    const live = part(0, 256);
+  test("a rejected call does not change the order", () => {
+    const live = annotated(0, 256);
     const other = driver.createStream();
     driver.fill(stream, live, 1);
     rejects("BAD_ARGUMENT", () => driver.fill(stream, live, 999));
@@ -133,7 +133,7 @@ describe("order", () => {
 
 describe("foreign memory", () => {
   test("a copy from memory that the driver did not pin is rejected", () => {
-    const live = part(0, 256);
+    const live = annotated(0, 256);
     const foreign = {
       memory: { type: "host", id: 77, size: bytes(256) },
       offset: bytes(0),
@@ -150,7 +150,7 @@ describe("foreign memory", () => {
   });
 
   test("a copy past the end of pinned memory is rejected", () => {
-    const live = part(0, 512);
+    const live = annotated(0, 512);
     const host = hostSpan(bytes(256));
     rejects(
       "BAD_ARGUMENT",
@@ -173,16 +173,16 @@ describe("capture", () => {
   };
 
   for (const [call, make] of Object.entries(illegal)) {
-    test(`${call} inside a capture is rejected by name, and the driver is not asked`, () => {
+    test(`${call} inside a capture is rejected by name, and the driver is not called`, () => {
       driver.beginCapture(stream, "thread-local");
       rejects("CAPTURE_REJECTED", make, new RegExp(`^${call}\\b`));
-      // The driver's own capture is still valid: it never saw the call.
+      // The driver's capture is still valid, because the driver was not called.
       assert.equal(driver.endCapture(stream).nodes.kernel, 0);
     });
   }
 
-  test("host copies and looks inside a capture are rejected", () => {
-    const live = part(0, 256);
+  test("host copies and host reads inside a capture are rejected", () => {
+    const live = annotated(0, 256);
     const host = hostSpan(bytes(256));
     driver.beginCapture(stream, "thread-local");
     rejects("CAPTURE_REJECTED", () => driver.copyToDevice(stream, live, host), /copyToDevice of 256 B/);
@@ -191,20 +191,20 @@ describe("capture", () => {
     driver.endCapture(stream);
   });
 
-  test("only the thread-local mode is let through", () => {
+  test("only the thread-local mode is allowed", () => {
     rejects("CAPTURE_REJECTED", () => driver.beginCapture(stream, "relaxed" as never), /"relaxed"/);
     rejects("CAPTURE_ORDER", () => driver.endCapture(stream));
   });
 
-  test("captures don't nest, and end once", () => {
+  test("captures do not nest, and end once", () => {
     driver.beginCapture(stream, "thread-local");
     rejects("CAPTURE_ORDER", () => driver.beginCapture(driver.createStream(), "thread-local"));
     driver.endCapture(stream);
     rejects("CAPTURE_ORDER", () => driver.endCapture(stream));
   });
 
-  test("a branch that is not joined before the end is rejected", () => {
-    const [a, b] = [part(0, 256), part(256, 256)];
+  test("a side stream that is not joined before the end is rejected", () => {
+    const [a, b] = [annotated(0, 256), annotated(256, 256)];
     const branch = driver.createStream();
     const event = driver.createEvent();
     driver.beginCapture(stream, "thread-local");
@@ -215,8 +215,8 @@ describe("capture", () => {
     rejects("CAPTURE_ORDER", () => driver.endCapture(stream), /were not joined to it/);
   });
 
-  test("two branches of a capture on the same bytes are rejected", () => {
-    const live = part(0, 256);
+  test("two unordered side streams of a capture on the same bytes are rejected", () => {
+    const live = annotated(0, 256);
     const branch = driver.createStream();
     const event = driver.createEvent();
     driver.beginCapture(stream, "thread-local");
@@ -226,8 +226,8 @@ describe("capture", () => {
     rejects("UNORDERED_ACCESS", () => driver.fill(stream, live, 1));
   });
 
-  test("a graph whose buffer has died may not be launched", () => {
-    const live = part(0, 256);
+  test("a graph whose buffer is dead cannot be launched", () => {
+    const live = annotated(0, 256);
     driver.beginCapture(stream, "thread-local");
     driver.fill(stream, live, 7);
     const graph = driver.endCapture(stream);
@@ -239,8 +239,8 @@ describe("capture", () => {
   });
 });
 
-test("handles that were destroyed, or are another driver's, are rejected", () => {
-  const live = part(0, 256);
+test("destroyed handles and handles of another driver are rejected", () => {
+  const live = annotated(0, 256);
   const gone = driver.createStream();
   driver.destroyStream(gone);
   rejects("CLOSED", () => driver.fill(gone, live, 0), /stream 2 is not open/);

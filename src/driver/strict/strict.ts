@@ -23,15 +23,15 @@ import type {
   Stream,
 } from "../driver.js";
 import { isMemory } from "../driver.js";
+import { type Access, HappensBefore, hostTimeline } from "./happens-before.js";
 import { LiveMap } from "./live-map.js";
-import { type Access, hostTimeline, Order } from "./order.js";
 
 interface Capture {
   readonly origin: Stream;
   /** Streams whose work is recorded: the origin, and those that waited for an event recorded inside. */
   readonly streams: Set<number>;
   readonly eventsInside: Set<number>;
-  readonly order: Order;
+  readonly order: HappensBefore;
   readonly accesses: Access[];
 }
 
@@ -60,7 +60,7 @@ const hostRange = (range: HostSpan): Span => span(range.offset, range.size);
  */
 export function strict(inner: Driver): Required<Driver> {
   const live = new LiveMap();
-  const order = new Order();
+  const order = new HappensBefore();
   const open = new Set<Handle>();
   const graphAccesses = new Map<Graph, readonly Access[]>();
   let capture: Capture | undefined;
@@ -80,8 +80,8 @@ export function strict(inner: Driver): Required<Driver> {
         throw new HoldfastError(
           handle.type === "host" ? "FOREIGN_MEMORY" : "CLOSED",
           handle.type === "host"
-            ? `Host memory ${handle.id} is not open pinned memory of this driver; it could move or be garbage-collected.`
-            : `${handle.type} ${handle.id} is not open: it was destroyed or belongs to another driver.`,
+            ? `Host memory ${handle.id} is not open pinned memory of this driver; it could move or be garbage-collected. Use memory from allocateHost().`
+            : `${handle.type} ${handle.id} is not open: it was destroyed or belongs to another driver. Create a new one with this driver.`,
         );
       }
     }
@@ -92,8 +92,8 @@ export function strict(inner: Driver): Required<Driver> {
     if (!contains(span(0, range.memory.size), hostRange(range))) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `Bytes ${range.offset} to ${range.offset + range.size} lie outside host memory ${range.memory.id} of ` +
-          `${formatBytes(range.memory.size)}.`,
+        `Bytes ${range.offset} to ${range.offset + range.size} are outside host memory ${range.memory.id}, which has ` +
+          `${formatBytes(range.memory.size)}. Pass a range inside it.`,
       );
     }
   }
@@ -116,7 +116,7 @@ export function strict(inner: Driver): Required<Driver> {
     }
   }
 
-  const touches = (space: number, range: Span, isWrite: boolean, what: string): Access => ({
+  const makeAccess = (space: number, range: Span, isWrite: boolean, what: string): Access => ({
     space,
     range: { ...range },
     isWrite,
@@ -130,21 +130,21 @@ export function strict(inner: Driver): Required<Driver> {
       if (typeof value !== "object") {
         throw new HoldfastError(
           "BAD_ARGUMENT",
-          `Argument ${index} of kernel ${kernel.name} must be a span of memory, not ${value}.`,
+          `Argument ${index} of kernel ${kernel.name} is ${value}. Pass a span of device memory.`,
         );
       }
       return [
-        touches(deviceSpace, value, parameter !== "in", `launch of ${kernel.name} (argument ${index})`),
+        makeAccess(deviceSpace, value, parameter !== "in", `launch of ${kernel.name} (argument ${index})`),
       ];
     });
   }
 
-  function opened<T extends Handle>(handle: T): T {
+  function addHandle<T extends Handle>(handle: T): T {
     open.add(handle);
     return handle;
   }
 
-  function closed(handle: Handle, destroy: () => void): void {
+  function closeHandle(handle: Handle, destroy: () => void): void {
     requireOpen(handle);
     destroy();
     open.delete(handle);
@@ -179,24 +179,24 @@ export function strict(inner: Driver): Required<Driver> {
 
     allocateHost(size) {
       rejectInCapture("allocateHost", ` of ${formatBytes(size)}`);
-      return opened(inner.allocateHost(size));
+      return addHandle(inner.allocateHost(size));
     },
     hostBytes(range) {
       rejectInCapture("hostBytes");
       requireHost(range);
-      const look = touches(range.memory.id + 1, hostRange(range), true, "the host");
-      return order.access(hostTimeline, [look], () => inner.hostBytes(range));
+      const access = makeAccess(range.memory.id + 1, hostRange(range), true, "the host");
+      return order.access(hostTimeline, [access], () => inner.hostBytes(range));
     },
     freeHost(memory) {
       rejectInCapture("freeHost");
-      const end = touches(memory.id + 1, span(0, memory.size), true, "freeHost");
-      closed(memory, () => order.access(hostTimeline, [end], () => inner.freeHost(memory)));
+      const access = makeAccess(memory.id + 1, span(0, memory.size), true, "freeHost");
+      closeHandle(memory, () => order.access(hostTimeline, [access], () => inner.freeHost(memory)));
     },
 
-    createStream: (options) => opened(inner.createStream(options)),
-    destroyStream: (stream) => closed(stream, () => inner.destroyStream(stream)),
-    createEvent: () => opened(inner.createEvent()),
-    destroyEvent: (event) => closed(event, () => inner.destroyEvent(event)),
+    createStream: (options) => addHandle(inner.createStream(options)),
+    destroyStream: (stream) => closeHandle(stream, () => inner.destroyStream(stream)),
+    createEvent: () => addHandle(inner.createEvent()),
+    destroyEvent: (event) => closeHandle(event, () => inner.destroyEvent(event)),
 
     recordEvent(event, stream) {
       requireOpen(event, stream);
@@ -241,35 +241,35 @@ export function strict(inner: Driver): Required<Driver> {
     copyToDevice(stream, target, source) {
       rejectInCapture("copyToDevice", ` of ${formatBytes(source.size)}`);
       requireHost(source);
-      const read = touches(source.memory.id + 1, hostRange(source), false, "copyToDevice");
-      work(stream, [read, touches(deviceSpace, target, true, "copyToDevice")], () =>
+      const read = makeAccess(source.memory.id + 1, hostRange(source), false, "copyToDevice");
+      work(stream, [read, makeAccess(deviceSpace, target, true, "copyToDevice")], () =>
         inner.copyToDevice(stream, target, source),
       );
     },
     copyToHost(stream, target, source) {
       rejectInCapture("copyToHost", ` of ${formatBytes(source.size)}`);
       requireHost(target);
-      const write = touches(target.memory.id + 1, hostRange(target), true, "copyToHost");
-      work(stream, [write, touches(deviceSpace, source, false, "copyToHost")], () =>
+      const write = makeAccess(target.memory.id + 1, hostRange(target), true, "copyToHost");
+      work(stream, [write, makeAccess(deviceSpace, source, false, "copyToHost")], () =>
         inner.copyToHost(stream, target, source),
       );
     },
     copyOnDevice(stream, target, source) {
-      const read = touches(deviceSpace, source, false, "copyOnDevice");
-      work(stream, [read, touches(deviceSpace, target, true, "copyOnDevice")], () =>
+      const read = makeAccess(deviceSpace, source, false, "copyOnDevice");
+      work(stream, [read, makeAccess(deviceSpace, target, true, "copyOnDevice")], () =>
         inner.copyOnDevice(stream, target, source),
       );
     },
     fill(stream, target, byte) {
-      work(stream, [touches(deviceSpace, target, true, "fill")], () => inner.fill(stream, target, byte));
+      work(stream, [makeAccess(deviceSpace, target, true, "fill")], () => inner.fill(stream, target, byte));
     },
     loadKernel(source) {
       rejectInCapture("loadKernel", ` of ${source.name}`);
-      return opened(inner.loadKernel(source));
+      return addHandle(inner.loadKernel(source));
     },
     unloadKernel(kernel) {
       rejectInCapture("unloadKernel", ` of ${kernel.name}`);
-      closed(kernel, () => inner.unloadKernel(kernel));
+      closeHandle(kernel, () => inner.unloadKernel(kernel));
     },
     launch(stream, launch) {
       requireOpen(launch.kernel);
@@ -290,7 +290,7 @@ export function strict(inner: Driver): Required<Driver> {
         origin: stream,
         streams: new Set([stream.id]),
         eventsInside: new Set(),
-        order: new Order(),
+        order: new HappensBefore(),
         accesses: [],
       };
     },
@@ -300,12 +300,12 @@ export function strict(inner: Driver): Required<Driver> {
       if (!ending || ending.origin !== stream) {
         throw new HoldfastError(
           "CAPTURE_ORDER",
-          `Cannot end the capture of stream ${stream.id}: it is not being captured.`,
+          `Cannot end the capture of stream ${stream.id}: it is not being captured. Call beginCapture on it first.`,
         );
       }
       // Whatever the driver returns, the capture has ended: a second end must find none.
       capture = undefined;
-      const graph = opened(inner.endCapture(stream));
+      const graph = addHandle(inner.endCapture(stream));
       graphAccesses.set(graph, ending.accesses);
       return graph;
     },
@@ -324,7 +324,7 @@ export function strict(inner: Driver): Required<Driver> {
       work(stream, accesses, () => inner.launchGraph(stream, graph));
     },
     destroyGraph(graph) {
-      closed(graph, () => inner.destroyGraph(graph));
+      closeHandle(graph, () => inner.destroyGraph(graph));
       graphAccesses.delete(graph);
     },
 

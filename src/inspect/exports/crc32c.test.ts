@@ -13,11 +13,11 @@ const vectors: readonly (readonly [string, Uint8Array, number])[] = [
   ["31 to 0", Uint8Array.from({ length: 32 }, (_, index) => 31 - index), 0x113fdb5c],
 ];
 
-test("the known checksums come out", () => {
+test("the checksums equal the test vectors", () => {
   for (const [name, bytes, expected] of vectors) assert.equal(crc32c(bytes), expected, name);
 });
 
-test("the mask turns by 15 bits and adds, within 32 bits", () => {
+test("the mask rotates by 15 bits and adds, within 32 bits", () => {
   for (const [name, bytes, crc] of vectors) {
     const turned = ((BigInt(crc) >> 15n) | (BigInt(crc) << 17n)) & 0xffffffffn;
     assert.equal(BigInt(maskedCrc32c(bytes)), (turned + 0xa282ead8n) & 0xffffffffn, name);

@@ -11,11 +11,11 @@ import { HoldfastError } from "../../errors/index.js";
 import { maskedCrc32c } from "./crc32c.js";
 
 /** Max. buffered bytes. */
-const maxWaiting = 256 * 1024;
+const maxBufferedBytes = 256 * 1024;
 
 export interface EventFileOptions {
   /** The start time in the file name, in milliseconds since 1970: TensorBoard reads files in name order. */
-  readonly beginMs?: number;
+  readonly startMs?: number;
   readonly host?: string;
   readonly pid?: number;
 }
@@ -23,24 +23,24 @@ export interface EventFileOptions {
 /** Writes curves to a new file in a folder. */
 export class EventFileWriter {
   readonly path: string;
-  readonly #waiting: Uint8Array[] = [];
-  #waitingBytes = 0;
+  readonly #buffered: Uint8Array[] = [];
+  #bufferedBytes = 0;
   #file: number | undefined;
 
   /** Makes the folder if it is missing, and the file `events.out.tfevents.<seconds>.<host>.<pid>`. */
   constructor(folder: string, options: EventFileOptions = {}) {
-    const { beginMs = Date.now(), host = hostname(), pid = process.pid } = options;
-    const seconds = Math.floor(beginMs / 1000);
+    const { startMs = Date.now(), host = hostname(), pid = process.pid } = options;
+    const seconds = Math.floor(startMs / 1000);
     // A host name may come from a file and must not lead out of the folder.
-    const place = `${host.replaceAll(/[^\w.-]/g, "_")}.${pid}`;
-    this.path = join(folder, `events.out.tfevents.${String(seconds).padStart(10, "0")}.${place}`);
+    const origin = `${host.replaceAll(/[^\w.-]/g, "_")}.${pid}`;
+    this.path = join(folder, `events.out.tfevents.${String(seconds).padStart(10, "0")}.${origin}`);
     try {
       makeFolder(folder);
       this.#file = openSync(this.path, "w");
     } catch (error) {
       throw fileError(`${this.path} can't be opened`, this.path, error);
     }
-    this.#append(recordOf([double(1, beginMs / 1000), text(3, "brain.Event:2")]));
+    this.#append(recordOf([double(1, startMs / 1000), text(3, "brain.Event:2")]));
     try {
       this.flush();
     } catch (error) {
@@ -57,9 +57,9 @@ export class EventFileWriter {
 
   flush(): void {
     const file = this.#requireOpen();
-    const bytes = Buffer.concat(this.#waiting);
-    this.#waiting.length = 0;
-    this.#waitingBytes = 0;
+    const bytes = Buffer.concat(this.#buffered);
+    this.#buffered.length = 0;
+    this.#bufferedBytes = 0;
     try {
       for (let done = 0; done < bytes.length; ) done += writeSync(file, bytes, done);
     } catch (error) {
@@ -81,9 +81,9 @@ export class EventFileWriter {
 
   #append(record: Uint8Array): void {
     this.#requireOpen();
-    this.#waiting.push(record);
-    this.#waitingBytes += record.length;
-    if (this.#waitingBytes >= maxWaiting) this.flush();
+    this.#buffered.push(record);
+    this.#bufferedBytes += record.length;
+    if (this.#bufferedBytes >= maxBufferedBytes) this.flush();
   }
 
   #requireOpen(): number {
@@ -104,8 +104,8 @@ function recordOf(fields: readonly Uint8Array[]): Uint8Array {
 }
 
 /** Protobuf wire types: 0 varint, 1 eight bytes, 2 length-delimited, 5 four bytes. */
-function key(field: number, way: 0 | 1 | 2 | 5): number {
-  return field * 8 + way;
+function key(field: number, wireType: 0 | 1 | 2 | 5): number {
+  return field * 8 + wireType;
 }
 
 function double(field: number, value: number): Uint8Array {

@@ -1,4 +1,4 @@
-/** Memory snapshots: the plan's block, every tensor's life in it, and the format as PyTorch's viewer reads it. */
+/** Memory snapshots: the plan's block, the lifetime of every tensor, and the format of PyTorch's viewer. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -36,7 +36,7 @@ interface Snapshot {
 
 const read = (plan: PlanRecord): Snapshot => readPickle(memorySnapshot(plan)) as Snapshot;
 
-/** Lives that meet, nest and follow each other, at calls and between them, one above the other. */
+/** Lifetimes that overlap, nest and follow each other, at calls and between them, at different offsets. */
 const randomPlan: fc.Arbitrary<PlanRecord> = fc
   .array(
     fc.record({
@@ -59,7 +59,7 @@ const randomPlan: fc.Arbitrary<PlanRecord> = fc
         death: birth + length,
         isSaved,
       };
-      tensors.push({ ...tensor, offset: lowestPlace(tensor, tensors) });
+      tensors.push({ ...tensor, offset: lowestOffset(tensor, tensors) });
     }
     const plan = samplePlan({ layers: 4 });
     const liveAt = lives.flatMap(({ birth }) => sumOf(tensors.filter((other) => isLive(other, birth))));
@@ -82,17 +82,17 @@ function sumOf(tensors: readonly { readonly bytes: number }[]): number {
   return tensors.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-function lowestPlace(tensor: Omit<PlannedTensor, "offset">, placed: readonly PlannedTensor[]): number {
+function lowestOffset(tensor: Omit<PlannedTensor, "offset">, placed: readonly PlannedTensor[]): number {
   let offset = 0;
-  const beside = placed
+  const concurrent = placed
     .filter((other) => other.bytes > 0 && other.birth <= tensor.death && tensor.birth <= other.death)
     .sort((one, other) => one.offset - other.offset);
-  for (const other of beside)
+  for (const other of concurrent)
     if (other.offset < offset + tensor.bytes) offset = Math.max(offset, other.offset + other.bytes);
   return offset;
 }
 
-test("allocations and frees balance, none overlaps what is live, and the most that is live is the plan's", () => {
+test("allocations and frees balance, no allocation overlaps a live one, and the peak is the plan's", () => {
   fc.assert(
     fc.property(randomPlan, (plan) => {
       const { segments, device_traces: traces } = read(plan);
@@ -134,7 +134,7 @@ interface Checked {
   readonly segments: readonly number[];
 }
 
-/** What the checker of the format says of each; undefined, and the test skipped out loud, without Python. */
+/** The results of the format's checker. Without Python: undefined, and the test is skipped with a message. */
 function check(context: TestContext, snapshots: readonly Uint8Array[]): readonly Checked[] | undefined {
   const folder = makeFolder();
   const paths = snapshots.map((bytes, index) => {
@@ -155,24 +155,24 @@ function check(context: TestContext, snapshots: readonly Uint8Array[]): readonly
     .map((line) => JSON.parse(line) as Checked);
 }
 
-test("a strict reader of PyTorch's format takes snapshots of all kinds of plans, and finds their peaks", (context) => {
+test("a strict reader of PyTorch's format accepts snapshots of all kinds of plans, and computes their peaks", (context) => {
   const plans = [samplePlan(), ...fc.sample(randomPlan, { numRuns: 60, seed: 7 })];
-  const told = check(context, plans.map(memorySnapshot));
-  for (const [index, checked] of (told ?? []).entries()) {
+  const results = check(context, plans.map(memorySnapshot));
+  for (const [index, checked] of (results ?? []).entries()) {
     const { peak, lowerBound, tensors, persistent } = plans[index]!.memory;
-    const kept = sumOf(persistent);
+    const persistentBytes = sumOf(persistent);
     assert.deepEqual(
       checked.segments,
-      [kept, peak].filter((bytes) => bytes > 0),
+      [persistentBytes, peak].filter((bytes) => bytes > 0),
     );
     if (peak > 0) assert.equal(checked.stepMost, lowerBound);
-    assert.equal(checked.most, kept + lowerBound);
-    assert.equal(checked.kept, kept);
+    assert.equal(checked.most, persistentBytes + lowerBound);
+    assert.equal(checked.kept, persistentBytes);
     assert.equal(checked.frees, tensors.filter(({ bytes }) => bytes > 0).length);
   }
 });
 
-test("the plan of a compiled training step is taken too, with the peak that step.memory() says", (context) => {
+test("the plan of a compiled training step is accepted too, with the peak of step.memory()", (context) => {
   const driver = openTestDriver({ threads: 1 });
   const device = openDevice({ driver });
   const [first, second] = [new Linear(6, 40).to(device), new Linear(40, 3).to(device)];
@@ -188,31 +188,31 @@ test("the plan of a compiled training step is taken too, with the peak that step
   step(input);
   const [report] = step.report();
   const { peak, lowerBound, persistent } = step.memory(input);
-  const told = check(context, [memorySnapshot({ ...report!, at: "2026-01-05T12:00:00.000Z", step: 0 })]);
-  if (told) {
-    assert.deepEqual(told[0]?.segments, [sumOf(persistent), peak]);
-    assert.equal(told[0]?.stepMost, lowerBound);
-    assert.equal(told[0]?.kept, sumOf(persistent));
+  const results = check(context, [memorySnapshot({ ...report!, at: "2026-01-05T12:00:00.000Z", step: 0 })]);
+  if (results) {
+    assert.deepEqual(results[0]?.segments, [sumOf(persistent), peak]);
+    assert.equal(results[0]?.stepMost, lowerBound);
+    assert.equal(results[0]?.kept, sumOf(persistent));
   }
   step.close();
   device.close();
   driver.close();
 });
 
-test("the reader finds two tensors that overlap while both are live", (context) => {
+test("the reader detects two live tensors that overlap", (context) => {
   const plan = samplePlan();
   const [one, other, ...rest] = plan.memory.tensors;
   const clash = { ...other!, offset: one!.offset, birth: one!.birth, death: one!.death };
   const bytes = memorySnapshot({ ...plan, memory: { ...plan.memory, tensors: [one!, clash, ...rest] } });
   try {
-    const told = check(context, [bytes]);
-    assert.equal(told, undefined);
+    const results = check(context, [bytes]);
+    assert.equal(results, undefined);
   } catch (error) {
     assert.match(String(error), /overlaps what is live/);
   }
 });
 
-test("a block says the op, the type, whether it is saved, and the calls from which to which it lives", () => {
+test("a block has the op, the type, whether it is saved, and its first and last call", () => {
   const plan = samplePlan();
   const saved = plan.memory.tensors.find(({ isSaved }) => isSaved)!;
   const { device_traces: traces } = read(plan);

@@ -31,19 +31,19 @@ interface Block {
 /** The pickle for https://docs.pytorch.org/memory_viz. */
 export function memorySnapshot(plan: PlanRecord): Uint8Array {
   const { peak, tensors, persistent } = plan.memory;
-  const kept = persistentBlocks(persistent);
-  const keptBytes = kept.reduce((sum, { bytes }) => sum + bytes, 0);
-  const beganUs = microsecondsOf(plan.at);
+  const blocks = persistentBlocks(persistent);
+  const persistentBytes = blocks.reduce((sum, { bytes }) => sum + bytes, 0);
+  const startUs = microsecondsOf(plan.at);
   const events = [
-    ...(keptBytes > 0
-      ? [entry("segment_alloc", segmentBlock(addresses.persistent, keptBytes), beganUs)]
+    ...(persistentBytes > 0
+      ? [entry("segment_alloc", segmentBlock(addresses.persistent, persistentBytes), startUs)]
       : []),
-    ...(peak > 0 ? [entry("segment_alloc", segmentBlock(addresses.step, peak), beganUs)] : []),
-    ...kept.map((block) => entry("alloc", block, beganUs)),
-    ...stepEvents(plan, tensors, beganUs),
+    ...(peak > 0 ? [entry("segment_alloc", segmentBlock(addresses.step, peak), startUs)] : []),
+    ...blocks.map((block) => entry("alloc", block, startUs)),
+    ...stepEvents(plan, tensors, startUs),
   ];
   const segments = [
-    ...(keptBytes > 0 ? [segment(addresses.persistent, keptBytes, kept)] : []),
+    ...(persistentBytes > 0 ? [segment(addresses.persistent, persistentBytes, blocks)] : []),
     ...(peak > 0 ? [segment(addresses.step, peak, [])] : []),
   ];
   return pickle({
@@ -75,9 +75,9 @@ function persistentBlocks(persistent: PlanRecord["memory"]["persistent"]): Block
  * A tensor lives from its first call to its last, both included: at each call allocations come before frees, and freed memory is
  * available to the next call.
  */
-function stepEvents(plan: PlanRecord, tensors: readonly PlannedTensor[], beganUs: number): PickleValue[] {
+function stepEvents(plan: PlanRecord, tensors: readonly PlannedTensor[], startUs: number): PickleValue[] {
   const clock = callTimes(plan);
-  const moments = tensors
+  const events = tensors
     .filter(({ bytes }) => bytes > 0)
     .flatMap((tensor) => {
       const block = {
@@ -89,10 +89,10 @@ function stepEvents(plan: PlanRecord, tensors: readonly PlannedTensor[], beganUs
         { at: tensor.death, isFree: true, block },
       ];
     })
-    .sort((one, other) => one.at - other.at || Number(one.isFree) - Number(other.isFree));
-  return moments.flatMap(({ at, isFree, block }) => {
-    // Halves lie between two calls of the main stream.
-    const timeUs = beganUs + clock(isFree ? Math.floor(at) + 1 : Math.ceil(at));
+    .sort((a, b) => a.at - b.at || Number(a.isFree) - Number(b.isFree));
+  return events.flatMap(({ at, isFree, block }) => {
+    // A half is a point between two calls of the main stream.
+    const timeUs = startUs + clock(isFree ? Math.floor(at) + 1 : Math.ceil(at));
     // Like PyTorch, two entries per free: requested and completed.
     return isFree
       ? [entry("free_requested", block, timeUs), entry("free_completed", block, timeUs)]
@@ -103,22 +103,26 @@ function stepEvents(plan: PlanRecord, tensors: readonly PlannedTensor[], beganUs
 /** Microseconds from the start of the step to a call: measured, or 1 µs per call. */
 function callTimes({ calls }: PlanRecord): (at: number) => number {
   const isMeasured = calls.some(({ us }) => us !== undefined);
-  const begins = [0];
-  for (const { us } of calls) begins.push((begins.at(-1) ?? 0) + (isMeasured ? Math.max(0, us ?? 0) : 1));
-  const end = begins.at(-1) ?? 0;
-  return (at) => Math.round(begins[Math.max(0, at)] ?? end);
+  const starts = [0];
+  for (const { us } of calls) starts.push((starts.at(-1) ?? 0) + (isMeasured ? Math.max(0, us ?? 0) : 1));
+  const end = starts.at(-1) ?? 0;
+  return (at) => Math.round(starts[Math.max(0, at)] ?? end);
 }
 
 /** The viewer's stack of a block: `file:line:name` per frame. The line is the call's index, as in `explain()`. */
 function framesOf({ calls }: PlanRecord, { label, type, birth, death, isSaved }: PlannedTensor): Frame[] {
   const first = Math.max(0, Math.ceil(birth));
   const last = Math.max(0, Math.floor(death));
-  const made = calls[first];
-  const read = calls[last];
+  const producer = calls[first];
+  const lastReader = calls[last];
   return [
     frame("tensor", first, `${label} ${type ?? "scratch"}${isSaved ? ", saved for backward" : ""}`),
-    ...(made ? [frame("from call", first, `${made.op}, ${made.phase}, kernel ${made.kernel}`)] : []),
-    ...(read ? [frame("to call", last, `${read.op}, ${read.phase}, kernel ${read.kernel}`)] : []),
+    ...(producer
+      ? [frame("from call", first, `${producer.op}, ${producer.phase}, kernel ${producer.kernel}`)]
+      : []),
+    ...(lastReader
+      ? [frame("to call", last, `${lastReader.op}, ${lastReader.phase}, kernel ${lastReader.kernel}`)]
+      : []),
   ];
 }
 

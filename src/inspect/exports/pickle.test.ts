@@ -1,4 +1,4 @@
-/** Pickles: what was written is read back by a strict reader, and by Python where there is one. */
+/** Pickles are read back by a strict reader, and by Python if it is installed. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -25,7 +25,7 @@ const { value: drawnValue } = fc.letrec<{ value: PickleValue }>((tie) => ({
   ),
 }));
 
-/** What the reader should give for a value. */
+/** The value that the reader should return. */
 function expected(value: PickleValue): unknown {
   if (typeof value === "number") return Number.isInteger(value) ? value + 0 : { float: value };
   if (value instanceof PickleTuple) return { tuple: value.items.map(expected) };
@@ -34,10 +34,10 @@ function expected(value: PickleValue): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, expected(item)]));
 }
 
-test("every value is read back as it was, with the opcodes that the viewer knows", () => {
+test("every value is read back unchanged, with the opcodes that the viewer supports", () => {
   fc.assert(
     fc.property(
-      // A whole number beyond 2^53 is rejected, a lone surrogate is no text.
+      // Excludes whole numbers above 2^53 and lone surrogates.
       drawnValue.filter((value) => !/\\ud[89a-f]/i.test(JSON.stringify(value)) && isSafe(value)),
       (value) => assert.deepEqual(readPickle(pickle(value)), expected(value)),
     ),
@@ -52,7 +52,7 @@ function isSafe(value: PickleValue): boolean {
   return Object.values(value).every(isSafe);
 }
 
-test("long lists come in batches, and a pickle larger than the first buffer is whole", () => {
+test("long lists come in batches, and a pickle larger than the first buffer is complete", () => {
   const list = Array.from({ length: 30_001 }, (_, index) => index * 65_537);
   assert.deepEqual(readPickle(pickle({ list, text: "ß".repeat(70_000) })), {
     list,
@@ -60,7 +60,7 @@ test("long lists come in batches, and a pickle larger than the first buffer is w
   });
 });
 
-test("a whole number that floats can't tell apart is rejected", () => {
+test("a whole number that a float can't represent exactly is rejected", () => {
   assert.throws(() => pickle([2 ** 53]), /9007199254740992 is not a safe integer/);
 });
 

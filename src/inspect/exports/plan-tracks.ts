@@ -13,8 +13,8 @@ interface TimedCall {
   readonly index: number;
   readonly call: Call;
   /** Since the start of the replay. */
-  readonly beginMs: number;
-  readonly lastsMs: number;
+  readonly startMs: number;
+  readonly durationMs: number;
 }
 
 export function addPlan(
@@ -31,30 +31,30 @@ export function addPlan(
   }
   if (measured < plan.calls.length)
     notes.push(`${plan.calls.length - measured} calls of the ${title} have no measured time.`);
-  const { atMs, step } = placeOf(plan, rows);
+  const { atMs, step } = positionOf(plan, rows);
   const calls = timeCalls(plan.calls);
   const pid = writer.addProcess(
     title,
     "one replay with measured kernel times: the contribution of each call to the step",
   );
-  const where = step === undefined ? "when it was made" : `at step ${step}`;
+  const where = step === undefined ? "when it was compiled" : `at step ${step}`;
   const replay: TraceSpan = {
     name: `one replay, shown ${where}`,
     cat: "measured kernel times",
-    ...{ beginMs: 0, lastsMs: endOf(calls) },
+    ...{ startMs: 0, durationMs: endOf(calls) },
     args: { step, calls: calls.length, mode: plan.mode, reason: plan.reason },
-    inner: partSpans(calls),
+    inner: phaseSpans(calls),
   };
   writer.addSpans(writer.addTrack(pid, "the step and its phases"), [replay], atMs);
-  for (const stream of [...new Set(calls.map(({ call }) => call.stream))].sort((one, other) => one - other)) {
+  for (const stream of [...new Set(calls.map(({ call }) => call.stream))].sort((a, b) => a - b)) {
     const track = writer.addTrack(pid, stream === 0 ? "kernels, main stream" : `kernels, stream ${stream}`);
-    const own = calls.filter(({ call }) => call.stream === stream).map(callSpan);
-    writer.addSpans(track, own, atMs);
+    const spans = calls.filter(({ call }) => call.stream === stream).map(callSpan);
+    writer.addSpans(track, spans, atMs);
   }
 }
 
-/** After the step before the plan's record if that step is shown; else at the last step, or at the plan's time. */
-function placeOf(
+/** The time of the replay: at the first single step after the plan's record; else at the last step, or at the plan's time. */
+function positionOf(
   { at, step }: PlanRecord,
   rows: readonly StepBucket[],
 ): { readonly atMs: number; readonly step?: number } {
@@ -69,7 +69,7 @@ function timeCalls(calls: readonly Call[]): TimedCall[] {
   return calls.flatMap((call, index) => {
     if (call.us === undefined) return [];
     const us = Math.max(0, call.us);
-    const timed = { index, call, beginMs: spentUs / 1000, lastsMs: us / 1000 };
+    const timed = { index, call, startMs: spentUs / 1000, durationMs: us / 1000 };
     spentUs += us;
     return [timed];
   });
@@ -77,29 +77,29 @@ function timeCalls(calls: readonly Call[]): TimedCall[] {
 
 function endOf(calls: readonly TimedCall[]): number {
   const last = calls.at(-1);
-  return last ? last.beginMs + last.lastsMs : 0;
+  return last ? last.startMs + last.durationMs : 0;
 }
 
 /** Forward, backward and update: consecutive calls of one phase. */
-function partSpans(calls: readonly TimedCall[]): TraceSpan[] {
-  const runs: TimedCall[][] = [];
+function phaseSpans(calls: readonly TimedCall[]): TraceSpan[] {
+  const groups: TimedCall[][] = [];
   for (const timed of calls) {
-    const last = runs.at(-1);
+    const last = groups.at(-1);
     if (last?.[0]?.call.phase === timed.call.phase) last.push(timed);
-    else runs.push([timed]);
+    else groups.push([timed]);
   }
-  return runs.flatMap((run) => {
-    const [first] = run;
+  return groups.flatMap((group) => {
+    const [first] = group;
     if (!first) return [];
-    const { beginMs, call } = first;
-    return [{ name: call.phase, cat: "phase", beginMs, lastsMs: endOf(run) - beginMs }];
+    const { startMs, call } = first;
+    return [{ name: call.phase, cat: "phase", startMs, durationMs: endOf(group) - startMs }];
   });
 }
 
-function callSpan({ index, call, beginMs, lastsMs }: TimedCall): TraceSpan {
+function callSpan({ index, call, startMs, durationMs }: TimedCall): TraceSpan {
   const { op, kernel, kind, shape, phase, readBytes, writtenBytes, us } = call;
   return {
-    ...{ name: op, cat: kind === "copy" ? "copy" : "kernel", beginMs, lastsMs },
+    ...{ name: op, cat: kind === "copy" ? "copy" : "kernel", startMs, durationMs },
     args: { call: index, kernel, kind, shape, phase, readBytes, writtenBytes, us },
   };
 }

@@ -1,4 +1,4 @@
-/** The recorder's log read back: phases inside each other, also where a process was killed or the log begins in the middle. */
+/** Reading the recorder's log: nested phases, also after a kill and in a log without its start. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -17,18 +17,18 @@ function read(lines: readonly string[], most = 1000): ReturnType<typeof readReco
   return readRecorder(folder, most);
 }
 
-/** `name from+length note [what is inside]` */
+/** `name start+duration note [nested spans]` */
 function draw(spans: readonly TraceSpan[]): string {
   return spans
-    .map(({ name, beginMs, lastsMs, args, inner = [] }) => {
+    .map(({ name, startMs, durationMs, args, inner = [] }) => {
       const note = args?.["note"] === undefined ? "" : ` (${args["note"]})`;
-      return `${name} ${beginMs - start}+${lastsMs}${note}${inner.length > 0 ? ` [${draw(inner)}]` : ""}`;
+      return `${name} ${startMs - start}+${durationMs}${note}${inner.length > 0 ? ` [${draw(inner)}]` : ""}`;
     })
     .join(", ");
 }
 
-test("a phase ends with its exit, what came meanwhile lies inside it, and a folded one has its own length", () => {
-  const { phases, moments } = read([
+test("a phase ends with its exit and contains the phases meanwhile, and a folded phase has its recorded duration", () => {
+  const { phases, instants } = read([
     at(0, "phase-enter  compile (train)"),
     at(1, "phase        plan  1.5ms  step 3"),
     at(2, "charge       step arena  64 MiB  step 3"),
@@ -39,7 +39,7 @@ test("a phase ends with its exit, what came meanwhile lies inside it, and a fold
   ]);
   assert.equal(draw(phases), "compile (train) 0+9 [plan 1+1.5, capture 3+4], read-back (loss) ×12 10+300");
   assert.deepEqual(
-    moments.map(({ name, cat, atMs, args }) => [name, cat, atMs - start, args]),
+    instants.map(({ name, cat, atMs, args }) => [name, cat, atMs - start, args]),
     [["charge step arena", "charge", 2, { step: 3, details: "64 MiB, step 3" }]],
   );
   assert.deepEqual(
@@ -77,8 +77,8 @@ test("the older log comes first, the last lines are read, and an incomplete line
   const folder = makeFolder();
   writeFileSync(join(folder, "recorder.old.log"), `${at(0, "phase  a  1ms")}\n${at(1, "phase  b  1ms")}\n`);
   writeFileSync(join(folder, "recorder.log"), `${at(2, "phase  c  1ms")}\n${at(3, "phase  d")}`);
-  const { phases, leftOut } = readRecorder(folder, 2);
+  const { phases, omitted } = readRecorder(folder, 2);
   assert.equal(draw(phases), "b 1+1, c 2+1");
-  assert.equal(leftOut, 1);
-  assert.deepEqual(readRecorder(makeFolder(), 2), { phases: [], moments: [], leftOut: 0 });
+  assert.equal(omitted, 1);
+  assert.deepEqual(readRecorder(makeFolder(), 2), { phases: [], instants: [], omitted: 0 });
 });

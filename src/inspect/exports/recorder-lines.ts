@@ -10,21 +10,21 @@ const files = ["recorder.old.log", "recorder.log"] as const;
 
 export interface RecorderReading {
   readonly phases: readonly TraceSpan[];
-  readonly moments: readonly {
+  readonly instants: readonly {
     readonly name: string;
     readonly cat: string;
     readonly atMs: number;
     readonly args: EventArgs;
   }[];
   /** Older lines that were not read. */
-  readonly leftOut: number;
+  readonly omitted: number;
 }
 
 /** The last lines of the log; empty without a log. */
-export function readRecorder(runPath: string, most: number): RecorderReading {
+export function readRecorder(runPath: string, maxLines: number): RecorderReading {
   const lines = files.flatMap((name) => linesOf(join(runPath, name)));
-  const taken = lines.slice(-most);
-  return { ...readLines(taken), leftOut: lines.length - taken.length };
+  const kept = lines.slice(-maxLines);
+  return { ...readLines(kept), omitted: lines.length - kept.length };
 }
 
 /** The recorder starts a new log long before this size. */
@@ -47,7 +47,7 @@ interface RecorderLine {
   readonly atMs: number;
   readonly kind: string;
   readonly label: string;
-  readonly lastedMs: number;
+  readonly durationMs: number;
   readonly step: number | undefined;
   readonly details: string;
 }
@@ -57,10 +57,10 @@ function parseLine(line: string): RecorderLine | undefined {
   const [time = "", kind = "", label = "", ...rest] = line.split(/ {2,}/);
   const atMs = Date.parse(time);
   if (Number.isNaN(atMs) || kind === "" || label === "") return undefined;
-  const step = rest.map((text) => /^step (\d+)$/.exec(text)?.[1]).find((found) => found !== undefined);
-  const lasted = kind === "phase" ? rest[0] : undefined;
+  const step = rest.map((text) => /^step (\d+)$/.exec(text)?.[1]).find((match) => match !== undefined);
+  const duration = kind === "phase" ? rest[0] : undefined;
   return {
-    ...{ atMs, kind, label, lastedMs: lasted === undefined ? 0 : durationOf(lasted) },
+    ...{ atMs, kind, label, durationMs: duration === undefined ? 0 : durationOf(duration) },
     ...{ step: step === undefined ? undefined : Number(step), details: rest.join(", ") },
   };
 }
@@ -76,14 +76,14 @@ function durationOf(text: string): number {
 
 interface OpenSpan {
   readonly name: string;
-  readonly beginMs: number;
+  readonly startMs: number;
   readonly step: number | undefined;
   readonly inner: TraceSpan[];
 }
 
-function readLines(lines: readonly string[]): Pick<RecorderReading, "phases" | "moments"> {
+function readLines(lines: readonly string[]): Pick<RecorderReading, "phases" | "instants"> {
   const phases: TraceSpan[] = [];
-  const moments: RecorderReading["moments"][number][] = [];
+  const instants: RecorderReading["instants"][number][] = [];
   const open: OpenSpan[] = [];
   let lastMs = 0;
   const add = (span: TraceSpan): void => {
@@ -92,9 +92,9 @@ function readLines(lines: readonly string[]): Pick<RecorderReading, "phases" | "
   const close = (endMs: number, note?: string): void => {
     const ended = open.pop();
     if (!ended) return;
-    const { name, beginMs, step, inner } = ended;
+    const { name, startMs, step, inner } = ended;
     add({
-      ...{ name, cat: categoryOf(name), beginMs, lastsMs: endMs - beginMs, inner },
+      ...{ name, cat: categoryOf(name), startMs, durationMs: endMs - startMs, inner },
       args: { step, note },
     });
   };
@@ -104,22 +104,22 @@ function readLines(lines: readonly string[]): Pick<RecorderReading, "phases" | "
   for (const line of lines) {
     const parsed = parseLine(line);
     if (!parsed) continue;
-    const { atMs, kind, label, lastedMs, step, details } = parsed;
+    const { atMs, kind, label, durationMs, step, details } = parsed;
     // A device is opened: open phases of an earlier process have ended.
     if (label === "init" && kind !== "phase-exit") closeAll("end not recorded");
     if (kind === "phase") {
-      add({ name: label, cat: categoryOf(label), beginMs: atMs, lastsMs: lastedMs, args: { step } });
+      add({ name: label, cat: categoryOf(label), startMs: atMs, durationMs, args: { step } });
     } else if (kind === "phase-enter") {
-      open.push({ name: label, beginMs: atMs, step, inner: [] });
+      open.push({ name: label, startMs: atMs, step, inner: [] });
     } else if (kind === "phase-exit") {
       const depth = open.findLastIndex(({ name }) => name === label);
       // Its start may be in an older log.
       if (depth >= 0) while (open.length > depth) close(atMs);
-    } else moments.push({ name: `${kind} ${label}`, cat: kind, atMs, args: { step, details } });
-    lastMs = Math.max(lastMs, atMs + lastedMs);
+    } else instants.push({ name: `${kind} ${label}`, cat: kind, atMs, args: { step, details } });
+    lastMs = Math.max(lastMs, atMs + durationMs);
   }
   closeAll("still running at the end of the log");
-  return { phases, moments };
+  return { phases, instants };
 }
 
 /** Copies between host and device are separate phases. */

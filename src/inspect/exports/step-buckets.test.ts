@@ -1,4 +1,4 @@
-/** Rows taken together: every row in one bucket, nothing hidden, and rates that a coarse clock can't spoil. */
+/** Buckets of rows: every row is in one bucket, outliers stay visible, and rates tolerate a coarse clock. */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -31,7 +31,7 @@ const drawnRow = fc.record({
   waitMs: fc.oneof(fc.constant(0), fc.nat(200)),
 });
 
-test("every row of the range is in one bucket, with its extremes, and there are no more buckets than asked", () => {
+test("every row of the range is in one bucket, with its extremes, and the number of buckets is within the limit", () => {
   const folder = makeFolder();
   let files = 0;
   fc.assert(
@@ -39,22 +39,22 @@ test("every row of the range is in one bucket, with its extremes, and there are 
       fc.array(drawnRow, { minLength: 1, maxLength: 60 }),
       fc.nat(59),
       fc.integer({ min: 1, max: 70 }),
-      (rows, from, most) => {
+      (rows, from, maxBuckets) => {
         fc.pre(from < rows.length);
         const path = writeRows(rows, join(folder, `${files++}.bin`));
-        const buckets = bucketSteps(path, { from, to: rows.length, most });
-        assert.ok(buckets.length <= most);
+        const buckets = bucketSteps(path, { from, to: rows.length, maxBuckets });
+        assert.ok(buckets.length <= maxBuckets);
         let next = from + 1;
         for (const { rows: count, firstStep, lastStep, loss, notFinite, samples, hostMs, lr } of buckets) {
           assert.deepEqual([firstStep, lastStep], [next, next + count - 1]);
-          const own = rows.slice(firstStep - 1, lastStep);
-          const losses = own.map((row) => row.loss).filter(Number.isFinite);
+          const bucketRows = rows.slice(firstStep - 1, lastStep);
+          const losses = bucketRows.map((row) => row.loss).filter(Number.isFinite);
           assert.equal(notFinite, count - losses.length);
           assert.equal(loss?.min, losses.length > 0 ? Math.min(...losses) : undefined);
           assert.equal(loss?.max, losses.length > 0 ? Math.max(...losses) : undefined);
           assert.equal(
             samples,
-            own.reduce((sum, row) => sum + row.samples, 0),
+            bucketRows.reduce((sum, row) => sum + row.samples, 0),
           );
           assert.equal(hostMs, 0.5 * count);
           assert.equal(lr, 1 / lastStep);
@@ -67,20 +67,20 @@ test("every row of the range is in one bucket, with its extremes, and there are 
   );
 });
 
-test("the rate is the samples over the time, also where many steps fall into one tick of the clock", () => {
-  // 1,000 steps of 8 samples in each 100 ms, told as ten steps a tick of 1 ms.
+test("the rate is samples per time, even if many steps have the same clock time", () => {
+  // 1,000 steps of 8 samples per 100 ms, recorded as ten steps per clock tick of 1 ms.
   const rows = Array.from({ length: 3000 }, (_, index) => ({
     ...{ loss: 1, samples: 8, waitMs: index % 10 === 0 ? 1 : 0 },
   }));
   const path = writeRows(rows);
-  const late = bucketSteps(path, { from: 0, to: 3000, most: 3000 }).slice(1100);
+  const late = bucketSteps(path, { from: 0, to: 3000, maxBuckets: 3000 }).slice(1100);
   for (const { samplesPerSecond } of late) {
     assert.ok(
       samplesPerSecond !== undefined && Math.abs(samplesPerSecond - 80_000) < 1600,
       `${samplesPerSecond}`,
     );
   }
-  const together = bucketSteps(path, { from: 0, to: 3000, most: 10 });
+  const together = bucketSteps(path, { from: 0, to: 3000, maxBuckets: 10 });
   assert.equal(together.length, 10);
   assert.equal(together[0]?.samplesPerSecond, undefined);
   for (const { samplesPerSecond } of together.slice(1)) assert.equal(samplesPerSecond, 80_000);
@@ -88,19 +88,19 @@ test("the rate is the samples over the time, also where many steps fall into one
 
 test("a range that begins in the middle measures its first rate from the row before it", () => {
   const path = writeRows(Array.from({ length: 10 }, () => ({ loss: 1, samples: 5, waitMs: 200 })));
-  const [first] = bucketSteps(path, { from: 5, to: 10, most: 5 });
+  const [first] = bucketSteps(path, { from: 5, to: 10, maxBuckets: 5 });
   assert.equal(first?.samplesPerSecond, 25);
 });
 
-test("more rows than are read at a time make the same buckets", () => {
+test("more rows than one chunk give the same buckets", () => {
   const count = 70_000;
   const path = writeRows(
     Array.from({ length: count }, (_, index) => ({ loss: index, samples: 1, waitMs: 1 })),
   );
-  const buckets = bucketSteps(path, { from: 0, to: count, most: 7 });
+  const buckets = bucketSteps(path, { from: 0, to: count, maxBuckets: 7 });
   assert.deepEqual(
     buckets.map(({ rows, loss }) => [rows, loss?.min, loss?.max]),
     Array.from({ length: 7 }, (_, index) => [10_000, 10_000 * index, 10_000 * index + 9999]),
   );
-  assert.equal(bucketSteps(path, { from: 0, to: count, most: count }).length, count);
+  assert.equal(bucketSteps(path, { from: 0, to: count, maxBuckets: count }).length, count);
 });

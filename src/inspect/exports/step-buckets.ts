@@ -34,17 +34,17 @@ export interface BucketRange {
   readonly from: number;
   readonly to: number;
   /** Max. buckets. */
-  readonly most: number;
+  readonly maxBuckets: number;
 }
 
 /** Rows in memory at a time. */
 const chunkRows = 65_536;
 /** Steps may be faster than the clock's resolution. */
-const shortestMs = 100;
+const minSpanMs = 100;
 
 /** Puts every row of the range into one bucket. */
-export function bucketSteps(path: string, { from, to, most }: BucketRange): StepBucket[] {
-  const perBucket = Math.max(1, Math.ceil((to - from) / Math.max(1, most)));
+export function bucketSteps(path: string, { from, to, maxBuckets }: BucketRange): StepBucket[] {
+  const perBucket = Math.max(1, Math.ceil((to - from) / Math.max(1, maxBuckets)));
   const perChunk = Math.max(1, Math.floor(chunkRows / perBucket)) * perBucket;
   const buckets: StepBucket[] = [];
   const rates = new RateMeter();
@@ -94,24 +94,24 @@ function bucketOf(series: StepSeries, from: number, to: number, rates: RateMeter
 
 /** Samples per second, over the shortest span that the clock can measure. */
 class RateMeter {
-  /** Times and cumulative samples, oldest first; entries before `#nearest` are no longer needed. */
-  #marks: { readonly time: number; readonly sent: number }[] = [];
-  #nearest = 0;
+  /** Times and cumulative samples, oldest first; entries before index `#first` are no longer needed. */
+  #sentAt: { readonly time: number; readonly sent: number }[] = [];
+  #first = 0;
   #sent = 0;
 
   begin(time: number | undefined): void {
-    if (time !== undefined) this.#marks.push({ time, sent: 0 });
+    if (time !== undefined) this.#sentAt.push({ time, sent: 0 });
   }
 
   after(time: number, samples: number): number | undefined {
     this.#sent += samples;
     // The nearest entry that is far enough in the past.
-    while ((this.#marks[this.#nearest + 1]?.time ?? Infinity) <= time - shortestMs) this.#nearest++;
-    const before = this.#marks[this.#nearest];
-    this.#marks.push({ time, sent: this.#sent });
-    if (this.#nearest > chunkRows) {
-      this.#marks = this.#marks.slice(this.#nearest);
-      this.#nearest = 0;
+    while ((this.#sentAt[this.#first + 1]?.time ?? Infinity) <= time - minSpanMs) this.#first++;
+    const before = this.#sentAt[this.#first];
+    this.#sentAt.push({ time, sent: this.#sent });
+    if (this.#first > chunkRows) {
+      this.#sentAt = this.#sentAt.slice(this.#first);
+      this.#first = 0;
     }
     if (!before || before.time >= time) return undefined;
     return ((this.#sent - before.sent) * 1000) / (time - before.time);

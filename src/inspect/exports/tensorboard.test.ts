@@ -1,4 +1,4 @@
-/** Event files: every record whole and checked, live while they are written, and a run's curves in them. */
+/** Event files: complete records with checksums, readable during writing, with the curves of a run. */
 
 import assert from "node:assert/strict";
 import { appendFileSync, readdirSync, readFileSync } from "node:fs";
@@ -13,7 +13,7 @@ import { EventFileWriter, exportTensorBoard } from "./index.js";
 
 const read = (path: string): ReadEvent[] => readEventFile(readFileSync(path));
 
-test("a file begins with its version, and every point comes back with its tag, step, value and time", () => {
+test("a file starts with its version, and every point is read back with its tag, step, value and time", () => {
   const folder = makeFolder();
   let pid = 0;
   fc.assert(
@@ -28,7 +28,7 @@ test("a file begins with its version, and every point comes back with its tag, s
         { maxLength: 20 },
       ),
       (points) => {
-        const writer = new EventFileWriter(folder, { beginMs: 1_700_000_000_500, host: "box", pid: ++pid });
+        const writer = new EventFileWriter(folder, { startMs: 1_700_000_000_500, host: "box", pid: ++pid });
         assert.equal(basename(writer.path), `events.out.tfevents.1700000000.box.${pid}`);
         for (const { tag, step, value, timeMs } of points) writer.scalar(tag, step, value, timeMs);
         writer.close();
@@ -56,14 +56,14 @@ test("flushed records can be read during writing, and a closed file accepts no m
   assert.throws(() => writer.scalar("loss", 3, 1, 0), /is closed/);
 });
 
-test("a host's name that is a path stays in the folder", () => {
+test("a host name with a path does not lead out of the folder", () => {
   const folder = makeFolder();
-  const writer = new EventFileWriter(folder, { beginMs: 0, host: "../../etc/x", pid: 1 });
+  const writer = new EventFileWriter(folder, { startMs: 0, host: "../../etc/x", pid: 1 });
   writer.close();
   assert.deepEqual(readdirSync(folder), ["events.out.tfevents.0000000000..._.._etc_x.1"]);
 });
 
-test("many points are written without being asked for", () => {
+test("many points are written without an explicit flush", () => {
   const writer = new EventFileWriter(makeFolder());
   for (let step = 0; step < 10_000; step++) writer.scalar("loss", step, step, step);
   assert.ok(read(writer.path).length > 1000);
@@ -78,7 +78,7 @@ test("a step that is not a whole number is rejected", () => {
   writer.close();
 });
 
-test("the reader finds a bit that was turned", () => {
+test("the reader detects a flipped bit", () => {
   const writer = new EventFileWriter(makeFolder());
   writer.scalar("loss", 1, 0.5, 0);
   writer.close();
@@ -100,7 +100,7 @@ function curvesOf(events: readonly ReadEvent[]): Map<string, ReadEvent[]> {
   return curves;
 }
 
-test("a run's loss, rate and samples/s stand at their steps, epochs at the epoch by fold, tests at the fold", () => {
+test("loss, learning rate and samples/s are plotted by step, epochs by epoch and fold, tests by fold", () => {
   const run = writeSampleRun(makeFolder(), "first", { steps: 60, folds: 2, epochs: 3 });
   run.close();
   const out = makeFolder();
@@ -117,7 +117,7 @@ test("a run's loss, rate and samples/s stand at their steps, epochs at the epoch
     assert.deepEqual([value, wallTime], [Math.fround(row.loss), row.time / 1000]);
   }
   assert.equal(curves.get("train/lr")?.length, 60);
-  // The first has none before it to measure from.
+  // The first has no earlier step to measure from.
   assert.equal(curves.get("train/samples_per_second")?.length, 59);
   assert.equal(curves.get("train/samples_per_second")?.at(-1)?.value, 1600);
   for (const fold of [0, 1]) {
@@ -138,7 +138,7 @@ test("a run's loss, rate and samples/s stand at their steps, epochs at the epoch
   );
 });
 
-test("written again, it replaces itself", () => {
+test("a second export replaces the first", () => {
   const run = writeSampleRun(makeFolder(), "first", { steps: 6 });
   run.close();
   const out = makeFolder();
@@ -162,7 +162,7 @@ test("a long run has at most ten thousand points per curve, with the extremes of
   assert.ok(most && most.step >= 12_346 && most.step < 12_349);
 });
 
-test("a row that says nothing has no point, and one without a time stands at the run's begin", () => {
+test("a row without values has no point, and a row without a time is at the start of the run", () => {
   const run = writeSampleRun(makeFolder(), "first", { steps: 2 });
   run.close();
   const log = new StepLog(join(run.path, "steps.bin"));

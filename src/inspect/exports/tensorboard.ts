@@ -28,19 +28,19 @@ export function writeTensorBoard(runPath: string, outFolder: string): TensorBoar
   const name = basename(resolve(runPath));
   const { buckets, messages: stepMessages } = readBuckets(runPath);
   const startedMs = run ? Date.parse(run.started) : Number.NaN;
-  const beginMs = Number.isFinite(startedMs) ? startedMs : (buckets[0]?.time ?? 0);
+  const startMs = Number.isFinite(startedMs) ? startedMs : (buckets[0]?.time ?? 0);
   const writer = new EventFileWriter(join(outFolder, name), {
-    ...{ beginMs, host: run?.host ?? "unknown", pid: status?.pid ?? 0 },
+    ...{ startMs, host: run?.host ?? "unknown", pid: status?.pid ?? 0 },
   });
   let points = 0;
   const add: AddPoint = (tag, step, value, timeMs) => {
     if (value === undefined || !Number.isFinite(value) || !isCount(step)) return;
-    writer.scalar(tag, step, value, Number.isFinite(timeMs) ? timeMs : beginMs);
+    writer.scalar(tag, step, value, Number.isFinite(timeMs) ? timeMs : startMs);
     points++;
   };
   try {
     for (const bucket of buckets) addSteps(add, bucket);
-    for (const record of metrics) addMetrics(add, record, timeOf(buckets, Number(record["step"]), beginMs));
+    for (const record of metrics) addMetrics(add, record, timeOf(buckets, Number(record["step"]), startMs));
   } finally {
     writer.close();
   }
@@ -57,7 +57,7 @@ function readBuckets(runPath: string): {
   if (!existsSync(path)) return { buckets: [], messages: ["The run has no step log."] };
   try {
     const to = countSteps(path);
-    const buckets = bucketSteps(path, { from: 0, to, most: maxPoints });
+    const buckets = bucketSteps(path, { from: 0, to, maxBuckets: maxPoints });
     const perPoint = buckets[0]?.rows ?? 1;
     const thinned =
       perPoint > 1
@@ -104,6 +104,6 @@ function numbersOf(figures: object): [string, number][] {
 }
 
 /** The approximate time of a step, from the points. */
-function timeOf(buckets: readonly StepBucket[], step: number, otherwise: number): number {
-  return (buckets.find(({ lastStep }) => lastStep >= step) ?? buckets.at(-1))?.endTime ?? otherwise;
+function timeOf(buckets: readonly StepBucket[], step: number, fallback: number): number {
+  return (buckets.find(({ lastStep }) => lastStep >= step) ?? buckets.at(-1))?.endTime ?? fallback;
 }

@@ -36,8 +36,8 @@ export interface TraceSpan {
   readonly name: string;
   readonly cat: string;
   /** Milliseconds since 1970, or since `fromMs`. */
-  readonly beginMs: number;
-  readonly lastsMs: number;
+  readonly startMs: number;
+  readonly durationMs: number;
   readonly args?: EventArgs;
   /** Nested spans, in order. */
   readonly inner?: readonly TraceSpan[];
@@ -92,7 +92,7 @@ export class TraceWriter {
     const fromNs = fromMs === undefined ? undefined : this.#nanoseconds(fromMs);
     const toNanoseconds = (ms: number): number =>
       fromNs === undefined ? this.#nanoseconds(ms) : fromNs + Math.round(ms * 1e6);
-    this.#addInside(track, spans, toNanoseconds, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
+    this.#addNested(track, spans, toNanoseconds, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY);
   }
 
   addInstant(
@@ -106,17 +106,17 @@ export class TraceWriter {
   ): void {
     const { name, cat, atMs, args = {} } = instant;
     const ts = this.#nanoseconds(atMs) / 1000;
-    this.#events.push({ ph: "i", s: "t", pid, tid, ts, name, cat, args: toldOf(args) });
+    this.#events.push({ ph: "i", s: "t", pid, tid, ts, name, cat, args: withoutUnknown(args) });
   }
 
   /** Adds a point per value to a curve; nothing if no value is finite. */
   addCounter(pid: number, name: string, atMs: number, values: EventArgs): void {
-    const args = toldOf(values);
+    const args = withoutUnknown(values);
     if (Object.keys(args).length === 0) return;
     this.#events.push({ ph: "C", pid, tid: pid, ts: this.#nanoseconds(atMs) / 1000, name, args });
   }
 
-  #addInside(
+  #addNested(
     track: Track,
     spans: readonly TraceSpan[],
     toNanoseconds: (ms: number) => number,
@@ -124,14 +124,14 @@ export class TraceWriter {
     toNs: number,
   ): void {
     let freeNs = fromNs;
-    for (const { name, cat, beginMs, lastsMs, args = {}, inner = [] } of spans) {
-      const begin = Math.min(toNs, Math.max(freeNs, toNanoseconds(beginMs)));
-      const length = Number.isFinite(lastsMs) ? Math.max(0, Math.round(lastsMs * 1e6)) : 0;
+    for (const { name, cat, startMs, durationMs, args = {}, inner = [] } of spans) {
+      const begin = Math.min(toNs, Math.max(freeNs, toNanoseconds(startMs)));
+      const length = Number.isFinite(durationMs) ? Math.max(0, Math.round(durationMs * 1e6)) : 0;
       const end = Math.min(toNs, begin + length);
       // One nanosecond shorter, because viewers add the two as floats and neighbours could overlap by rounding.
       const times = { ts: begin / 1000, dur: Math.max(0, end - begin - 1) / 1000 };
-      this.#events.push({ ph: "X", ...track, ...times, name, cat, args: toldOf(args) });
-      this.#addInside(track, inner, toNanoseconds, begin, Math.max(begin, end - 1));
+      this.#events.push({ ph: "X", ...track, ...times, name, cat, args: withoutUnknown(args) });
+      this.#addNested(track, inner, toNanoseconds, begin, Math.max(begin, end - 1));
       freeNs = end;
     }
   }
@@ -143,7 +143,7 @@ export class TraceWriter {
   }
 }
 
-function toldOf(args: EventArgs): EventArgs {
+function withoutUnknown(args: EventArgs): EventArgs {
   return Object.fromEntries(
     Object.entries(args).filter(([, value]) => typeof value === "string" || Number.isFinite(value)),
   );

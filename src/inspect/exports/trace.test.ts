@@ -1,4 +1,4 @@
-/** The trace: valid by the format's own rules whatever the run holds, with every track where the docs say, and bounded. */
+/** The trace: valid for any run, with the documented tracks, and bounded in size. */
 
 import assert from "node:assert/strict";
 import { appendFileSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ import { exportTrace, traceRun } from "./index.js";
 const start = Date.UTC(2026, 0, 5, 12);
 const iso = (ms: number): string => new Date(start + ms).toISOString();
 
-test("a run's steps, phases, copies, incidents, curves and kernels stand on their tracks", () => {
+test("a run's steps, phases, copies, incidents, curves and kernels are on their tracks", () => {
   const run = writeSampleRun(makeFolder(), "first", { steps: 50, incidents: sampleIncidents() });
   run.appendPhases([
     `${iso(10)}  phase-enter  compile (train step)`,
@@ -57,7 +57,7 @@ test("a run's steps, phases, copies, incidents, curves and kernels stand on thei
   assert.equal(trace.counters.get("run first: memory by holder, bytes staging")?.length, 2);
 });
 
-test("one replay of a plan lasts as long as its calls were measured, a track for each stream, at a step of the run", () => {
+test("a replay of a plan lasts the sum of its measured calls, with a track per stream, at a step of the run", () => {
   const run = writeSampleRun(makeFolder(), "first", {
     steps: 5,
     plans: [samplePlan({ time: start, step: 2 })],
@@ -139,11 +139,11 @@ test("the last steps of a long run are shown individually and the earlier ones i
   );
 });
 
-test("a million steps make a file of some megabytes", () => {
+test("a million steps give a file of some megabytes", () => {
   const path = makeFolder();
   const file = join(path, "steps.bin");
   new StepLog(file).close();
-  // As the log would write them, in less time.
+  // The same bytes as the log's, written faster.
   const rows = new Float64Array(1_000_000 * stepColumns.length);
   for (let step = 1; step <= 1_000_000; step++) {
     const row = [step, start + step / 50, 1 / step, 1e-3, 0, 0, 256, 0.015];
@@ -158,7 +158,7 @@ test("a million steps make a file of some megabytes", () => {
   assert.ok(events < 20_000 && bytes.length < 8 * 2 ** 20, `${events} events, ${bytes.length} bytes`);
 });
 
-/** Lines as the recorder writes them, and some that it would not: of a process that was killed, of a log that was cut. */
+/** Lines of the recorder, and invalid ones: of a killed process, and of a truncated log. */
 const drawnLine = fc.oneof(
   fc
     .record({
@@ -181,7 +181,7 @@ const randomStep = fc.record({
   hostMs: fc.oneof(fc.double({ min: 0, max: 1000 }), fc.constantFrom(0.02, -1, Infinity)),
 });
 
-test("whatever lines and rows a run holds, the trace is valid: clocks that go back, phases without end, losses that are not finite", () => {
+test("the trace is valid for any lines and rows: clocks that go back, phases without end, losses that are not finite", () => {
   const folder = makeFolder();
   let count = 0;
   fc.assert(
@@ -225,7 +225,7 @@ test("a folder that is damaged or empty gives a trace that says so", () => {
   assert.match(empty.otherData["notes"]!, /no step log/);
 });
 
-test("the reader of the format finds spans that cross, times that go back and names that are missing", () => {
+test("the reader of the format detects crossing spans, times that go back and missing names", () => {
   const run = writeSampleRun(makeFolder(), "first", { steps: 3 });
   run.close();
   const file = traceRun(run.path);

@@ -41,7 +41,7 @@ export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
   const notes = [...run.messages, ...messages];
   const rows = readRows(runPath, steps, buckets, notes);
   const recorder = readRecorder(runPath, lines);
-  if (recorder.leftOut > 0) notes.push(`${recorder.leftOut} older lines of the recorder's log are omitted.`);
+  if (recorder.omitted > 0) notes.push(`${recorder.omitted} older lines of the recorder's log are omitted.`);
   const keptPlans = lastOf(plans, maxPlans, "plans", notes);
   const keptMemory = lastOf(memory, lines, "memory samples", notes);
   const keptIncidents = lastOf(incidents, lines, "incidents", notes);
@@ -59,9 +59,9 @@ export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
     traceEvents: writer.events,
     displayTimeUnit: "ms",
     otherData: {
-      ...{ writtenBy: "Holdfast", run: name, device: run.run?.device ?? "not known" },
+      ...{ writtenBy: "Holdfast", run: name, device: run.run?.device ?? "unknown" },
       // The trace's time 0.
-      beginsAt: Math.abs(originMs) <= lastMomentMs ? new Date(originMs).toISOString() : "not known",
+      beginsAt: Math.abs(originMs) <= lastMomentMs ? new Date(originMs).toISOString() : "unknown",
       notes: notes.join("\n"),
     },
   };
@@ -80,23 +80,28 @@ function readRows(runPath: string, steps: number, buckets: number, notes: string
   try {
     const count = countSteps(path);
     const from = Math.max(0, count - steps);
-    const before = from > 0 ? bucketSteps(path, { from: 0, to: from, most: buckets }) : [];
+    const before = from > 0 ? bucketSteps(path, { from: 0, to: from, maxBuckets: buckets }) : [];
     if (from > 0) {
       notes.push(
         `The last ${count - from} of ${count} steps are shown individually; the ${from} earlier ones are ${before.length} points of ${before[0]?.rows ?? 0} steps.`,
       );
     }
-    return [...before, ...bucketSteps(path, { from, to: count, most: count - from })];
+    return [...before, ...bucketSteps(path, { from, to: count, maxBuckets: count - from })];
   } catch (error) {
     notes.push(error instanceof Error ? error.message : String(error));
     return [];
   }
 }
 
-function lastOf<Item>(items: readonly Item[], most: number, what: string, notes: string[]): readonly Item[] {
-  if (items.length <= most) return items;
-  notes.push(`The last ${most} of ${items.length} ${what} are shown.`);
-  return items.slice(-most);
+function lastOf<Item>(
+  items: readonly Item[],
+  maxItems: number,
+  kind: string,
+  notes: string[],
+): readonly Item[] {
+  if (items.length <= maxItems) return items;
+  notes.push(`The last ${maxItems} of ${items.length} ${kind} are shown.`);
+  return items.slice(-maxItems);
 }
 
 function earliest(
@@ -107,14 +112,14 @@ function earliest(
   recorder: RecorderReading,
 ): number {
   let first = Infinity;
-  const look = (ms: number): void => {
+  const consider = (ms: number): void => {
     if (Number.isFinite(ms)) first = Math.min(first, ms);
   };
-  for (const { time } of rows) look(time);
-  for (const { at } of plans) look(Date.parse(at));
-  for (const { time } of [...memory, ...incidents]) look(time);
-  for (const { beginMs } of recorder.phases) look(beginMs);
-  for (const { atMs } of recorder.moments) look(atMs);
+  for (const { time } of rows) consider(time);
+  for (const { at } of plans) consider(Date.parse(at));
+  for (const { time } of [...memory, ...incidents]) consider(time);
+  for (const { startMs } of recorder.phases) consider(startMs);
+  for (const { atMs } of recorder.instants) consider(atMs);
   return Number.isFinite(first) ? first : 0;
 }
 
@@ -136,33 +141,33 @@ function stepSpans(rows: readonly StepBucket[]): TraceSpan[] {
     } = bucket;
     const isOne = count === 1;
     // The log's clock may have a resolution of milliseconds: steps of one millisecond are placed one after the other.
-    const lastsMs = isOne ? hostMs : endTime - time;
+    const durationMs = isOne ? hostMs : endTime - time;
     return {
       name: isOne ? `step ${firstStep}` : `steps ${firstStep} to ${lastStep}`,
       cat: isOne ? "host" : "step group",
-      ...{ beginMs: time, lastsMs },
+      ...{ startMs: time, durationMs },
       args: {
         ...{ fold, epoch, lr, samples, loss: loss?.mean },
         ...(isOne
           ? { hostMs }
           : { steps: count, meanHostMs: hostMs / count, lossMin: loss?.min, lossMax: loss?.max }),
-        ...(bucket.notFinite > 0 && { lossesNotKnownOrNotFinite: bucket.notFinite }),
+        ...(bucket.notFinite > 0 && { lossesUnknownOrNotFinite: bucket.notFinite }),
       },
     };
   });
 }
 
-function addPhases(writer: TraceWriter, pid: number, { phases, moments }: RecorderReading): void {
+function addPhases(writer: TraceWriter, pid: number, { phases, instants }: RecorderReading): void {
   if (phases.length > 0) writer.addSpans(writer.addTrack(pid, "phases and copies"), phases);
-  if (moments.length === 0) return;
+  if (instants.length === 0) return;
   const track = writer.addTrack(pid, "budget and captures");
-  for (const moment of inOrder(moments, ({ atMs }) => atMs)) writer.addInstant(track, moment);
+  for (const instant of sortedByTime(instants, ({ atMs }) => atMs)) writer.addInstant(track, instant);
 }
 
 function addIncidents(writer: TraceWriter, pid: number, incidents: readonly IncidentRecord[]): void {
   if (incidents.length === 0) return;
   const track = writer.addTrack(pid, "incidents");
-  for (const { kind, time, step, message, details, phases } of inOrder(incidents, ({ time }) => time)) {
+  for (const { kind, time, step, message, details, phases } of sortedByTime(incidents, ({ time }) => time)) {
     const args = { message, step, details, phases: phases.join("\n") };
     writer.addInstant(track, { name: kind, cat: "incidents", atMs: time, args });
   }
@@ -181,7 +186,7 @@ function addCurves(writer: TraceWriter, pid: number, rows: readonly StepBucket[]
 
 function addMemory(writer: TraceWriter, pid: number, memory: readonly MemorySample[]): void {
   const labels = [...new Set(memory.flatMap(({ holders }) => holders.map(({ label }) => label)))];
-  for (const { time, used, limit, holders, arena } of inOrder(memory, ({ time }) => time)) {
+  for (const { time, used, limit, holders, arena } of sortedByTime(memory, ({ time }) => time)) {
     // A removed holder is written as 0, because a curve would keep its last value.
     const byHolder = new Map(holders.map(({ label, bytes }) => [label, bytes]));
     writer.addCounter(pid, "memory, bytes", time, { used, limit });
@@ -196,6 +201,6 @@ function addMemory(writer: TraceWriter, pid: number, memory: readonly MemorySamp
   }
 }
 
-function inOrder<Item>(items: readonly Item[], timeOf: (item: Item) => number): readonly Item[] {
-  return [...items].sort((one, other) => timeOf(one) - timeOf(other));
+function sortedByTime<Item>(items: readonly Item[], timeOf: (item: Item) => number): readonly Item[] {
+  return [...items].sort((a, b) => timeOf(a) - timeOf(b));
 }

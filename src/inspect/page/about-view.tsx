@@ -24,7 +24,7 @@ export function AboutView({ detail, status }: AboutViewProps) {
           <Facts
             facts={Object.entries(run?.settings ?? {}).map(([name, value]) => [
               formatName(name),
-              tell(value),
+              formatValue(value),
             ])}
           />
         </Figure>
@@ -36,7 +36,7 @@ export function AboutView({ detail, status }: AboutViewProps) {
           <Facts
             facts={figures.map(([name, value]) => [
               formatName(name),
-              typeof value === "number" ? formatNumber(value, 6) : tell(value),
+              typeof value === "number" ? formatNumber(value, 6) : formatValue(value),
             ])}
           />
         </Figure>
@@ -94,7 +94,7 @@ function machineFacts({ run }: RunDetail, status: RunStatus | undefined): [strin
   return facts.flatMap(([name, value]): [string, string][] => (value === undefined ? [] : [[name, value]]));
 }
 
-function tell(value: unknown): string {
+function formatValue(value: unknown): string {
   if (typeof value === "boolean") return value ? "yes" : "no";
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

@@ -1,30 +1,23 @@
 /** The page: the list of runs, the header of the selected run, and its tabs. */
 
-import { Component, type ComponentChildren, type TargetedKeyboardEvent } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { AboutView } from "./about-view.js";
 import { assignLooks } from "./charts/palette.js";
 import { InkContext, useTheme } from "./charts/theme.js";
+import { ErrorBoundary } from "./error-boundary.js";
 import { HelpDialog } from "./help-dialog.js";
+import { useIsNarrow, useRoute, useShortcuts } from "./navigation.js";
 import { MemoryView } from "./plan/memory-view.js";
-import { formatRoute, parseRoute, type Route, type Tab, tabs } from "./route.js";
+import type { Route } from "./route.js";
 import { IncidentsView } from "./runs/incidents-view.js";
 import { LearningView } from "./runs/learning-view.js";
 import { RunHead } from "./runs/run-head.js";
 import { RunList } from "./runs/run-list.js";
 import { SpeedView } from "./runs/speed-view.js";
-import { runPath, useAnswer, useDetails, useIsLost, useRun, useRuns } from "./server.js";
-import { formatCount } from "./tables/format.js";
-import { useStepTables } from "./tables/step-tables.js";
+import { useStepTables } from "./runs/step-tables.js";
+import { runPath, useDetails, useFetched, useIsLost, useRun, useRuns } from "./server.js";
+import { Tabs } from "./tabs.js";
 import type { MemorySample, RunLine } from "./wire.js";
-
-const tabNames: Readonly<Record<Tab, string>> = {
-  learning: "Learning",
-  speed: "Speed",
-  memory: "Memory",
-  incidents: "Incidents",
-  about: "About this run",
-};
 
 export function App() {
   const theme = useTheme();
@@ -33,7 +26,7 @@ export function App() {
   const [route, go] = useRoute(runs);
   const [isHelpOpen, setHelpOpen] = useState(false);
   const isNarrow = useIsNarrow();
-  useKeys(route, go, () => setHelpOpen(true));
+  useShortcuts(route, go, () => setHelpOpen(true));
   const looks = useMemo(
     () => assignLooks([...(route.run === undefined ? [] : [route.run]), ...route.others]),
     [route.run, route.others.join("\n")],
@@ -77,7 +70,9 @@ export function App() {
         <main>
           <div aria-live="polite">
             {isLost ? (
-              <p class="banner lost">Connection lost, retrying. What is shown is as it last was.</p>
+              <p class="banner lost">
+                Connection lost, retrying. The page shows the last data that it received.
+              </p>
             ) : null}
             {rejection ? <p class="banner">{rejection}</p> : null}
           </div>
@@ -118,7 +113,7 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
   const { detail, status } = live;
   const compared = useMemo(() => [name, ...route.others], [name, route.others.join("\n")]);
   const tables = useStepTables(compared, live.rows);
-  const { answer: samples = noSamples } = useAnswer<readonly MemorySample[]>(
+  const { answer: samples = noSamples } = useFetched<readonly MemorySample[]>(
     runPath(name, "/memory"),
     live.memoryVersion,
   );
@@ -161,7 +156,7 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
       />
       <Tabs tab={tab} incidents={detail.incidents.length} onTab={(next) => go({ ...route, tab: next })} />
       <div id="panel" role="tabpanel" aria-labelledby={`tab-${tab}`}>
-        <Guard key={tab}>
+        <ErrorBoundary key={tab}>
           {tab === "learning" ? (
             <LearningView detail={detail} others={others} tables={tables} looks={looks} />
           ) : null}
@@ -179,125 +174,10 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
           ) : null}
           {tab === "incidents" ? <IncidentsView detail={detail} /> : null}
           {tab === "about" ? <AboutView detail={detail} status={status} /> : null}
-        </Guard>
+        </ErrorBoundary>
       </div>
     </>
   );
 }
 
 const noSamples: readonly MemorySample[] = [];
-
-interface TabsProps {
-  readonly tab: Tab;
-  readonly incidents: number;
-  readonly onTab: (tab: Tab) => void;
-}
-
-function Tabs({ tab, incidents, onTab }: TabsProps) {
-  const list = useRef<HTMLDivElement>(null);
-  const move = (event: TargetedKeyboardEvent<HTMLDivElement>): void => {
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (by === undefined) return;
-    event.preventDefault();
-    const next = (tabs.indexOf(tab) + by + tabs.length) % tabs.length;
-    onTab(tabs[next] ?? tab);
-    list.current?.querySelectorAll("button")[next]?.focus();
-  };
-  return (
-    <div class="tabs" role="tablist" aria-label="Views" ref={list} onKeyDown={move}>
-      {tabs.map((name) => (
-        <button
-          type="button"
-          role="tab"
-          key={name}
-          id={`tab-${name}`}
-          aria-selected={name === tab}
-          aria-controls="panel"
-          tabIndex={name === tab ? 0 : -1}
-          onClick={() => onTab(name)}
-        >
-          {tabNames[name]}
-          {name === "incidents" && incidents > 0 ? <span class="badge">{formatCount(incidents)}</span> : null}
-        </button>
-      ))}
-    </div>
-  );
-}
-
-/** Shows the error of a view that fails; the other views still work. */
-class Guard extends Component<{ readonly children: ComponentChildren }, { message?: string }> {
-  override state: { message?: string } = {};
-
-  override componentDidCatch(error: unknown): void {
-    this.setState({ message: error instanceof Error ? error.message : String(error) });
-  }
-
-  override render() {
-    const { message } = this.state;
-    if (message === undefined) return this.props.children;
-    return (
-      <p class="banner" role="alert">
-        This view failed: {message}. The other views still work.
-      </p>
-    );
-  }
-}
-
-/** The route from the address; default: the newest run. */
-function useRoute(runs: readonly RunLine[] | undefined): [Route, (route: Route) => void] {
-  const [hash, setHash] = useState(location.hash);
-  useEffect(() => {
-    const listen = (): void => setHash(location.hash);
-    addEventListener("hashchange", listen);
-    return () => removeEventListener("hashchange", listen);
-  }, []);
-  const asked = useMemo(() => parseRoute(hash), [hash]);
-  const first = runs?.find(({ note }) => !note) ?? runs?.[0];
-  const route = useMemo(
-    () => (asked.run === undefined ? { ...asked, run: first?.name } : asked),
-    [asked, first?.name],
-  );
-  const go = (next: Route): void => {
-    location.hash = formatRoute(next);
-  };
-  return [route, go];
-}
-
-function useIsNarrow(): boolean {
-  const query = useMemo(() => matchMedia("(max-width: 760px)"), []);
-  const [isNarrow, setNarrow] = useState(query.matches);
-  useEffect(() => {
-    const listen = (): void => setNarrow(query.matches);
-    query.addEventListener("change", listen);
-    return () => query.removeEventListener("change", listen);
-  }, [query]);
-  return isNarrow;
-}
-
-/** Keyboard shortcuts, except in input fields. */
-function useKeys(route: Route, go: (route: Route) => void, help: () => void): void {
-  useEffect(() => {
-    const listen = (event: KeyboardEvent): void => {
-      const isTyping =
-        event.target instanceof HTMLElement &&
-        event.target.matches("input:not([type=checkbox]), select, textarea");
-      if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-      if (isTyping) {
-        if (event.key === "Escape" && event.target instanceof HTMLElement) event.target.blur();
-        return;
-      }
-      const tab = tabs[Number(event.key) - 1];
-      if (tab && route.run !== undefined) go({ ...route, tab });
-      else if (event.key === "?") help();
-      else if (event.key === "/") {
-        const field =
-          document.querySelector<HTMLElement>("main [data-search]") ??
-          document.querySelector<HTMLElement>("[data-search]");
-        field?.focus();
-      } else return;
-      event.preventDefault();
-    };
-    addEventListener("keydown", listen);
-    return () => removeEventListener("keydown", listen);
-  });
-}

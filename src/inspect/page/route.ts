@@ -18,7 +18,7 @@ export function parseRoute(hash: string): Route {
   const others = new URLSearchParams(query).getAll("with");
   return {
     run: run === "" ? undefined : run,
-    tab: tabs.find((known) => known === tab) ?? "learning",
+    tab: tabs.find((name) => name === tab) ?? "learning",
     others: [...new Set(others)].filter((other) => other !== run && other !== ""),
   };
 }

@@ -7,13 +7,13 @@ export function runPath(name: string, rest = ""): string {
   return `/api/runs/${encodeURIComponent(name)}${rest}`;
 }
 
-/** An error that the server answered. */
+/** The server rejected the request. */
 export class ServerRejection extends Error {}
 
 const listeners = new Set<(isLost: boolean) => void>();
 let isLost = false;
 
-function tellConnection(lost: boolean): void {
+function setConnectionLost(lost: boolean): void {
   if (lost === isLost) return;
   isLost = lost;
   for (const listen of listeners) listen(lost);
@@ -29,22 +29,22 @@ export function useIsLost(): boolean {
   return lost;
 }
 
-export async function ask<Answer>(path: string, signal?: AbortSignal): Promise<Answer> {
+export async function fetchJson<Answer>(path: string, signal?: AbortSignal): Promise<Answer> {
   let response: Response;
   try {
     response = await fetch(path, { ...(signal && { signal }), headers: { accept: "application/json" } });
   } catch (error) {
-    if (!signal?.aborted) tellConnection(true);
+    if (!signal?.aborted) setConnectionLost(true);
     throw error;
   }
-  tellConnection(false);
+  setConnectionLost(false);
   if (response.ok) return (await response.json()) as Answer;
-  const told: unknown = await response.json().catch(() => undefined);
-  const isTold = typeof told === "object" && told !== null && "error" in told;
-  throw new ServerRejection(isTold ? String(told.error) : `The server answered ${response.status}.`);
+  const body: unknown = await response.json().catch(() => undefined);
+  const hasError = typeof body === "object" && body !== null && "error" in body;
+  throw new ServerRejection(hasError ? String(body.error) : `The server answered ${response.status}.`);
 }
 
-export interface Asked<Answer> {
+export interface Fetched<Answer> {
   readonly answer: Answer | undefined;
   readonly rejection: string | undefined;
 }
@@ -53,8 +53,8 @@ export interface Asked<Answer> {
 export const retryMs = 2000;
 
 /** Requests data, again when `version` changes and while the server is unreachable. Keeps the last answer meanwhile. */
-export function useAnswer<Answer>(path: string | undefined, version: number | string = 0): Asked<Answer> {
-  const [asked, setAsked] = useState<Asked<Answer> & { path?: string | undefined }>({
+export function useFetched<Answer>(path: string | undefined, version: number | string = 0): Fetched<Answer> {
+  const [state, setState] = useState<Fetched<Answer> & { path?: string | undefined }>({
     answer: undefined,
     rejection: undefined,
   });
@@ -63,11 +63,11 @@ export function useAnswer<Answer>(path: string | undefined, version: number | st
     if (path === undefined) return;
     const controller = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
-    ask<Answer>(path, controller.signal).then(
-      (answer) => setAsked({ path, answer, rejection: undefined }),
+    fetchJson<Answer>(path, controller.signal).then(
+      (answer) => setState({ path, answer, rejection: undefined }),
       (error: unknown) => {
         if (controller.signal.aborted) return;
-        if (error instanceof ServerRejection) setAsked({ path, answer: undefined, rejection: error.message });
+        if (error instanceof ServerRejection) setState({ path, answer: undefined, rejection: error.message });
         else timer = setTimeout(() => setAttempt((count) => count + 1), retryMs);
       },
     );
@@ -76,22 +76,22 @@ export function useAnswer<Answer>(path: string | undefined, version: number | st
       clearTimeout(timer);
     };
   }, [path, version, attempt]);
-  return asked.path === path ? asked : { answer: undefined, rejection: undefined };
+  return state.path === path ? state : { answer: undefined, rejection: undefined };
 }
 
 /** The list of runs, refreshed every few seconds while the page is visible. */
-export function useRuns(): Asked<readonly RunLine[]> {
+export function useRuns(): Fetched<readonly RunLine[]> {
   const [version, setVersion] = useState(0);
-  const asked = useAnswer<readonly RunLine[]>("/api/runs", version);
-  const isEmpty = asked.answer?.length === 0;
+  const fetched = useFetched<readonly RunLine[]>("/api/runs", version);
+  const isEmpty = fetched.answer?.length === 0;
   useEffect(() => {
-    const again = (): void => {
+    const refresh = (): void => {
       if (!document.hidden) setVersion((count) => count + 1);
     };
-    const timer = setInterval(again, isEmpty ? 1000 : 3000);
+    const timer = setInterval(refresh, isEmpty ? 1000 : 3000);
     return () => clearInterval(timer);
   }, [isEmpty]);
-  return asked;
+  return fetched;
 }
 
 export interface LiveRun {
@@ -108,8 +108,8 @@ export interface LiveRun {
 /** A run and its updates: requested once, then after each change event. */
 export function useRun(name: string | undefined): LiveRun {
   const [versions, setVersions] = useState({ detail: 0, memory: 0, plans: 0 });
-  const [told, setTold] = useState<{ name?: string; status?: RunStatus; rows: number }>({ rows: -1 });
-  const { answer, rejection } = useAnswer<RunDetail>(name && runPath(name), versions.detail);
+  const [live, setLive] = useState<{ name?: string; status?: RunStatus; rows: number }>({ rows: -1 });
+  const { answer, rejection } = useFetched<RunDetail>(name && runPath(name), versions.detail);
   const wait = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
 
   useEffect(() => {
@@ -129,19 +129,19 @@ export function useRun(name: string | undefined): LiveRun {
     };
     const open = (): void => {
       source = new EventSource(runPath(name, "/live"));
-      source.onopen = () => tellConnection(false);
+      source.onopen = () => setConnectionLost(false);
       source.onerror = () => {
         // A rejection closes the stream for good; after a lost connection, the browser reconnects.
         if (source?.readyState === EventSource.CLOSED) timer = setTimeout(open, retryMs);
-        else tellConnection(true);
+        else setConnectionLost(true);
       };
       source.addEventListener("status", ({ data }: MessageEvent<string>) => {
         const status = JSON.parse(data) as RunStatus;
-        setTold((last) => ({ rows: last.name === name ? last.rows : -1, name, status }));
+        setLive((last) => ({ rows: last.name === name ? last.rows : -1, name, status }));
       });
       source.addEventListener("rows", ({ data }: MessageEvent<string>) => {
         const { rows } = JSON.parse(data) as { rows: number };
-        setTold((last) => ({ ...(last.name === name && last), name, rows }));
+        setLive((last) => ({ ...(last.name === name && last), name, rows }));
       });
       source.addEventListener("changed", ({ data }: MessageEvent<string>) => {
         changed.add((JSON.parse(data) as { what: string }).what);
@@ -157,12 +157,12 @@ export function useRun(name: string | undefined): LiveRun {
     };
   }, [name]);
 
-  const isTold = told.name === name;
+  const isCurrent = live.name === name;
   return {
     detail: answer,
     rejection,
-    status: (isTold ? told.status : undefined) ?? answer?.status ?? undefined,
-    rows: isTold ? told.rows : -1,
+    status: (isCurrent ? live.status : undefined) ?? answer?.status ?? undefined,
+    rows: isCurrent ? live.rows : -1,
     memoryVersion: versions.memory,
     planVersion: versions.plans,
   };
@@ -175,7 +175,7 @@ export function useDetails(names: readonly string[]): ReadonlyMap<string, RunDet
   useEffect(() => {
     const controller = new AbortController();
     for (const name of key === "" ? [] : key.split("\n"))
-      ask<RunDetail>(runPath(name), controller.signal).then(
+      fetchJson<RunDetail>(runPath(name), controller.signal).then(
         (detail) => setDetails((last) => new Map(last).set(name, detail)),
         // The list of runs shows the problem.
         () => {},

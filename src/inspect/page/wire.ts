@@ -82,7 +82,7 @@ export type PointColumn =
   | "epoch"
   | "notFinite";
 
-/** The steps of a range of rows. A point stands for several rows if there are more rows than requested points. */
+/** The steps of a range of rows. A point has several rows if there are more rows than requested points. */
 export interface StepTable {
   /** Rows in the log. */
   readonly rows: number;

@@ -79,7 +79,7 @@ function printKernel(size: number): KernelSource {
     name: `copy of ${size}`,
     // "partial-out": padding repeats the first target.
     parameters: [...each("in"), ...each("partial-out"), ...each("u32"), ...each("u32")],
-    cuda: { code: printCopies(entry, size), entry, threads, waits: true },
+    cuda: { code: printCopies(entry, size), entry, threads, hasGridDependencyWait: true },
   };
 }
 

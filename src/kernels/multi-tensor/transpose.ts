@@ -50,7 +50,7 @@ function printKernel(count: number): KernelSource {
   return {
     name: count === 1 ? "transpose" : `transpose of ${count}`,
     parameters: Array.from({ length: count }, () => each).flat(),
-    cuda: { code: printTransposes(entry, count), entry, threads, waits: true },
+    cuda: { code: printTransposes(entry, count), entry, threads, hasGridDependencyWait: true },
   };
 }
 

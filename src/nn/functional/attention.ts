@@ -56,10 +56,16 @@ export function scaledDotProductAttention(
   return device.apply(attentionWithDropout, operands, { ...attributes, p: dropoutP });
 }
 
+/** Options of `packedAttention`. */
+export interface PackedAttentionOptions extends Pick<AttentionOptions, "isCausal" | "scale"> {
+  /** Broadcast to [batch…, heads, rows, rows]; as the mask of `scaledDotProductAttention`. */
+  readonly mask?: Tensor | null;
+}
+
 /**
- * Attention of a query, key and value packed in one tensor, [batch…, rows, 3, heads, width], as fusedProjections
- * returns them; the result is [batch…, rows, heads, width]. Their gradients are packed too: a layer needs two GEMMs
- * less in each direction than with three tensors.
+ * Attention of a query, key and value packed in one tensor, [batch…, rows, 3, heads, width], as one linear layer or
+ * fusedProjections returns them; the result is [batch…, rows, heads, width]. The gradients are packed too, so the layer
+ * before it needs one GEMM where three tensors need three.
  *
  * @example
  * ```ts
@@ -72,7 +78,7 @@ export function scaledDotProductAttention(
  */
 export function packedAttention(
   qkv: Tensor,
-  attributes: Pick<AttentionOptions, "isCausal" | "scale"> = {},
+  { mask = null, ...attributes }: PackedAttentionOptions = {},
 ): Tensor {
-  return qkv.device.apply(packedOp, [qkv], attributes);
+  return qkv.device.apply(packedOp, mask ? [qkv, mask] : [qkv], attributes);
 }

@@ -1,4 +1,4 @@
-/** Dropout: what it keeps, what it scales, and how its state moves. Its bits are regression N7. */
+/** Dropout: kept elements, their scale, and the random state. Its bits are regression N7. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,7 +15,7 @@ function counter(): bigint {
   return decodeState(cpu.runtime.read(cpu.randomState.array.storage!)).counter;
 }
 
-test("a draw moves the state on by one, and a p of 0 draws nothing", () => {
+test("a draw advances the state by one, and p = 0 draws nothing", () => {
   cpu.step(() => {
     const x = cpu.fromHost([1, 2, 3], [3], "f32");
     const before = counter();
@@ -30,7 +30,7 @@ test("a draw moves the state on by one, and a p of 0 draws nothing", () => {
   });
 });
 
-test("a p of 1 leaves zeros, of infinities too, and no gradient", () => {
+test("p = 1 gives zeros, also for infinities, and a gradient of 0", () => {
   cpu.step(() => {
     const x = cpu.fromHost([1, Number.POSITIVE_INFINITY, Number.NaN], [3], "f32");
     x.requiresGrad = true;
@@ -41,7 +41,7 @@ test("a p of 1 leaves zeros, of infinities too, and no gradient", () => {
   });
 });
 
-test("what is kept is scaled so that the mean stays, and about 1 − p is kept", () => {
+test("kept elements are scaled so that the mean stays, and a share of about 1 − p is kept", () => {
   cpu.step(() => {
     const x = cpu.fromHost(new Float32Array(40_000).fill(1), [200, 200], "f32");
     cpu.reseed(3n);
@@ -53,9 +53,9 @@ test("what is kept is scaled so that the mean stays, and about 1 − p is kept",
   });
 });
 
-test("elements get their words in row-major order, however they lie in memory", () => {
+test("random words go to elements in row-major order, for any layout", () => {
   cpu.step(() => {
-    const values = Float32Array.from({ length: 35 }, (_, at) => at + 1);
+    const values = Float32Array.from({ length: 35 }, (_, index) => index + 1);
     const x = cpu.fromHost(values, [5, 7], "f32").transpose(0, 1);
     cpu.reseed(5n);
     const strided = dropout(x, 0.5).dataSync();
@@ -64,7 +64,7 @@ test("elements get their words in row-major order, however they lie in memory", 
   });
 });
 
-test("backward goes through the mask of forward, also after later draws", () => {
+test("backward uses the mask of forward, also after later draws", () => {
   cpu.step(() => {
     const x = cpu.fromHost(new Float32Array(100).fill(1), [100], "f32");
     x.requiresGrad = true;
@@ -75,13 +75,13 @@ test("backward goes through the mask of forward, also after later draws", () => 
   });
 });
 
-test("rejects what is no probability, what is no float, and what is no random state", () => {
+test("rejects an invalid probability, an integer operand, and an invalid random state", () => {
   cpu.step(() => {
     const x = cpu.fromHost([1], [1], "f32");
     for (const p of [-0.1, 1.5, Number.NaN]) {
       rejects("BAD_ARGUMENT", () => dropout(x, p), /give a probability from 0 to 1/);
     }
     rejects("BAD_DTYPE", () => dropout(x.to("i32"), 0.5), /it needs a float/);
-    rejects("BAD_SHAPE", () => cpu.apply(dropoutOp, [x, x], { p: 0.5 }), /it is i32 \[4\]/);
+    rejects("BAD_SHAPE", () => cpu.apply(dropoutOp, [x, x], { p: 0.5 }), /it must be i32 \[4\]/);
   });
 });

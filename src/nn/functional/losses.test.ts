@@ -1,4 +1,4 @@
-/** Losses against plain sums on the host, and what they reject. Their gradients are tested with all others of the table. */
+/** Losses against plain sums on the host, and their errors. Their gradients are tested with those of all ops. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -17,24 +17,24 @@ const f64 = (values: readonly number[], shape: readonly number[] = [values.lengt
 const i32 = (values: readonly number[], shape: readonly number[] = [values.length]): Tensor =>
   cpu.fromHost(values, shape, "i32");
 
-function near(found: ArrayLike<number>, expected: readonly number[], what: string): void {
-  assert.equal(found.length, expected.length, what);
-  for (const [at, value] of expected.entries()) {
+function near(actual: ArrayLike<number>, expected: readonly number[], name: string): void {
+  assert.equal(actual.length, expected.length, name);
+  for (const [index, value] of expected.entries()) {
     assert.ok(
-      Math.abs(found[at]! - value) <= 1e-12 * Math.max(1, Math.abs(value)),
-      `${what}, at ${at}: ${found[at]}`,
+      Math.abs(actual[index]! - value) <= 1e-12 * Math.max(1, Math.abs(value)),
+      `${name}, at ${index}: ${actual[index]}`,
     );
   }
 }
 
-interface Drawn {
+interface LossCase {
   readonly logits: readonly (readonly number[])[];
   readonly labels: readonly number[];
   readonly weight: readonly number[];
   readonly smoothing: number;
 }
 
-const drawn: fc.Arbitrary<Drawn> = fc
+const lossCases: fc.Arbitrary<LossCase> = fc
   .tuple(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 7 }))
   .chain(([rows, classes]) => {
     const number = fc.double({ min: -30, max: 30, noNaN: true });
@@ -52,32 +52,32 @@ const drawn: fc.Arbitrary<Drawn> = fc
     });
   });
 
-/** Each row's loss and how much it counts, by the book. */
-function byHand({ logits, labels, weight, smoothing }: Drawn, ignored: number) {
-  return logits.map((row, at) => {
-    const label = labels[at]!;
+/** Each row's loss and weight, by the definition. */
+function expectedRows({ logits, labels, weight, smoothing }: LossCase, ignored: number) {
+  return logits.map((row, index) => {
+    const label = labels[index]!;
     if (label === ignored) return { loss: 0, counts: 0 };
-    const largest = Math.max(...row);
-    const logSum = largest + Math.log(row.reduce((sum, x) => sum + Math.exp(x - largest), 0));
-    const spread = row.reduce((sum, x, c) => sum + weight[c]! * (logSum - x), 0) / row.length;
-    const own = weight[label]! * (logSum - row[label]!);
-    return { loss: (1 - smoothing) * own + smoothing * spread, counts: weight[label]! };
+    const maximum = Math.max(...row);
+    const logSum = maximum + Math.log(row.reduce((sum, x) => sum + Math.exp(x - maximum), 0));
+    const smoothed = row.reduce((sum, x, c) => sum + weight[c]! * (logSum - x), 0) / row.length;
+    const unsmoothed = weight[label]! * (logSum - row[label]!);
+    return { loss: (1 - smoothing) * unsmoothed + smoothing * smoothed, counts: weight[label]! };
   });
 }
 
 describe("crossEntropy", () => {
-  test("is the weighted, smoothed sum over the rows that count, in each reduction", () => {
+  test("is the weighted, smoothed sum over the rows that are not ignored, in each reduction", () => {
     fc.assert(
-      fc.property(drawn, (given) => {
-        const { logits, labels, weight, smoothing } = given;
-        const rows = byHand(given, -1);
+      fc.property(lossCases, (lossCase) => {
+        const { logits, labels, weight, smoothing } = lossCase;
+        const rows = expectedRows(lossCase, -1);
         cpu.step(() => {
           const input = f64(logits.flat(), [logits.length, weight.length]);
           const options = { weight: f64(weight), ignoreIndex: -1, labelSmoothing: smoothing };
           const target = i32(labels);
-          const each = crossEntropy(input, target, { ...options, reduction: "none" });
+          const losses = crossEntropy(input, target, { ...options, reduction: "none" });
           near(
-            each.dataSync(),
+            losses.dataSync(),
             rows.map(({ loss }) => loss),
             "each",
           );
@@ -94,17 +94,17 @@ describe("crossEntropy", () => {
 
   test("has its classes on axis 1, however many axes follow", () => {
     cpu.step(() => {
-      const values = Array.from({ length: 2 * 5 * 3 * 2 }, (_, at) => Math.sin(at));
+      const values = Array.from({ length: 2 * 5 * 3 * 2 }, (_, index) => Math.sin(index));
       const images = f64(values, [2, 5, 3, 2]);
       const labels = i32(
-        Array.from({ length: 12 }, (_, at) => at % 5),
+        Array.from({ length: 12 }, (_, index) => index % 5),
         [2, 3, 2],
       );
       const rows = images.permute([0, 2, 3, 1]).contiguous().reshape([12, 5]);
-      const found = crossEntropy(images, labels, { reduction: "none" });
-      assert.deepEqual(found.shape, [2, 3, 2]);
+      const actual = crossEntropy(images, labels, { reduction: "none" });
+      assert.deepEqual(actual.shape, [2, 3, 2]);
       const expected = crossEntropy(rows, labels.reshape([12]), { reduction: "none" });
-      near(found.dataSync(), [...expected.dataSync()].map(Number), "losses");
+      near(actual.dataSync(), [...expected.dataSync()].map(Number), "losses");
     });
   });
 
@@ -118,14 +118,14 @@ describe("crossEntropy", () => {
     });
   });
 
-  test("with shares for targets is the same as with labels, where the shares are one-hot", () => {
+  test("with one-hot probabilities as targets is the same as with labels", () => {
     cpu.step(() => {
       const logits = f64([0.5, -1, 2, 3, 0, 1], [2, 3]);
-      const [labels, shares] = [i32([2, 0]), f64([0, 0, 1, 1, 0, 0], [2, 3])];
+      const [labels, probabilities] = [i32([2, 0]), f64([0, 0, 1, 1, 0, 0], [2, 3])];
       for (const labelSmoothing of [0, 0.3]) {
         const expected = crossEntropy(logits, labels, { labelSmoothing }).item();
         near(
-          [crossEntropy(logits, shares, { labelSmoothing }).item()],
+          [crossEntropy(logits, probabilities, { labelSmoothing }).item()],
           [expected],
           `smoothed by ${labelSmoothing}`,
         );
@@ -133,7 +133,7 @@ describe("crossEntropy", () => {
     });
   });
 
-  test("gives rows that don't count no gradient, whatever they hold", () => {
+  test("gives ignored rows a gradient of 0, even if they hold NaN", () => {
     cpu.step(() => {
       const logits = f64([Number.NaN, 1, 0, 0], [2, 2]);
       logits.requiresGrad = true;
@@ -147,7 +147,7 @@ describe("crossEntropy", () => {
     });
   });
 
-  test("of nothing that counts is NaN, and its gradient 0", () => {
+  test("of ignored rows only is NaN, and its gradient is 0", () => {
     cpu.step(() => {
       const logits = f64([1, 2], [1, 2]);
       logits.requiresGrad = true;
@@ -158,18 +158,18 @@ describe("crossEntropy", () => {
     });
   });
 
-  test("rejects a label that is no class, by its row, and reads nothing with it", () => {
+  test("rejects a label that is not a class, and names its row", () => {
     cpu.step(() => {
       const logits = cpu.fromHost(new Float32Array(15), [5, 3], "f32");
       const message =
-        /crossEntropy: the target of row 3 is 3, and there are 3 classes, 0 to 2\..*ignoreIndex \(-100\)/s;
+        /crossEntropy: the target of row 3 is 3, but there are 3 classes, 0 to 2\..*ignoreIndex \(-100\)/s;
       rejects("BAD_INDEX", () => crossEntropy(logits, i32([0, 2, -100, 3, 9])), message);
       rejects("BAD_INDEX", () => crossEntropy(logits, i32([0, -1, 1, 1, 1])), /row 1 is -1/);
       rejects("BAD_INDEX", () => nllLoss(logits, i32([0, 0, 0, 0, 3])), /nllLoss: the target of row 4 is 3/);
     });
   });
 
-  test("in a compiled step, which can't look, is NaN where a label is no class, and reads nothing with it", () => {
+  test("in a compiled step, which can't reject it, is NaN for a label that is not a class", () => {
     for (const loss of [crossEntropy, nllLoss]) {
       for (const reduction of ["mean", "sum"] as const) {
         for (const weight of [undefined, f64([1, 2, 3])]) {
@@ -180,23 +180,24 @@ describe("crossEntropy", () => {
             value.backward();
             return { value };
           });
-          const of = (...labels: number[]): number => {
+          const lossOf = (...labels: number[]): number => {
             logits.zeroGrad();
             return step(i32(labels)).value.item();
           };
-          const good = of(2, 0);
+          const good = lossOf(2, 0);
           assert.ok(Number.isFinite(good));
-          for (const bad of [3, -1, 2 ** 31 - 1, -(2 ** 31)]) assert.ok(Number.isNaN(of(0, bad)), `${bad}`);
-          // The mean of such a batch has no gradient that could be trained with.
+          for (const bad of [3, -1, 2 ** 31 - 1, -(2 ** 31)])
+            assert.ok(Number.isNaN(lossOf(0, bad)), `${bad}`);
+          // The gradient of such a batch is NaN too.
           if (loss === crossEntropy) assert.ok([...(logits.grad?.dataSync() ?? [])].some(Number.isNaN));
-          assert.equal(of(2, 0), good);
+          assert.equal(lossOf(2, 0), good);
           step.close();
         }
       }
     }
   });
 
-  test("rejects shapes, dtypes and smoothings that don't fit, and says what would", () => {
+  test("rejects shapes, dtypes and smoothings that do not fit, and names valid ones", () => {
     cpu.step(() => {
       const logits = f64([1, 2, 3, 4, 5, 6], [2, 3]);
       rejects("BAD_SHAPE", () => crossEntropy(logits, i32([0, 1, 2])), /the target must be \[2\]/);
@@ -210,7 +211,7 @@ describe("crossEntropy", () => {
     });
   });
 
-  test("rejects to learn its class weights", () => {
+  test("rejects class weights that require a gradient", () => {
     cpu.step(() => {
       const [logits, weight] = [f64([1, 2], [1, 2]), f64([1, 2])];
       weight.requiresGrad = true;
@@ -224,7 +225,7 @@ describe("crossEntropy", () => {
     });
   });
 
-  test("is two launches forward behind the check of its labels, and two backward", () => {
+  test("is two launches forward, after the check of its labels, and two backward", () => {
     const log = new CallLog();
     const driver = openTestDriver();
     const device = openDevice({ driver: log.wrap(driver) });
@@ -250,13 +251,13 @@ test("nllLoss of logSoftmax is crossEntropy", () => {
     for (const reduction of ["mean", "sum", "none"] as const) {
       const options = { weight, reduction };
       const expected = crossEntropy(logits, i32([2, 0]), options).dataSync();
-      const found = nllLoss(logits.logSoftmax(1), i32([2, 0]), options).dataSync();
-      near(found, [...expected].map(Number), reduction);
+      const actual = nllLoss(logits.logSoftmax(1), i32([2, 0]), options).dataSync();
+      near(actual, [...expected].map(Number), reduction);
     }
   });
 });
 
-describe("losses of pairs", () => {
+describe("elementwise losses", () => {
   test("have their textbook values", () => {
     cpu.step(() => {
       const [input, target] = [f64([0, 1, 5]), f64([0.5, 1, 2])];
@@ -271,7 +272,7 @@ describe("losses of pairs", () => {
     });
   });
 
-  test("reject shapes that would be stretched: all would be compared with all", () => {
+  test("reject shapes that would broadcast", () => {
     cpu.step(() => {
       const [column, row] = [f64([1, 2, 3], [3, 1]), f64([1, 2, 3])];
       for (const loss of [mseLoss, l1Loss, huberLoss, smoothL1Loss, bceWithLogits]) {
@@ -280,7 +281,7 @@ describe("losses of pairs", () => {
     });
   });
 
-  test("reject a delta and a beta that make no sense", () => {
+  test("reject an invalid delta and beta", () => {
     cpu.step(() => {
       const x = f64([1]);
       rejects("BAD_ARGUMENT", () => huberLoss(x, x, { delta: 0 }), /delta is 0; give a number above 0/);
@@ -302,11 +303,11 @@ describe("bceWithLogits", () => {
         input.requiresGrad = true;
         const losses = bceWithLogits(input, f64(logits.map(() => target)), { reduction: "none" });
         const expected = logits.map((x) => {
-          const against = target === 1 ? -x : x;
-          return Math.max(against, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+          const signedLogit = target === 1 ? -x : x;
+          return Math.max(signedLogit, 0) + Math.log1p(Math.exp(-Math.abs(x)));
         });
         near(losses.dataSync(), expected, `target ${target}`);
-        // Small losses too, by their own size.
+        // Small losses have a small relative error too.
         const small = losses.dataSync()[target === 1 ? 4 : 2]!;
         assert.ok(Math.abs(small / Math.log1p(Math.exp(-20)) - 1) < 1e-12);
         losses.sum().backward();
@@ -315,7 +316,7 @@ describe("bceWithLogits", () => {
     });
   });
 
-  test("weighs elements and what is positive", () => {
+  test("applies the weights of elements and of the positive class", () => {
     cpu.step(() => {
       const [input, target] = [f64([0, 0], [1, 2]), f64([1, 0], [1, 2])];
       const options = { weight: f64([1, 10]), posWeight: f64([3, 3]), reduction: "none" } as const;
@@ -324,7 +325,7 @@ describe("bceWithLogits", () => {
       rejects(
         "BAD_SHAPE",
         () => bceWithLogits(input, target, tall),
-        /stretch the input \[1, 2\] to \[3, 2\]/,
+        /broadcast the input \[1, 2\] to \[3, 2\]/,
       );
     });
   });

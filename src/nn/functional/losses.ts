@@ -26,7 +26,7 @@ export interface ClassLossOptions extends LossOptions {
 
 /** Options of `crossEntropy`. */
 export interface CrossEntropyOptions extends ClassLossOptions {
-  /** Share of the target spread evenly over all classes. Default: 0. */
+  /** The share of the target that is distributed evenly over all classes. Default: 0. */
   readonly labelSmoothing?: number;
 }
 

@@ -95,7 +95,7 @@ export class Softplus extends Module {
 }
 
 /**
- * x where it is positive, and a part of it where it is not.
+ * x where it is positive, and negativeSlope · x elsewhere.
  *
  * @example
  * ```ts
@@ -113,7 +113,7 @@ export class LeakyReLU extends Module {
     this.negativeSlope = negativeSlope;
   }
 
-  /** x, or a part of it where it is negative; an input of any shape. */
+  /** x where it is positive, and negativeSlope · x elsewhere; an input of any shape. */
   forward(x: Tensor): Tensor {
     return x.leakyRelu(this.negativeSlope);
   }
@@ -155,7 +155,7 @@ export class GELU extends Module {
 }
 
 /**
- * Exponentials along an axis, over their sum.
+ * Exponentials along an axis, divided by their sum.
  *
  * @example
  * ```ts
@@ -173,7 +173,7 @@ export class Softmax extends Module {
     this.axis = axis;
   }
 
-  /** Shares along the axis that add up to 1, in the input's shape. */
+  /** Probabilities along the axis, in the input's shape. */
   forward(x: Tensor): Tensor {
     return softmax(x, this.axis);
   }
@@ -184,7 +184,7 @@ export class Softmax extends Module {
 }
 
 /**
- * The logarithm of softmax, without the overflow on the way.
+ * The logarithm of softmax, accurate even where softmax underflows to 0.
  *
  * @example
  * ```ts
@@ -202,7 +202,7 @@ export class LogSoftmax extends Module {
     this.axis = axis;
   }
 
-  /** Logarithms of shares along the axis, in the input's shape. */
+  /** Log probabilities along the axis, in the input's shape. */
   forward(x: Tensor): Tensor {
     return logSoftmax(x, this.axis);
   }

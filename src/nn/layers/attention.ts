@@ -1,7 +1,7 @@
 /** MultiheadAttention: several attention heads, each on its share of the width. */
 
 import type { Tensor } from "../../tensor/index.js";
-import { linear, scaledDotProductAttention } from "../functional.js";
+import { linear, packedAttention, scaledDotProductAttention } from "../functional.js";
 import { xavierUniform, zeros } from "../init.js";
 import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
@@ -79,36 +79,45 @@ export class MultiheadAttention extends Module {
     value: Tensor = key,
     { mask = null, isCausal = false }: AttendOptions = {},
   ): Tensor {
-    const project = this.#projection(query, key, value);
-    const q = this.#splitHeads(project(query, 0));
-    const k = this.#splitHeads(project(key, 1));
-    const v = this.#splitHeads(project(value, 2));
+    const { inProjWeight, inProjBias, heads } = this;
     const dropoutP = this.isTraining ? this.dropout : 0;
+    if (query === key && key === value && dropoutP === 0) {
+      const qkv = this.#batchFirst(linear(query, inProjWeight, inProjBias)); // [B, S, 3·W]
+      const packed = qkv.unflatten(-1, [3, heads, this.embedDim / heads]);
+      const attended = packedAttention(packed, { mask, isCausal }).flatten(-2); // [B, S, W]
+      return this.outProj.forward(this.#batchFirst(attended));
+    }
+    const [q, k, v] = this.#project(query, key, value).map((x) => this.#splitHeads(x)) as [
+      Tensor,
+      Tensor,
+      Tensor,
+    ];
     const attended = scaledDotProductAttention(q, k, v, mask, { isCausal, dropoutP }); // [B, H, S, W/H]
-    const joined = attended.transpose(-3, -2).flatten(-2); // [B, S, W]
-    return this.outProj.forward(this.#turn(joined));
+    return this.outProj.forward(this.#batchFirst(attended.transpose(-3, -2).flatten(-2)));
   }
 
   /** Projects query, key and value with their shares of the weight; in one GEMM if all are the same tensor. */
-  #projection(query: Tensor, key: Tensor, value: Tensor): (x: Tensor, part: 0 | 1 | 2) => Tensor {
+  #project(query: Tensor, key: Tensor, value: Tensor): readonly Tensor[] {
     const { inProjWeight, inProjBias, embedDim } = this;
     if (query === key && key === value) {
       const all = linear(query, inProjWeight, inProjBias); // [B, S, 3·W]
-      return (_, part) => all.narrow(-1, part * embedDim, embedDim);
+      return [0, 1, 2].map((index) => all.narrow(-1, index * embedDim, embedDim));
     }
-    const partOf = (whole: Tensor, part: number): Tensor => whole.narrow(0, part * embedDim, embedDim);
-    return (x, part) => linear(x, partOf(inProjWeight, part), inProjBias && partOf(inProjBias, part));
+    const share = (whole: Tensor, index: number): Tensor => whole.narrow(0, index * embedDim, embedDim);
+    return [query, key, value].map((x, index) =>
+      linear(x, share(inProjWeight, index), inProjBias && share(inProjBias, index)),
+    );
   }
 
   /** [B, S, W] → [B, H, S, W/H] */
   #splitHeads(x: Tensor): Tensor {
-    return this.#turn(x)
+    return this.#batchFirst(x)
       .unflatten(-1, [this.heads, this.embedDim / this.heads])
       .transpose(-3, -2);
   }
 
   /** Swaps [S, B, W] and [B, S, W] if the batch is not first. */
-  #turn(x: Tensor): Tensor {
+  #batchFirst(x: Tensor): Tensor {
     return this.batchFirst || x.ndim < 3 ? x : x.transpose(0, 1);
   }
 

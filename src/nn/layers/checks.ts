@@ -19,18 +19,18 @@ export function requireProbability(layer: string, p: number): void {
   });
 }
 
-/** Rejects uneven splits: heads of a width, groups of channels. */
+/** Rejects uneven splits, such as heads of a width or groups of channels. `unit`: the name of the divisor's units, in plural. */
 export function requireDivides(
   layer: string,
-  whole: number,
+  size: number,
   name: string,
-  parts: number,
-  part: string,
+  divisor: number,
+  unit: string,
 ): void {
-  if (whole % parts === 0) return;
+  if (size % divisor === 0) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${layer}: ${name} is ${whole}, which is not divisible by ${parts} ${part}. Choose a multiple of ${parts}.`,
-    { numbers: { whole, parts } },
+    `${layer}: ${name} is ${size}, which is not divisible by ${divisor} ${unit}. Choose a multiple of ${divisor}.`,
+    { numbers: { size, divisor } },
   );
 }

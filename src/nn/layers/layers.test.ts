@@ -1,4 +1,4 @@
-/** Layers: what they compute against the plain way, their names, their first values, how they print and what they reject. */
+/** Layers: results against plain formulas, names of parameters, initial values, printed text, and errors. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,21 +13,21 @@ function namesOf(module: nn.Module): string {
   return [...module.namedParameters()].map(([name]) => name).join(" ");
 }
 
-function close(found: Tensor, expected: Tensor, what: string, tolerance = 1e-12): void {
-  assert.deepEqual(found.shape, expected.shape, what);
-  const [a, b] = [found.dataSync(), expected.dataSync()];
+function close(actual: Tensor, expected: Tensor, name: string, tolerance = 1e-12): void {
+  assert.deepEqual(actual.shape, expected.shape, name);
+  const [a, b] = [actual.dataSync(), expected.dataSync()];
   for (let index = 0; index < a.length; index++) {
     assert.ok(
       Math.abs(a[index]! - b[index]!) <= tolerance,
-      `${what}: ${a[index]} for ${b[index]} at ${index}`,
+      `${name}: ${a[index]}, expected ${b[index]}, at ${index}`,
     );
   }
 }
 
 const random = (shape: readonly number[]): Tensor => randn(shape, { dtype: "f64" });
 
-/** Attention head by head, of matrices alone. */
-function attendPlainly(
+/** Attention computed head by head, with matrix products. */
+function attendByHead(
   layer: nn.MultiheadAttention,
   q: Tensor,
   k: Tensor,
@@ -36,43 +36,43 @@ function attendPlainly(
 ): Tensor {
   const width = layer.embedDim;
   const size = width / layer.heads;
-  const project = (x: Tensor, part: number): Tensor => {
-    const y = x.matmul(layer.inProjWeight.narrow(0, part * width, width).t());
-    return layer.inProjBias ? y.add(layer.inProjBias.narrow(0, part * width, width)) : y;
+  const project = (x: Tensor, projection: number): Tensor => {
+    const y = x.matmul(layer.inProjWeight.narrow(0, projection * width, width).t());
+    return layer.inProjBias ? y.add(layer.inProjBias.narrow(0, projection * width, width)) : y;
   };
-  const parts = [q, k, v].map((x, part) => project(x, part));
+  const projections = [q, k, v].map(project);
   const heads = Array.from({ length: layer.heads }, (_, head) => {
-    const [hq, hk, hv] = parts.map((x) => x.narrow(-1, head * size, size));
+    const [hq, hk, hv] = projections.map((x) => x.narrow(-1, head * size, size));
     const scores = hq!.matmul(hk!.t()).div(Math.sqrt(size));
     const [rows = 0, columns = 0] = scores.shape;
-    const hidden = Array.from({ length: rows }, (_, row) =>
+    const causalMask = Array.from({ length: rows }, (_, row) =>
       Array.from({ length: columns }, (_, column) => (isCausal && column > row ? -1e300 : 0)),
     );
-    const weights = scores.add(tensor(hidden, { dtype: "f64" })).softmax(-1);
+    const weights = scores.add(tensor(causalMask, { dtype: "f64" })).softmax(-1);
     return weights.matmul(hv!);
   });
-  const outcome = heads.reduce<Tensor | undefined>((sum, head, index) => {
-    const part = head.matmul(layer.outProj.weight.narrow(1, index * size, size).t());
-    return sum ? sum.add(part) : part;
+  const output = heads.reduce<Tensor | undefined>((sum, head, index) => {
+    const projected = head.matmul(layer.outProj.weight.narrow(1, index * size, size).t());
+    return sum ? sum.add(projected) : projected;
   }, undefined)!;
-  return layer.outProj.bias ? outcome.add(layer.outProj.bias) : outcome;
+  return layer.outProj.bias ? output.add(layer.outProj.bias) : output;
 }
 
-test("multihead attention equals its heads one by one, as self-attention, causal, and with another key and value", () => {
+test("multihead attention equals its heads one by one: self-attention, causal, and cross-attention", () => {
   for (const bias of [true, false]) {
     const layer = new nn.MultiheadAttention(6, 3, { bias }).to(cpu, "f64");
     cpu.step(() => {
       const [x, key, value] = [random([4, 6]), random([5, 6]), random([5, 6])];
-      close(layer.forward(x), attendPlainly(layer, x, x, x, false), "self");
+      close(layer.forward(x), attendByHead(layer, x, x, x, false), "self");
       const causal = layer.forward(x, undefined, undefined, { isCausal: true });
-      close(causal, attendPlainly(layer, x, x, x, true), "causal");
-      close(layer.forward(x, key, value), attendPlainly(layer, x, key, value, false), "cross");
-      close(layer.forward(x, key), attendPlainly(layer, x, key, key, false), "value is the key");
+      close(causal, attendByHead(layer, x, x, x, true), "causal");
+      close(layer.forward(x, key, value), attendByHead(layer, x, key, value, false), "cross");
+      close(layer.forward(x, key), attendByHead(layer, x, key, key, false), "value is the key");
     });
   }
 });
 
-test("multihead attention takes batches first, or rows first where told so, and masks", () => {
+test("multihead attention takes batch-first inputs, sequence-first inputs with batchFirst: false, and masks", () => {
   const layer = new nn.MultiheadAttention(4, 2).to(cpu, "f64");
   const rowsFirst = new nn.MultiheadAttention(4, 2, { batchFirst: false }).to(cpu, "f64");
   rowsFirst.loadStateDict(layer.stateDict());
@@ -91,7 +91,7 @@ test("multihead attention takes batches first, or rows first where told so, and 
   });
 });
 
-test("a transformer layer is attention and feed-forward with residuals, norms first or behind", () => {
+test("a transformer layer is attention and feed-forward with residuals, with the norms before or after them", () => {
   for (const normFirst of [false, true]) {
     const options = { dimFeedforward: 7, activation: "gelu", normFirst } as const;
     const layer = new nn.TransformerEncoderLayer(4, 2, options).to(cpu, "f64").eval();
@@ -110,7 +110,7 @@ test("a transformer layer is attention and feed-forward with residuals, norms fi
   }
 });
 
-test("every parameter of a transformer layer gets a gradient, and dropout acts while training only", () => {
+test("every parameter of a transformer layer gets a gradient, and dropout is active in training only", () => {
   const layer = new nn.TransformerEncoderLayer(4, 2, { dimFeedforward: 8 }).to(cpu);
   cpu.step(() => {
     const x = randn([2, 3, 4]);
@@ -139,7 +139,7 @@ test("parameters are named as in PyTorch, in camelCase, and containers number th
   assert.deepEqual([[...list].length, list.at(-1).bias], [2, null]);
 });
 
-test("training and evaluation reach through containers", () => {
+test("train() and eval() apply to modules in containers", () => {
   const dropout = new nn.Dropout(1);
   const model = new nn.Sequential(new nn.ModuleList([]) as unknown as nn.Layer, dropout);
   model.eval();
@@ -164,9 +164,9 @@ test("layers print their sizes", () => {
   );
 });
 
-test("first values are PyTorch's: within 1/√fanIn, normal embeddings, norms of 1 and 0", () => {
+test("initial values are PyTorch's: within 1/√fanIn, normal embeddings, norms of 1 and 0", () => {
   manualSeed(3);
-  const most = (parameter: nn.Parameter | null): number =>
+  const maxMagnitude = (parameter: nn.Parameter | null): number =>
     Math.max(...Float32Array.from(parameter!.initialValues(), Math.abs));
   for (const [layer, bound] of [
     [new nn.Linear(16, 200), 1 / 4],
@@ -174,13 +174,16 @@ test("first values are PyTorch's: within 1/√fanIn, normal embeddings, norms of
     [new nn.Conv2d(8, 200, [2, 2], { groups: 2 }), 1 / 4],
   ] as const) {
     for (const parameter of layer.parameters()) {
-      const found = most(parameter);
-      assert.ok(found <= bound && found > 0.95 * bound, `${layer}: ${found} for ${bound}`);
+      const magnitude = maxMagnitude(parameter);
+      assert.ok(
+        magnitude <= bound && magnitude > 0.95 * bound,
+        `${layer}: ${magnitude} with a bound of ${bound}`,
+      );
     }
   }
   const attention = new nn.MultiheadAttention(8, 2);
-  assert.deepEqual([most(attention.inProjBias), most(attention.outProj.bias)], [0, 0]);
-  assert.ok(most(attention.inProjWeight) <= Math.sqrt(6 / 32));
+  assert.deepEqual([maxMagnitude(attention.inProjBias), maxMagnitude(attention.outProj.bias)], [0, 0]);
+  assert.ok(maxMagnitude(attention.inProjWeight) <= Math.sqrt(6 / 32));
   const rows = Float32Array.from(new nn.Embedding(100, 4, { paddingIdx: 2 }).weight.initialValues());
   assert.deepEqual([...rows.subarray(8, 12)], [0, 0, 0, 0]);
   assert.ok(Math.max(...rows) > 2, "normal values reach far");
@@ -188,7 +191,7 @@ test("first values are PyTorch's: within 1/√fanIn, normal embeddings, norms of
   assert.deepEqual([...Float32Array.from(new nn.LayerNorm(2).bias!.initialValues())], [0, 0]);
 });
 
-test("sizes that no layer can have are rejected when it is made", () => {
+test("a constructor rejects invalid sizes", () => {
   for (const size of [0, -1, 1.5, Number.NaN]) {
     rejects("BAD_ARGUMENT", () => new nn.Linear(size, 2), /Linear: inFeatures is/);
     rejects("BAD_ARGUMENT", () => new nn.Conv1d(1, 1, size), /Conv1d: axis 0 of kernelSize is/);

@@ -98,8 +98,8 @@ export class RMSNorm extends Module {
   }
 }
 
-function rowShape(layer: string, given: number | Shape): Shape {
-  const shape = typeof given === "number" ? [given] : [...given];
+function rowShape(layer: string, normalizedShape: number | Shape): Shape {
+  const shape = typeof normalizedShape === "number" ? [normalizedShape] : [...normalizedShape];
   requireSizes(
     layer,
     Object.fromEntries(shape.map((size, axis) => [`axis ${axis} of normalizedShape`, size])),

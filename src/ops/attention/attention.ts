@@ -1,25 +1,24 @@
 /**
  * Scaled dot product attention: softmax(scale · q · kᵀ + mask) · v, forward and backward in one launch each.
  *
- * The kernel op keeps rows before heads, [batch…, rows, heads, width], as projections make them and take them: so the
- * result is free to be seen as [batch…, rows, heads · width], and so are the gradients. The op that users call has PyTorch's
- * axes, and sees its operands so.
+ * The kernel op has rows before heads, [batch…, rows, heads, width], like the projections before and after it. So its result and
+ * its gradients are views [batch…, rows, heads · width] without a copy. The op for users has PyTorch's axes and permutes its operands.
  */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { broadcastShapes, type Shape, sizeOf } from "../shape.js";
-import { type AttentionSizes, maskOf, operandOf } from "./operands.js";
+import { type AttentionSizes, attentionMask, attentionOperand } from "./operands.js";
 
 export type AttentionAttributes = {
-  /** Row i sees columns 0 to i. */
+  /** True if row i sees columns 0 to i only. */
   readonly isCausal?: boolean;
-  /** The factor of q · kᵀ; 1/√width unless given. */
+  /** The factor of q · kᵀ. Default: 1/√width. */
   readonly scale?: number;
 };
 
@@ -65,25 +64,25 @@ function sizesOf(query: Shape, key: Shape, value: Shape): AttentionSizes {
   };
 }
 
-export function computeOf(dtype: Dtype): "f32" | "f64" {
+export function attentionCompute(dtype: Dtype): "f32" | "f64" {
   return dtype === "f64" ? "f64" : "f32";
 }
 
 /**
- * Operands: query [batch…, rows, heads, width], key [batch…, columns, heads, width], value [batch…, columns, heads, width
- * of values], and a mask or none, which is added to the scores and stretches to [batch…, heads, rows, columns]. The second
- * output is the probabilities, for backward.
+ * Operands: query [batch…, rows, heads, width], key [batch…, columns, heads, width], value [batch…, columns, heads, valueWidth],
+ * and an optional mask. The mask broadcasts to [batch…, heads, rows, columns] and is added to the scores. The second output is the
+ * probabilities, for backward.
  */
 export const attention: KernelOp<AttentionAttributes> = {
   kind: "kernel",
   name: "attention",
   infer(operands) {
-    const [query, key, value] = threeOf("attention", operands);
+    const [query, key, value] = queryKeyValueTypes("attention", operands);
     const sizes = sizesOf(query.shape, key.shape, value.shape);
     const dtype = attentionDtype("attention", operands);
     return [
       { shape: outShape(sizes), dtype },
-      { shape: scoreShape(sizes), dtype: computeOf(dtype) },
+      { shape: scoreShape(sizes), dtype: attentionCompute(dtype) },
     ];
   },
   saves: () => ({ operands: [0, 1, 2], outputs: [1] }),
@@ -95,9 +94,11 @@ export const attention: KernelOp<AttentionAttributes> = {
       rule.operand(2),
       rule.output(1),
     ];
-    const attributes = { ...rule.attributes, givesScores: rule.needs(3) };
+    const attributes = { ...rule.attributes, outputsScoreGradient: rule.needs(3) };
     const gradients = rule.applyAll(attentionGradient, [out, query, key, value, scores], attributes);
-    return gradients.map((gradient, index) => (rule.needs(index) ? fitTo(rule, gradient, index) : undefined));
+    return gradients.map((gradient, index) =>
+      rule.needs(index) ? fitToOperand(rule, gradient, index) : undefined,
+    );
   },
   lower(lowering, operands, outputs, attributes) {
     const [query, key, value] = [arrayAt(operands, 0), arrayAt(operands, 1), arrayAt(operands, 2)];
@@ -111,26 +112,32 @@ export interface AttentionArrays {
   readonly value: DeviceArray;
 }
 
-/** Fills the result and the probabilities. */
+/** Computes the result and the probabilities. */
 export function lowerAttention(
   lowering: Lowering,
-  { query, key, value, mask: added }: AttentionArrays & { readonly mask?: DeviceArray | number | undefined },
+  {
+    query,
+    key,
+    value,
+    mask: maskOperand,
+  }: AttentionArrays & { readonly mask?: DeviceArray | number | undefined },
   [output, probabilities]: readonly DeviceArray[],
   { isCausal = false, scale }: AttentionAttributes,
 ): void {
   if (!output || !probabilities) return;
   const sizes = sizesOf(query.shape, key.shape, value.shape);
-  const dtype = computeOf(output.dtype);
-  const target = storedAs(lowering, output, dtype);
+  const dtype = attentionCompute(output.dtype);
+  const target = resultArray(lowering, output, dtype);
   const [q, k, v] = [
-    operandOf(lowering, query, queryShape(sizes), dtype),
-    operandOf(lowering, key, keyShape(sizes), dtype),
-    operandOf(lowering, value, valueShape(sizes), dtype),
+    attentionOperand(lowering, query, queryShape(sizes), dtype),
+    attentionOperand(lowering, key, keyShape(sizes), dtype),
+    attentionOperand(lowering, value, valueShape(sizes), dtype),
   ];
-  const out = operandOf(lowering, target, target.shape, target.dtype);
-  const mask = typeof added === "object" ? maskOf(lowering, added, sizes, dtype) : undefined;
+  const out = attentionOperand(lowering, target, target.shape, target.dtype);
+  const mask =
+    typeof maskOperand === "object" ? attentionMask(lowering, maskOperand, sizes, dtype) : undefined;
   if (!q || !k || !v || !out || !probabilities.storage) {
-    // Nothing is attended to, or nothing of it is wanted.
+    // An operand or the result is empty.
     for (const array of [output, probabilities]) fillWith(lowering, array, 0);
     return;
   }
@@ -144,10 +151,10 @@ export function lowerAttention(
   if (target !== output) copyArray(lowering, target, output);
 }
 
-/** The array itself, or one of the computation's dtype to be converted afterwards, where attention stores no half floats. */
-function storedAs(lowering: Lowering, array: DeviceArray, dtype: "f32" | "f64"): DeviceArray {
-  const isStored = array.dtype === dtype || lowering.backend.capabilities.storesHalfAttention;
-  return isStored ? array : lowering.scratchArray(array.shape, dtype);
+/** The array that attention writes: `array` itself, or scratch memory of the compute dtype if it can't store half floats. */
+function resultArray(lowering: Lowering, array: DeviceArray, dtype: "f32" | "f64"): DeviceArray {
+  const isStorable = array.dtype === dtype || lowering.backend.capabilities.storesHalfAttention;
+  return isStorable ? array : lowering.scratchArray(array.shape, dtype);
 }
 
 function kernelShape({ batch, ...sizes }: AttentionSizes, dtype: "f32" | "f64") {
@@ -155,23 +162,23 @@ function kernelShape({ batch, ...sizes }: AttentionSizes, dtype: "f32" | "f64") 
 }
 
 type GradientAttributes = AttentionAttributes & {
-  /** Is the gradient of the scores wanted too? It is what a mask gains. */
-  readonly givesScores: boolean;
+  /** True if the gradient of the scores is an output too: it is the mask's gradient. */
+  readonly outputsScoreGradient: boolean;
 };
 
-/** Operands: the upstream gradient, query, key, value, probabilities. Outputs: what each gains, before stretching. */
+/** Operands: the upstream gradient, query, key, value, probabilities. Outputs: their gradients, with the broadcast batch. */
 const attentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "attentionGradient",
   noGradient: "gradients of gradients are not recorded",
-  infer([, ...operands], { givesScores }) {
-    const [query, key, value] = threeOf("attentionGradient", operands);
+  infer([, ...operands], { outputsScoreGradient }) {
+    const [query, key, value] = queryKeyValueTypes("attentionGradient", operands);
     const sizes = sizesOf(query.shape, key.shape, value.shape);
     const dtype = attentionDtype("attentionGradient", operands);
     const shapes = [queryShape(sizes), keyShape(sizes), valueShape(sizes)];
     return [
       ...shapes.map((shape) => ({ shape, dtype })),
-      ...(givesScores ? [{ shape: scoreShape(sizes), dtype: computeOf(dtype) }] : []),
+      ...(outputsScoreGradient ? [{ shape: scoreShape(sizes), dtype: attentionCompute(dtype) }] : []),
     ];
   },
   lower(lowering, operands, outputs, attributes) {
@@ -181,64 +188,64 @@ const attentionGradient: KernelOp<GradientAttributes> = {
   },
 };
 
-/** Fills what query, key and value gain, and the scores where a fourth output is given. */
+/** Computes the gradients of query, key and value, and of the scores if there is a fourth output. */
 export function lowerAttentionGradient(
   lowering: Lowering,
-  given: AttentionArrays & { readonly upstream: DeviceArray; readonly probabilities: DeviceArray },
+  inputs: AttentionArrays & { readonly upstream: DeviceArray; readonly probabilities: DeviceArray },
   outputs: readonly DeviceArray[],
   { isCausal = false, scale }: AttentionAttributes,
 ): void {
-  const { upstream, query, key, value, probabilities } = given;
+  const { upstream, query, key, value, probabilities } = inputs;
   const sizes = sizesOf(query.shape, key.shape, value.shape);
-  const dtype = computeOf(probabilities.dtype);
-  const made = outputs.slice(0, 3).map((output) => storedAs(lowering, output, dtype));
+  const dtype = attentionCompute(probabilities.dtype);
+  const targets = outputs.slice(0, 3).map((output) => resultArray(lowering, output, dtype));
   const scores = outputs[3] ?? lowering.scratchArray(scoreShape(sizes), dtype);
-  const [queryGradient, keyGradient, valueGradient] = made.map((array) =>
-    operandOf(lowering, array, array.shape, array.dtype),
+  const [queryGradient, keyGradient, valueGradient] = targets.map((array) =>
+    attentionOperand(lowering, array, array.shape, array.dtype),
   );
-  const seen = {
-    query: operandOf(lowering, query, queryShape(sizes), dtype),
-    key: operandOf(lowering, key, keyShape(sizes), dtype),
-    value: operandOf(lowering, value, valueShape(sizes), dtype),
-    outGradient: operandOf(lowering, upstream, outShape(sizes), dtype),
+  const operands = {
+    query: attentionOperand(lowering, query, queryShape(sizes), dtype),
+    key: attentionOperand(lowering, key, keyShape(sizes), dtype),
+    value: attentionOperand(lowering, value, valueShape(sizes), dtype),
+    outGradient: attentionOperand(lowering, upstream, outShape(sizes), dtype),
   };
-  const problem = { ...seen, queryGradient, keyGradient, valueGradient };
-  if (!isWhole(problem) || !probabilities.storage || !scores.storage) {
+  const problem = { ...operands, queryGradient, keyGradient, valueGradient };
+  if (!areDefined(problem) || !probabilities.storage || !scores.storage) {
     for (const output of outputs) fillWith(lowering, output, 0);
     return;
   }
   lowering.attentionBackward({
-    ...{ ...kernelShape(sizes, dtype), resultDtype: made[0]?.dtype ?? dtype },
+    ...{ ...kernelShape(sizes, dtype), resultDtype: targets[0]?.dtype ?? dtype },
     ...problem,
     ...{ probabilities: probabilities.storage, scoreGradient: scores.storage },
     scale: scale ?? 1 / Math.sqrt(sizes.width),
     isCausal,
   });
-  for (const [index, array] of made.entries()) {
+  for (const [index, array] of targets.entries()) {
     const output = outputs[index];
     if (output && output !== array) copyArray(lowering, array, output);
   }
 }
 
-type Whole<T> = { readonly [K in keyof T]: Exclude<T[K], undefined> };
+type AllDefined<T> = { readonly [K in keyof T]: Exclude<T[K], undefined> };
 
-/** Has every operand memory? */
-function isWhole<T extends object>(operands: T): operands is T & Whole<T> {
+/** True if no value is undefined: every operand has memory. */
+function areDefined<T extends object>(operands: T): operands is T & AllDefined<T> {
   return Object.values(operands).every((operand) => operand !== undefined);
 }
 
-function threeOf(op: string, operands: readonly OperandType[]): [ValueType, ValueType, ValueType] {
+function queryKeyValueTypes(op: string, operands: readonly OperandType[]): [ValueType, ValueType, ValueType] {
   return [typeAt(op, operands, 0), typeAt(op, operands, 1), typeAt(op, operands, 2)];
 }
 
-/** The dtype in which query, key and value meet. */
+/** The promoted dtype of query, key and value. */
 export function attentionDtype(op: string, operands: readonly OperandType[]): Dtype {
-  const types = threeOf(op, operands);
+  const types = queryKeyValueTypes(op, operands);
   const dtype = types.map((type) => type.dtype).reduce(promote);
   if (dtypes[dtype].kind === "float") return dtype;
   throw new HoldfastError(
     "BAD_DTYPE",
-    `${op} of ${types.map((type) => type.dtype).join(", ")}: products need floats. Convert with to("f32").`,
+    `${op} of ${types.map((type) => type.dtype).join(", ")}: a matrix product needs floats. Convert with to("f32").`,
     { numbers: { op } },
   );
 }

@@ -1,4 +1,4 @@
-/** Puts arrays into the words of the attention kernels: [batch, heads, rows, width] with strides, copied only where needed. */
+/** Describes arrays to the attention kernels: [batch, heads, rows, width] with strides, copied only if necessary. */
 
 import type { Dtype } from "../../ir/index.js";
 import type { AttentionMask, AttentionOperand } from "../../kernels/index.js";
@@ -8,7 +8,7 @@ import { batchStrideOf } from "../matmul/gemm.js";
 import type { Lowering } from "../op.js";
 import type { Shape } from "../shape.js";
 
-/** The sizes of one call. Queries are [batch…, rows, heads, width], keys and values alike with columns for rows. */
+/** The sizes of one call. Queries are [batch…, rows, heads, width]; keys and values are [batch…, columns, heads, width]. */
 export interface AttentionSizes {
   readonly batch: Shape;
   readonly heads: number;
@@ -18,58 +18,51 @@ export interface AttentionSizes {
   readonly valueWidth: number;
 }
 
-/** An array whose axes are [batch…, rows, heads, width]; the batch and the heads stretch to this shape. */
-export function operandOf(
+/** An array with the axes [batch…, rows, heads, width]. Its batch and heads broadcast to this shape. */
+export function attentionOperand(
   lowering: Lowering,
   array: DeviceArray,
   shape: Shape,
   dtype: Dtype,
 ): AttentionOperand | undefined {
-  const seen = asShape(
-    lowering,
-    array,
-    shape,
-    dtype,
-    (strides) => shape.at(-1) === 1 || strides.at(-1) === 1,
-  );
-  const [rowStride = 0, headStride = 0] = seen.strides.slice(-3);
-  return seen.storage && { storage: seen.storage, batchStride: seen.batchStride, headStride, rowStride };
+  const hasUnitStride = (strides: readonly number[]): boolean => shape.at(-1) === 1 || strides.at(-1) === 1;
+  const { storage, strides, batchStride } = broadcastTo(lowering, array, shape, dtype, hasUnitStride);
+  const [rowStride = 0, headStride = 0] = strides.slice(-3);
+  return storage && { storage, batchStride, headStride, rowStride };
 }
 
-/** A mask with the axes [batch…, heads, rows, columns], any of which it may stretch along. */
-export function maskOf(
+/** A mask that broadcasts to [batch…, heads, rows, columns]. */
+export function attentionMask(
   lowering: Lowering,
   array: DeviceArray,
   { batch, heads, rows, columns }: AttentionSizes,
   dtype: Dtype,
 ): AttentionMask | undefined {
-  const seen = asShape(lowering, array, [...batch, heads, rows, columns], dtype, () => true);
-  const [headStride = 0, rowStride = 0, columnStride = 0] = seen.strides.slice(-3);
-  return (
-    seen.storage && {
-      storage: seen.storage,
-      batchStride: seen.batchStride,
-      headStride,
-      rowStride,
-      columnStride,
-    }
-  );
+  const shape = [...batch, heads, rows, columns];
+  const { storage, strides, batchStride } = broadcastTo(lowering, array, shape, dtype, () => true);
+  const [headStride = 0, rowStride = 0, columnStride = 0] = strides.slice(-3);
+  return storage && { storage, batchStride, headStride, rowStride, columnStride };
 }
 
-/** An array stretched to a shape, with one step from batch to batch; a copy where its memory has no such. */
-function asShape(
+/** An array broadcast to a shape, with one stride from batch to batch; a copy if its layout or dtype does not allow it. */
+function broadcastTo(
   lowering: Lowering,
   array: DeviceArray,
   shape: Shape,
   dtype: Dtype,
-  fits: (strides: readonly number[]) => boolean,
+  isReadable: (strides: readonly number[]) => boolean,
 ) {
   const batch = shape.slice(0, -3);
   const strides = broadcastStrides(array, shape);
-  const batchStride = array.dtype === dtype && fits(strides) ? batchStrideOf(batch, strides) : undefined;
+  const batchStride =
+    array.dtype === dtype && isReadable(strides) ? batchStrideOf(batch, strides) : undefined;
   if (batchStride !== undefined) return { storage: array.storage, strides, batchStride };
   const copy = lowering.scratchArray(shape, dtype);
   copyArray(lowering, array, copy);
-  const own = contiguousStrides(shape);
-  return { storage: copy.storage, strides: own, batchStride: batchStrideOf(batch, own) ?? 0 };
+  const copyStrides = contiguousStrides(shape);
+  return {
+    storage: copy.storage,
+    strides: copyStrides,
+    batchStride: batchStrideOf(batch, copyStrides) ?? 0,
+  };
 }

@@ -1,54 +1,93 @@
 /**
- * Attention whose query, key and value lie in one tensor, as one product of all three projections makes them; and what
- * they gain lies in one tensor too, so that one product goes back.
+ * Attention on a packed tensor of query, key and value, as one GEMM of all three projections writes it. The gradient is packed too, so
+ * one GEMM computes the input's gradient and one the weight's.
  */
 
 import type { DeviceArray } from "../device-array.js";
-import { viewStrided } from "../movement/part.js";
-import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
-import { badShape, formatShape } from "../shape.js";
+import { where } from "../elementwise/comparisons.js";
+import { fitToOperand } from "../gradients.js";
+import { viewStrided } from "../movement/strided-view.js";
+import {
+  arrayAt,
+  type CompositeOp,
+  isType,
+  type KernelOp,
+  type Lowering,
+  type OperandType,
+  typeAt,
+  type ValueType,
+} from "../op.js";
+import { badShape, broadcastShapes, formatShape, isSameShape } from "../shape.js";
 import {
   type AttentionArrays,
   type AttentionAttributes,
+  attentionCompute,
   attentionDtype,
-  computeOf,
   lowerAttention,
   lowerAttentionGradient,
 } from "./attention.js";
 
 /**
- * Operands: query, key and value as [batch…, rows, 3, heads, width]. The result is [batch…, rows, heads, width]; the second
- * output is the probabilities, for backward.
+ * Operands: query, key and value as [batch…, rows, 3, heads, width], and an optional mask that broadcasts to [batch…, heads, rows,
+ * rows]. A mask of bool is true for the columns that a row sees; a mask of floats is added to the scores. The result is [batch…,
+ * rows, heads, width].
  */
-export const packedAttention: KernelOp<AttentionAttributes> = {
-  kind: "kernel",
+export const packedAttention: CompositeOp<AttentionAttributes> = {
+  kind: "composite",
   name: "packedAttention",
-  infer: (operands) => typesOf("packedAttention", operands),
-  saves: () => ({ operands: [0], outputs: [1] }),
-  gradient(rule) {
-    const { apply, upstream, attributes } = rule;
-    return [apply(packedAttentionGradient, [upstream, rule.operand(0), rule.output(1)], attributes)];
-  },
-  lower(lowering, operands, outputs, attributes) {
-    lowerAttention(lowering, subexpressionsOf(lowering, arrayAt(operands, 0)), outputs, attributes);
+  infer: (operands) => typesOf("packedAttention", operands).slice(0, 1),
+  compose({ apply, typeOf }, [packed = 0, mask], attributes) {
+    if (mask === undefined) return [apply(fusedPackedAttention, [packed], attributes)];
+    const isBool = typeOf(mask).dtype === "bool";
+    const additive = isBool ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
+    return [apply(fusedPackedAttention, [packed, additive], attributes)];
   },
 };
 
-/** Operands: the upstream gradient, query, key and value in one, the probabilities. */
-const packedAttentionGradient: KernelOp<AttentionAttributes> = {
+/** The same with an optional mask of floats. The second output is the probabilities, for backward. */
+const fusedPackedAttention: KernelOp<AttentionAttributes> = {
+  kind: "kernel",
+  name: "fusedPackedAttention",
+  infer: (operands) => typesOf("packedAttention", operands),
+  saves: () => ({ operands: [0], outputs: [1] }),
+  gradient(rule) {
+    const { upstream, attributes } = rule;
+    const operands = [upstream, rule.operand(0), rule.output(1)];
+    const gradients = rule.applyAll(packedAttentionGradient, operands, {
+      ...attributes,
+      outputsScoreGradient: rule.needs(1),
+    });
+    return gradients.map((gradient, index) =>
+      rule.needs(index) ? fitToOperand(rule, gradient, index) : undefined,
+    );
+  },
+  lower(lowering, operands, outputs, attributes) {
+    const arrays = unpack(lowering, arrayAt(operands, 0));
+    lowerAttention(lowering, { ...arrays, mask: operands[1] }, outputs, attributes);
+  },
+};
+
+type GradientAttributes = AttentionAttributes & {
+  /** True if the gradient of the scores is an output too: it is the mask's gradient. */
+  readonly outputsScoreGradient: boolean;
+};
+
+/** Operands: the upstream gradient, the packed query, key and value, the probabilities. */
+const packedAttentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "packedAttentionGradient",
   noGradient: "gradients of gradients are not recorded",
-  infer(operands) {
+  infer(operands, { outputsScoreGradient }) {
     const { shape, dtype } = typeAt("packedAttentionGradient", operands, 1);
-    return [{ shape, dtype }];
+    const scores = typeAt("packedAttentionGradient", operands, 2);
+    return [{ shape, dtype }, ...(outputsScoreGradient ? [scores] : [])];
   },
-  lower(lowering, operands, [output], attributes) {
+  lower(lowering, operands, [output, ...scores], attributes) {
     if (!output) return;
     const [upstream, probabilities] = [arrayAt(operands, 0), arrayAt(operands, 2)];
-    const { query, key, value } = subexpressionsOf(lowering, output);
-    const given = { ...subexpressionsOf(lowering, arrayAt(operands, 1)), upstream, probabilities };
-    lowerAttentionGradient(lowering, given, [query, key, value], attributes);
+    const inputs = { ...unpack(lowering, arrayAt(operands, 1)), upstream, probabilities };
+    const { query, key, value } = unpack(lowering, output);
+    lowerAttentionGradient(lowering, inputs, [query, key, value, ...scores], attributes);
   },
 };
 
@@ -63,19 +102,27 @@ function typesOf(op: string, operands: readonly OperandType[]): readonly ValueTy
     );
   }
   const batch = shape.slice(0, -4);
+  const scores = [...batch, heads, rows, rows];
+  const mask = operands[1];
+  if (isType(mask) && !isSameShape(broadcastShapes(op, [mask.shape, scores]), scores)) {
+    throw badShape(
+      op,
+      `mask ${formatShape(mask.shape)} does not broadcast to the scores' ${formatShape(scores)}.`,
+    );
+  }
   const dtype = attentionDtype(op, [packed, packed, packed]);
   return [
     { shape: [...batch, rows, heads, width], dtype },
-    { shape: [...batch, heads, rows, rows], dtype: computeOf(dtype) },
+    { shape: scores, dtype: attentionCompute(dtype) },
   ];
 }
 
-/** Query, key and value, each [batch…, rows, heads, width], where they lie. */
-function subexpressionsOf(lowering: Lowering, packed: DeviceArray): AttentionArrays {
-  const axis = packed.shape.length - 3;
-  const shape = packed.shape.filter((_, at) => at !== axis);
-  const strides = packed.strides.filter((_, at) => at !== axis);
-  const part = (index: number) =>
-    viewStrided(lowering, packed, { shape, strides, offset: index * (packed.strides[axis] ?? 0) });
-  return { query: part(0), key: part(1), value: part(2) };
+/** Views of query, key and value, each [batch…, rows, heads, width]. */
+function unpack(lowering: Lowering, packed: DeviceArray): AttentionArrays {
+  const packedAxis = packed.shape.length - 3;
+  const shape = packed.shape.toSpliced(packedAxis, 1);
+  const strides = packed.strides.toSpliced(packedAxis, 1);
+  const viewOf = (index: number) =>
+    viewStrided(lowering, packed, { shape, strides, offset: index * (packed.strides[packedAxis] ?? 0) });
+  return { query: viewOf(0), key: viewOf(1), value: viewOf(2) };
 }

@@ -1,6 +1,6 @@
 /**
- * scaledDotProductAttention with PyTorch's axes, [batch…, heads, rows, width]: any number of them before the rows; or, where
- * that is asked for, with those of projections, [batch…, rows, heads, width].
+ * scaledDotProductAttention with PyTorch's axes, [batch…, heads, rows, width], with any number of axes before the rows. With
+ * `rowsFirst` the axes are those of projections, [batch…, rows, heads, width].
  */
 
 import { where } from "../elementwise/comparisons.js";
@@ -12,8 +12,8 @@ import { type AttentionAttributes, attention, attentionDtype } from "./attention
 const op = "scaledDotProductAttention";
 
 /**
- * Operands: query [batch…, rows, width], key [batch…, columns, width], value [batch…, columns, width of values], and a mask
- * or none: truth values, true where a column takes part, or floats, which are added to the scores.
+ * Operands: query [batch…, rows, width], key [batch…, columns, width], value [batch…, columns, valueWidth], and an optional mask.
+ * A mask of bool is true for the columns that a row sees; a mask of floats is added to the scores.
  */
 export const scaledDotProductAttention: CompositeOp<AttentionAttributes & { readonly rowsFirst?: boolean }> =
   {
@@ -26,17 +26,17 @@ export const scaledDotProductAttention: CompositeOp<AttentionAttributes & { read
       return [{ shape, dtype: attentionDtype(op, operands) }];
     },
     compose({ apply, typeOf }, [query = 0, key = 0, value = 0, mask], { rowsFirst, ...attributes }) {
-      // The last three axes, heads, rows and width, as rows, heads and width; and back.
-      const swapHeads = (seen: typeof query) => {
-        const { shape } = typeOf(seen);
-        const whole = shape.length < 3 ? apply(reshape, [seen], { shape: [1, ...shape] }) : seen;
+      // Exchanges heads and rows, the axes -3 and -2.
+      const swapHeads = (operand: typeof query) => {
+        const { shape } = typeOf(operand);
+        const withHeads = shape.length < 3 ? apply(reshape, [operand], { shape: [1, ...shape] }) : operand;
         const outer = Array.from({ length: Math.max(3, shape.length) - 3 }, (_, axis) => axis);
         const { length } = outer;
-        return apply(permute, [whole], { axes: [...outer, length + 1, length, length + 2] });
+        return apply(permute, [withHeads], { axes: [...outer, length + 1, length, length + 2] });
       };
-      const isHidden = mask !== undefined && typeOf(mask).dtype === "bool";
-      const added = isHidden ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
-      const masks = added === undefined ? [] : [added];
+      const isBool = mask !== undefined && typeOf(mask).dtype === "bool";
+      const additive = isBool ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
+      const masks = additive === undefined ? [] : [additive];
       if (rowsFirst) return [apply(attention, [query, key, value, ...masks], attributes)];
       const operands = [query, key, value].map(swapHeads);
       const out = swapHeads(apply(attention, [...operands, ...masks], attributes));
@@ -46,7 +46,7 @@ export const scaledDotProductAttention: CompositeOp<AttentionAttributes & { read
     },
   };
 
-/** A query, key or value with its rows first as one with its heads first; a mask is the same for both. */
+/** The type of a query, key or value with rows first, as with heads first. A mask has the same axes in both. */
 function asHeadsFirst(operand: OperandType, index: number): OperandType {
   if (index > 2 || !isType(operand)) return operand;
   if (operand.shape.length >= 3) return { ...operand, shape: swapped(operand.shape) };
@@ -56,31 +56,28 @@ function asHeadsFirst(operand: OperandType, index: number): OperandType {
   );
 }
 
-/** Axes -3 and -2, rows and heads, in each other's place. */
+/** The shape with axes -3 and -2, rows and heads, exchanged. */
 function swapped(shape: Shape): Shape {
   const { length } = shape;
   return [...shape.slice(0, -3), shape[length - 2] ?? 1, shape[length - 3] ?? 1, shape[length - 1] ?? 1];
 }
 
-/** The result's shape, or a rejection of operands that don't fit each other. */
+/** The result's shape. Rejects operands that do not fit each other. */
 function attentionShape(operands: readonly OperandType[]): Shape {
   const [query, key, value] = [0, 1, 2].map((index) => typeAt(op, operands, index).shape) as [
     Shape,
     Shape,
     Shape,
   ];
-  const told = `query ${formatShape(query)}, key ${formatShape(key)} and value ${formatShape(value)}`;
+  const shapes = `query ${formatShape(query)}, key ${formatShape(key)} and value ${formatShape(value)}`;
   if ([query, key, value].some(({ length }) => length < 2)) {
-    throw badShape(op, `${told}: each must be [rows, width], with any axes before.`);
+    throw badShape(op, `${shapes}: each must be [rows, width], with any axes before.`);
   }
   if (query.at(-1) !== key.at(-1) || query.at(-1) === 0) {
-    throw badShape(
-      op,
-      `${told}: the query and the key must have one width, of 1 or more, as their last axis.`,
-    );
+    throw badShape(op, `${shapes}: the query and the key must have the same last axis, of size 1 or more.`);
   }
   if (key.at(-2) !== value.at(-2)) {
-    throw badShape(op, `${told}: the key and the value must have as many rows, their axis -2.`);
+    throw badShape(op, `${shapes}: the key and the value must have the same number of rows (axis -2).`);
   }
   const outer = broadcastShapes(
     op,
@@ -94,7 +91,7 @@ function attentionShape(operands: readonly OperandType[]): Shape {
     if (!isSameShape(stretched, scores)) {
       throw badShape(
         op,
-        `mask ${formatShape(mask.shape)} does not stretch to the scores' ${formatShape(scores)}.`,
+        `mask ${formatShape(mask.shape)} does not broadcast to the scores' ${formatShape(scores)}.`,
       );
     }
   }

@@ -1,6 +1,6 @@
 /**
- * Attention whose probabilities go through dropout: made of plain ops, each of which keeps its own result. Without
- * dropout the fused scaledDotProductAttention does the same in one kernel.
+ * Attention with dropout of its probabilities, composed of plain ops, each with a result in memory. Without dropout,
+ * scaledDotProductAttention computes the same in one kernel.
  */
 
 import { type Dtype, dtypes, iterateRows, term } from "../../ir/index.js";
@@ -11,13 +11,13 @@ import { permute } from "../movement/reshape.js";
 import { softmax } from "../normalisation/softmax.js";
 import type { CompositeOp, KernelOp } from "../op.js";
 import { dropout } from "../random/dropout.js";
-import { forDtypes } from "../row-pass.js";
+import { cacheByDtypes } from "../row-lowering.js";
 import type { AttentionAttributes } from "./attention.js";
 import { scaledDotProductAttention } from "./scaled-dot-product.js";
 
 type CausalMaskAttributes = { readonly rows: number; readonly columns: number; readonly dtype: Dtype };
 
-const causalKernel = forDtypes((dtype = "f32") => {
+const causalKernel = cacheByDtypes((dtype = "f32") => {
   const { compute } = dtypes[dtype];
   const hidden = term.constant(Number.NEGATIVE_INFINITY, compute);
   const value = term.select(term.le(term.position, term.row), term.constant(0, compute), hidden);
@@ -30,11 +30,11 @@ const causalKernel = forDtypes((dtype = "f32") => {
   };
 });
 
-/** 0 where a row may look, from its first column to that of its own number, and −Infinity behind. */
+/** Row i is 0 from column 0 to column i, and −Infinity after it. */
 export const causalMask: KernelOp<CausalMaskAttributes> = {
   kind: "kernel",
   name: "causalMask",
-  noGradient: "it is made of nothing that has one",
+  noGradient: "it has no operands",
   infer: (_, { rows, columns, dtype }) => [{ shape: [rows, columns], dtype }],
   lower(lowering, _, [output]) {
     if (!output?.storage) return;
@@ -51,7 +51,7 @@ export type AttentionDropoutAttributes = AttentionAttributes & {
   readonly p: number;
 };
 
-/** Operands: query, key and value, the device's random state, and a mask or none; as scaledDotProductAttention has them. */
+/** Operands: query, key and value, the device's random state, and an optional mask, as in scaledDotProductAttention. */
 export const attentionWithDropout: CompositeOp<AttentionDropoutAttributes> = {
   kind: "composite",
   name: "attentionWithDropout",
@@ -62,11 +62,11 @@ export const attentionWithDropout: CompositeOp<AttentionDropoutAttributes> = {
     const { shape } = typeOf(key);
     const { scale = 1 / Math.sqrt(shape.at(-1) ?? 1) } = attributes;
     const outer = Array.from({ length: shape.length - 2 }, (_, axis) => axis);
-    const turned = apply(permute, [key], { axes: [...outer, outer.length + 1, outer.length] });
-    let scores = apply(mul, [apply(matmul, [query, turned]), scale]);
+    const transposed = apply(permute, [key], { axes: [...outer, outer.length + 1, outer.length] });
+    let scores = apply(mul, [apply(matmul, [query, transposed]), scale]);
     if (isCausal) {
-      const { shape: ofScores, dtype } = typeOf(scores);
-      const [rows = 1, columns = 1] = ofScores.slice(-2);
+      const { shape: scoreShape, dtype } = typeOf(scores);
+      const [rows = 1, columns = 1] = scoreShape.slice(-2);
       scores = apply(add, [scores, apply(causalMask, [], { rows, columns, dtype })]);
     }
     if (mask !== undefined) {

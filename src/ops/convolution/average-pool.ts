@@ -1,13 +1,13 @@
-/** avgPool1d and avgPool2d: the mean of every window. Zeros of the border count, as in PyTorch. */
+/** avgPool1d and avgPool2d: the mean of every window. Zeros of the padding are counted, as in PyTorch. */
 
 import { pad } from "../movement/pad.js";
 import { type CompositeOp, typeAt } from "../op.js";
-import { mean } from "../reduction/sum.js";
+import { mean } from "../reduction/mean.js";
 import { padsOf } from "./geometry.js";
 import { type PoolAttributes, poolWindows } from "./max-pool.js";
 import { windows } from "./windows.js";
 
-/** Averages know no dilation. */
+/** Average pools have no dilation. */
 export type AveragePoolAttributes = Omit<PoolAttributes, "dilation">;
 
 export const avgPool1d = averagePool("avgPool1d", 1);
@@ -24,9 +24,9 @@ function averagePool(name: string, rank: number): CompositeOp<AveragePoolAttribu
     },
     compose({ apply, typeOf }, [x = 0], attributes) {
       const { kernel, stride, padding } = poolWindows(name, rank, typeOf(x), attributes);
-      const bordered = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
-      const seen = apply(windows, [bordered], { kernel, stride });
-      return [apply(mean, [seen], { axes: kernel.map((_, axis) => axis - rank) })];
+      const padded = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
+      const windowed = apply(windows, [padded], { kernel, stride });
+      return [apply(mean, [windowed], { axes: kernel.map((_, axis) => axis - rank) })];
     },
   };
 }

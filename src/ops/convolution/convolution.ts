@@ -1,6 +1,6 @@
 /**
- * conv1d and conv2d: the weight as a matrix, times every window of the input as a column. The columns are a copy, as many
- * times the input's size as the kernel has places; in return the product is one large gemm, forward and backward.
+ * conv1d and conv2d by im2col: the weight as a matrix, times a matrix whose columns are the windows of the input. The columns are a
+ * copy of kernel-size times the input's size. In return forward and backward are one large GEMM each.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -14,12 +14,12 @@ import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 import { padsOf, type WindowOptions, type Windows, windowsOver } from "./geometry.js";
 import { windows } from "./windows.js";
 
-/** `groups`: the channels in so many groups, each with its own part of the weight. */
+/** `groups`: the channels are split into so many groups, each with its slice of the weight. */
 export type ConvolutionAttributes = WindowOptions & { readonly groups?: number };
 
-/** Input [N, C, L] or [C, L], weight [out, C / groups, k], and a bias [out] that may be left out. */
+/** Input [N, C, L] or [C, L], weight [out, C / groups, k], and an optional bias [out]. */
 export const conv1d = convolution("conv1d", 1);
-/** Input [N, C, H, W] or [C, H, W], weight [out, C / groups, kH, kW], and a bias [out] that may be left out. */
+/** Input [N, C, H, W] or [C, H, W], weight [out, C / groups, kH, kW], and an optional bias [out]. */
 export const conv2d = convolution("conv2d", 2);
 
 function convolution(name: string, rank: number): CompositeOp<ConvolutionAttributes> {
@@ -42,24 +42,24 @@ function convolution(name: string, rank: number): CompositeOp<ConvolutionAttribu
       const batch = sizeOf(shape.slice(0, shape.length - rank - 1));
       const height = width * sizeOf(kernel);
 
-      const bordered = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
-      const seen = apply(windows, [bordered], {
+      const padded = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
+      const windowed = apply(windows, [padded], {
         kernel,
         ...(stride !== undefined && { stride }),
         ...(dilation !== undefined && { dilation }),
       });
       // [N, groups, C / groups, count…, kernel…] → [groups, C / groups, kernel…, N, count…], whose last axis is long.
-      const grouped = apply(reshape, [seen], { shape: [batch, groups, width, ...count, ...kernel] });
-      const turned = apply(permute, [grouped], {
+      const grouped = apply(reshape, [windowed], { shape: [batch, groups, width, ...count, ...kernel] });
+      const channelsFirst = apply(permute, [grouped], {
         axes: [1, 2, ...axes(3 + rank, rank), 0, ...axes(3, rank)],
       });
-      const columns = apply(reshape, [turned], { shape: [groups, height, batch * sizeOf(count)] });
+      const columns = apply(reshape, [channelsFirst], { shape: [groups, height, batch * sizeOf(count)] });
       const matrix = apply(reshape, [weight], { shape: [groups, out / groups, height] });
       const product = apply(matmul, [matrix, columns]);
       // [groups, out / groups, N, count…] → [N, groups, out / groups, count…]
-      const apart = apply(reshape, [product], { shape: [groups, out / groups, batch, ...count] });
-      const back = apply(permute, [apart], { axes: [2, 0, 1, ...axes(3, rank)] });
-      const result = apply(reshape, [back], {
+      const unflattened = apply(reshape, [product], { shape: [groups, out / groups, batch, ...count] });
+      const batchFirst = apply(permute, [unflattened], { axes: [2, 0, 1, ...axes(3, rank)] });
+      const result = apply(reshape, [batchFirst], {
         shape: [...shape.slice(0, shape.length - rank - 1), out, ...count],
       });
       if (bias === undefined) return [result];
@@ -85,25 +85,25 @@ function requireFits(
   const channels = x.shape.at(-rank - 1) ?? 0;
   const batchAxes = x.shape.length - rank - 1;
   const spatial = rank === 1 ? "L" : "H, W";
-  const given = `input ${formatShape(x.shape)} and weight ${formatShape(weight.shape)} with ${groups} group${groups === 1 ? "" : "s"}`;
+  const operands = `input ${formatShape(x.shape)} and weight ${formatShape(weight.shape)} with ${groups} group${groups === 1 ? "" : "s"}`;
   if (dtypes[promote(x.dtype, weight.dtype)].kind !== "float") {
     throw new HoldfastError(
       "BAD_DTYPE",
-      `${op} of ${x.dtype} and ${weight.dtype}: products need floats. Convert with to("f32").`,
+      `${op} of ${x.dtype} and ${weight.dtype}: a matrix product needs floats. Convert with to("f32").`,
       { numbers: { op } },
     );
   }
   if (kernel.length !== rank || (batchAxes !== 0 && batchAxes !== 1) || kernel.includes(0)) {
     throw badShape(
       op,
-      `${given}: the input is [N, C, ${spatial}] or [C, ${spatial}] and the weight [out, C / groups, ${rank === 1 ? "k" : "kH, kW"}].`,
+      `${operands}: the input is [N, C, ${spatial}] or [C, ${spatial}] and the weight [out, C / groups, ${rank === 1 ? "k" : "kH, kW"}].`,
     );
   }
-  const isWhole = Number.isSafeInteger(groups) && groups > 0 && out % groups === 0;
-  if (!isWhole || channels !== width * groups) {
+  const isDivisible = Number.isSafeInteger(groups) && groups > 0 && out % groups === 0;
+  if (!isDivisible || channels !== width * groups) {
     throw badShape(
       op,
-      `${given}: the input's ${channels} channels must be groups times the weight's ${width}, and its ${out} outputs a multiple of ` +
+      `${operands}: the input's ${channels} channels must be groups times the weight's ${width}, and its ${out} outputs a multiple of ` +
         "the groups.",
     );
   }

@@ -1,6 +1,6 @@
 /**
- * maxPool1d and maxPool2d: the largest element of every window. One pass for each place in the window keeps the maximum
- * so far and where it was found; nothing is copied, and the border is never there.
+ * maxPool1d and maxPool2d: the largest element of every window. One pass for each offset in the window updates the maximum and its
+ * offset. Nothing is copied, and the padding never exists in memory.
  */
 
 import {
@@ -13,28 +13,28 @@ import {
 } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray, Layout } from "../device-array.js";
-import { type Part, viewStrided } from "../movement/part.js";
 import { type Range, slicedView } from "../movement/slice.js";
+import { type StridedView, viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
-import { requireFloat } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, type Shape } from "../shape.js";
 import {
   eachAxis,
+  offsetsIn,
   type PerAxis,
-  placesIn,
   type WindowOptions,
   type Windows,
   windowsOver,
 } from "./geometry.js";
 
-/** `stride`: as large as the kernel, unless given. */
+/** `stride`: default: the kernel's size. */
 export type PoolAttributes = WindowOptions & { readonly kernel: PerAxis };
 
 export const maxPool1d = maxPool("maxPool1d", 1);
 export const maxPool2d = maxPool("maxPool2d", 2);
 
-/** The second output has the place of each maximum in its window, for the gradient. */
+/** The second output is the offset of each maximum in its window, for the gradient. */
 function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
   return {
     kind: "kernel",
@@ -51,63 +51,69 @@ function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
     saves: () => ({ outputs: [1] }),
     gradient(rule) {
       const { shape } = rule.typeOf(0);
-      const over = poolWindows(name, rank, rule.typeOf(0), rule.attributes);
-      return [rule.apply(maxPoolGradient, [rule.upstream, rule.output(1)], { shape, over })];
+      const geometry = poolWindows(name, rank, rule.typeOf(0), rule.attributes);
+      return [rule.apply(maxPoolGradient, [rule.upstream, rule.output(1)], { shape, geometry })];
     },
-    lower(lowering, operands, [output, chosen], attributes) {
+    lower(lowering, operands, [output, offsets], attributes) {
       const x = arrayAt(operands, 0);
-      if (!output?.storage || !chosen?.storage) return;
+      if (!output?.storage || !offsets?.storage) return;
       fillWith(lowering, output, Number.NEGATIVE_INFINITY);
-      fillWith(lowering, chosen, -1);
-      const over = poolWindows(name, rank, x, attributes);
-      for (const [number, place] of placesIn(over.kernel).entries()) {
-        const { inside, reached } = atPlace(x, output, over, place);
-        const [from, best, at] = [
-          viewStrided(lowering, x, inside),
-          viewStrided(lowering, output, slicedView(output, reached)),
-          viewStrided(lowering, chosen, slicedView(chosen, reached)),
+      fillWith(lowering, offsets, -1);
+      const geometry = poolWindows(name, rank, x, attributes);
+      for (const [offsetIndex, offset] of offsetsIn(geometry.kernel).entries()) {
+        const { inputView, windowRanges } = overlapAtOffset(x, output, geometry, offset);
+        const [input, maximum, maximumOffset] = [
+          viewStrided(lowering, x, inputView),
+          viewStrided(lowering, output, slicedView(output, windowRanges)),
+          viewStrided(lowering, offsets, slicedView(offsets, windowRanges)),
         ];
-        if (!from.storage || !best.storage || !at.storage) continue;
+        if (!input.storage || !maximum.storage || !maximumOffset.storage) continue;
         lowering.row({
-          kernel: largerOf(x.dtype),
+          kernel: updateKernel(x.dtype),
           iteration: iterateElements(
-            best.shape,
-            [from, best, at, best, at].map(({ strides }) => strides),
+            maximum.shape,
+            [input, maximum, maximumOffset, maximum, maximumOffset].map(({ strides }) => strides),
           ),
-          operands: [from.storage, best.storage, at.storage, best.storage, at.storage],
-          scalars: [number],
+          operands: [
+            input.storage,
+            maximum.storage,
+            maximumOffset.storage,
+            maximum.storage,
+            maximumOffset.storage,
+          ],
+          scalars: [offsetIndex],
         });
       }
     },
   };
 }
 
-const maxPoolGradient: KernelOp<{ readonly shape: Shape; readonly over: Windows }> = {
+const maxPoolGradient: KernelOp<{ readonly shape: Shape; readonly geometry: Windows }> = {
   kind: "kernel",
   name: "maxPoolGradient",
   noGradient: "gradients of gradients are not recorded",
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("maxPoolGradient", operands, 0).dtype }],
-  lower(lowering, operands, [output], { shape, over }) {
-    const [upstream, chosen] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+  lower(lowering, operands, [output], { shape, geometry }) {
+    const [upstream, offsets] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output?.storage) return;
-    // Half floats are added up in f32 and narrowed once.
-    const wide = dtypes[output.dtype].compute;
-    const sum = output.dtype === wide ? output : lowering.scratchArray(shape, wide);
+    // Half floats are accumulated in f32 and narrowed once.
+    const { compute } = dtypes[output.dtype];
+    const sum = output.dtype === compute ? output : lowering.scratchArray(shape, compute);
     if (!sum.storage) return;
     lowering.fill(sum.storage, 0);
-    for (const [number, place] of placesIn(over.kernel).entries()) {
-      const { inside, reached } = atPlace(sum, chosen, over, place);
-      addWhereChosen(lowering, number, {
-        upstream: viewStrided(lowering, upstream, slicedView(upstream, reached)),
-        chosen: viewStrided(lowering, chosen, slicedView(chosen, reached)),
-        sum: viewStrided(lowering, sum, inside),
+    for (const [offsetIndex, offset] of offsetsIn(geometry.kernel).entries()) {
+      const { inputView, windowRanges } = overlapAtOffset(sum, offsets, geometry, offset);
+      addAtOffset(lowering, offsetIndex, {
+        upstream: viewStrided(lowering, upstream, slicedView(upstream, windowRanges)),
+        offsets: viewStrided(lowering, offsets, slicedView(offsets, windowRanges)),
+        sum: viewStrided(lowering, sum, inputView),
       });
     }
     if (sum !== output) copyArray(lowering, sum, output);
   },
 };
 
-/** What pools check: the axes, the kernel, and that every window has an element of the input. */
+/** Checks a pool's axes and kernel, and that every window has an element of the input. */
 export function poolWindows(
   op: string,
   rank: number,
@@ -120,55 +126,63 @@ export function poolWindows(
     throw badShape(op, `input ${formatShape(shape)}: it is [N, C, ${spatial}] or [C, ${spatial}].`);
   }
   const sizes = eachAxis(op, "the kernel", kernel, rank, 1);
-  const over = windowsOver(op, shape, sizes, { stride, ...options });
-  const tooWide = over.padding.findIndex((border, axis) => 2 * border > (sizes[axis] ?? 1));
-  if (tooWide < 0) return over;
+  const geometry = windowsOver(op, shape, sizes, { stride, ...options });
+  const tooWide = geometry.padding.findIndex((border, axis) => 2 * border > (sizes[axis] ?? 1));
+  if (tooWide < 0) return geometry;
   throw badShape(
     op,
-    `padding ${formatShape(over.padding)} for a kernel of ${formatShape(sizes)}: it is at most half of the kernel, so that no window ` +
-      "lies in the border alone.",
+    `padding ${formatShape(geometry.padding)} for a kernel of ${formatShape(sizes)}: it must be at most half of the kernel, so that no window ` +
+      "covers padding only.",
   );
 }
 
-interface AtPlace {
-  /** The input's elements at this place of the windows. */
-  readonly inside: Part;
-  /** Of the output, the windows whose place is inside the input. */
-  readonly reached: readonly Range[];
+interface WindowOverlap {
+  /** The input's elements at this offset of the windows. */
+  readonly inputView: StridedView;
+  /** The windows whose element at this offset is inside the input, as ranges of the output. */
+  readonly windowRanges: readonly Range[];
 }
 
-function atPlace(input: Layout, output: Layout, over: Windows, place: readonly number[]): AtPlace {
-  const rest = input.shape.length - place.length;
-  const spans = place.map((at, axis) => {
-    const [stride = 1, size = 0] = [over.stride[axis], input.shape[rest + axis]];
-    // Window w has this place at w · stride + first.
-    const first = at * (over.dilation[axis] ?? 1) - (over.padding[axis] ?? 0);
+function overlapAtOffset(
+  input: Layout,
+  output: Layout,
+  geometry: Windows,
+  offset: readonly number[],
+): WindowOverlap {
+  const batchRank = input.shape.length - offset.length;
+  const spans = offset.map((at, axis) => {
+    const [stride = 1, size = 0] = [geometry.stride[axis], input.shape[batchRank + axis]];
+    // Window w has this offset at w · stride + first.
+    const first = at * (geometry.dilation[axis] ?? 1) - (geometry.padding[axis] ?? 0);
     const from = Math.max(0, Math.ceil(-first / stride));
-    const to = Math.min(output.shape[rest + axis] ?? 0, Math.floor((size - 1 - first) / stride) + 1);
+    const to = Math.min(output.shape[batchRank + axis] ?? 0, Math.floor((size - 1 - first) / stride) + 1);
     return { from, to: Math.max(from, to), start: from * stride + first, stride };
   });
-  const steps = input.strides.slice(rest);
+  const inputStrides = input.strides.slice(batchRank);
   return {
-    reached: [...new Array<Range>(rest).fill(null), ...spans.map(({ from, to }): Range => [from, to])],
-    inside: {
-      shape: [...input.shape.slice(0, rest), ...spans.map(({ from, to }) => to - from)],
+    windowRanges: [
+      ...new Array<Range>(batchRank).fill(null),
+      ...spans.map(({ from, to }): Range => [from, to]),
+    ],
+    inputView: {
+      shape: [...input.shape.slice(0, batchRank), ...spans.map(({ from, to }) => to - from)],
       strides: [
-        ...input.strides.slice(0, rest),
-        ...spans.map(({ stride }, axis) => stride * (steps[axis] ?? 0)),
+        ...input.strides.slice(0, batchRank),
+        ...spans.map(({ stride }, axis) => stride * (inputStrides[axis] ?? 0)),
       ],
-      offset: spans.reduce((sum, { start }, axis) => sum + start * (steps[axis] ?? 0), 0),
+      offset: spans.reduce((sum, { start }, axis) => sum + start * (inputStrides[axis] ?? 0), 0),
     },
   };
 }
 
-const larger = new Map<Dtype, RowKernel>();
+const updateKernels = new Map<Dtype, RowKernel>();
 
-/** Takes over what is larger, what is NaN, and the first of all. */
-function largerOf(dtype: Dtype): RowKernel {
+/** Updates the maximum and its offset with a larger element, a NaN, or the first element. */
+function updateKernel(dtype: Dtype): RowKernel {
   const { compute } = dtypes[dtype];
-  const [x, best, at] = [term.load(0, compute), term.load(1, compute), term.load(2, "i32")];
-  const isTaken = term.max(term.max(term.gt(x, best), term.ne(x, x)), term.lt(at, 0));
-  const kernel: RowKernel = larger.get(dtype) ?? {
+  const [x, maximum, maximumOffset] = [term.load(0, compute), term.load(1, compute), term.load(2, "i32")];
+  const replaces = term.max(term.max(term.gt(x, maximum), term.ne(x, x)), term.lt(maximumOffset, 0));
+  const kernel: RowKernel = updateKernels.get(dtype) ?? {
     name: "maximum of windows",
     inputs: [dtype, dtype, "i32"],
     outputs: [
@@ -176,50 +190,51 @@ function largerOf(dtype: Dtype): RowKernel {
       { dtype: "i32", per: "element" },
     ],
     scalars: ["i32"],
-    // The place first: it is decided on the maximum as it was.
+    // The offset is stored first, because it depends on the old maximum.
     stages: [
-      { kind: "store", output: 1, value: term.select(isTaken, term.scalar(0, "i32"), at) },
-      { kind: "store", output: 0, value: term.max(x, best) },
+      { kind: "store", output: 1, value: term.select(replaces, term.scalar(0, "i32"), maximumOffset) },
+      { kind: "store", output: 0, value: term.max(x, maximum) },
     ],
   };
-  larger.set(dtype, kernel);
+  updateKernels.set(dtype, kernel);
   return kernel;
 }
 
-const shares = new Map<string, RowKernel>();
+const gradientKernels = new Map<string, RowKernel>();
 
-function shareKernel(upstream: Dtype, sum: Dtype): RowKernel {
+function gradientKernel(upstream: Dtype, sum: Dtype): RowKernel {
   const key = `${upstream} ${sum}`;
   const { compute } = dtypes[sum];
-  const share: Expression = term.select(
+  const addend: Expression = term.select(
     term.eq(term.load(1, "i32"), term.scalar(0, "i32")),
     term.convert(term.load(0, dtypes[upstream].compute), compute),
     0,
   );
-  const kernel: RowKernel = shares.get(key) ?? {
+  const kernel: RowKernel = gradientKernels.get(key) ?? {
     name: "maxPoolGradient",
     inputs: [upstream, "i32", sum],
     outputs: [{ dtype: sum, per: "element" }],
     scalars: ["i32"],
-    stages: [{ kind: "store", output: 0, value: term.add(term.load(2, compute), share) }],
+    stages: [{ kind: "store", output: 0, value: term.add(term.load(2, compute), addend) }],
   };
-  shares.set(key, kernel);
+  gradientKernels.set(key, kernel);
   return kernel;
 }
 
-function addWhereChosen(
+/** Adds the upstream gradient of the windows whose maximum is at this offset. */
+function addAtOffset(
   lowering: Lowering,
-  number: number,
-  { upstream, chosen, sum }: Readonly<Record<"upstream" | "chosen" | "sum", DeviceArray>>,
+  offsetIndex: number,
+  { upstream, offsets, sum }: Readonly<Record<"upstream" | "offsets" | "sum", DeviceArray>>,
 ): void {
-  if (!upstream.storage || !chosen.storage || !sum.storage) return;
+  if (!upstream.storage || !offsets.storage || !sum.storage) return;
   lowering.row({
-    kernel: shareKernel(upstream.dtype, sum.dtype),
+    kernel: gradientKernel(upstream.dtype, sum.dtype),
     iteration: iterateElements(
       sum.shape,
-      [upstream, chosen, sum, sum].map(({ strides }) => strides),
+      [upstream, offsets, sum, sum].map(({ strides }) => strides),
     ),
-    operands: [upstream.storage, chosen.storage, sum.storage, sum.storage],
-    scalars: [number],
+    operands: [upstream.storage, offsets.storage, sum.storage, sum.storage],
+    scalars: [offsetIndex],
   });
 }

@@ -1,12 +1,12 @@
-/** windows: an array's last axes seen through windows that are moved along them. A view; they may overlap. */
+/** windows: a view of an array's last axes as windows that move along them and may overlap. */
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
-import { type Part, viewStrided } from "../movement/part.js";
+import { type StridedView, viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ViewOp } from "../op.js";
 import { badShape, formatShape, type Shape } from "../shape.js";
-import { placesIn, type WindowOptions, windowsOver } from "./geometry.js";
+import { offsetsIn, type WindowOptions, windowsOver } from "./geometry.js";
 
 export type WindowAttributes = Omit<WindowOptions, "padding"> & { readonly kernel: readonly number[] };
 
@@ -25,14 +25,14 @@ export const windows: ViewOp<WindowAttributes> = {
   },
   view({ shape, strides }, attributes) {
     const { kernel, stride, dilation, count } = windowsOver("windows", shape, attributes.kernel, attributes);
-    const rest = shape.length - kernel.length;
-    const steps = strides.slice(rest);
+    const batchRank = shape.length - kernel.length;
+    const spatialStrides = strides.slice(batchRank);
     return {
-      shape: [...shape.slice(0, rest), ...count, ...kernel],
+      shape: [...shape.slice(0, batchRank), ...count, ...kernel],
       strides: [
-        ...strides.slice(0, rest),
-        ...steps.map((step, axis) => step * (stride[axis] ?? 1)),
-        ...steps.map((step, axis) => step * (dilation[axis] ?? 1)),
+        ...strides.slice(0, batchRank),
+        ...spatialStrides.map((step, axis) => step * (stride[axis] ?? 1)),
+        ...spatialStrides.map((step, axis) => step * (dilation[axis] ?? 1)),
       ],
     };
   },
@@ -41,7 +41,7 @@ export const windows: ViewOp<WindowAttributes> = {
   ],
 };
 
-/** Windows added back into zeros of a shape: one pass for each place in the window, in order, so the bits are fixed. */
+/** Adds windows to zeros of a shape: one pass for each offset in the window, in order, so the bits are fixed. */
 const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
   kind: "kernel",
   name: "fold",
@@ -50,35 +50,41 @@ const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
   lower(lowering, operands, [output], { shape, kernel, ...options }) {
     const source = arrayAt(operands, 0);
     if (!output?.storage) return;
-    // Half floats are added up in f32 and narrowed once.
-    const wide = dtypes[output.dtype].compute;
-    const sum = output.dtype === wide ? output : lowering.scratchArray(shape, wide);
+    // Half floats are accumulated in f32 and narrowed once.
+    const { compute } = dtypes[output.dtype];
+    const sum = output.dtype === compute ? output : lowering.scratchArray(shape, compute);
     if (!sum.storage) return;
     lowering.fill(sum.storage, 0);
     const { stride, dilation, count } = windowsOver("fold", shape, kernel, options);
-    const rest = shape.length - kernel.length;
-    const seen = [...shape.slice(0, rest), ...count];
-    for (const place of placesIn(kernel)) {
-      const part = atPlace(source, seen, place);
-      const steps = sum.strides.slice(rest);
-      const target: Part = {
-        shape: seen,
-        strides: [...sum.strides.slice(0, rest), ...steps.map((step, axis) => step * (stride[axis] ?? 1))],
-        offset: steps.reduce((at, step, axis) => at + step * (dilation[axis] ?? 1) * (place[axis] ?? 0), 0),
+    const batchRank = shape.length - kernel.length;
+    const windowShape = [...shape.slice(0, batchRank), ...count];
+    for (const windowOffset of offsetsIn(kernel)) {
+      const sourceView = viewAtOffset(source, windowShape, windowOffset);
+      const spatialStrides = sum.strides.slice(batchRank);
+      const target: StridedView = {
+        shape: windowShape,
+        strides: [
+          ...sum.strides.slice(0, batchRank),
+          ...spatialStrides.map((step, axis) => step * (stride[axis] ?? 1)),
+        ],
+        offset: spatialStrides.reduce(
+          (offset, step, axis) => offset + step * (dilation[axis] ?? 1) * (windowOffset[axis] ?? 0),
+          0,
+        ),
       };
-      addInto(lowering, viewStrided(lowering, source, part), viewStrided(lowering, sum, target));
+      addInto(lowering, viewStrided(lowering, source, sourceView), viewStrided(lowering, sum, target));
     }
     if (sum !== output) copyArray(lowering, sum, output);
   },
 };
 
-/** One place of every window. */
-function atPlace({ strides }: DeviceArray, shape: Shape, place: readonly number[]): Part {
-  const steps = strides.slice(shape.length);
+/** The elements of all windows at one offset. */
+function viewAtOffset({ strides }: DeviceArray, shape: Shape, windowOffset: readonly number[]): StridedView {
+  const spatialStrides = strides.slice(shape.length);
   return {
     shape,
     strides: strides.slice(0, shape.length),
-    offset: place.reduce((sum, at, axis) => sum + at * (steps[axis] ?? 0), 0),
+    offset: windowOffset.reduce((sum, at, axis) => sum + at * (spatialStrides[axis] ?? 0), 0),
   };
 }
 

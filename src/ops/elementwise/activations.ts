@@ -1,17 +1,17 @@
-/** Activations, each with its derivative in one kernel. All of them stay finite for every finite operand. */
+/** Activations, each with its derivative in one kernel. All are finite for finite operands. */
 
 import { type Expression, term } from "../../ir/index.js";
 import type { KernelOp } from "../op.js";
 import { unary } from "./unary.js";
 
-const one = (like: Expression): Expression => term.constant(1, like.type);
-const zero = (like: Expression): Expression => term.constant(0, like.type);
+const oneLike = (like: Expression): Expression => term.constant(1, like.type);
+const zeroLike = (like: Expression): Expression => term.constant(0, like.type);
 
 export const relu: KernelOp = unary({
   name: "relu",
   result: "same",
   value: (x) => term.max(x, 0),
-  // A NaN passes too, as in PyTorch: its gradient is not hidden from what lies before.
+  // The gradient of a NaN passes too, as in PyTorch, so that earlier ops see it.
   derivative: { of: "output", passes: (y) => term.max(term.gt(y, 0), term.ne(y, y)) },
 });
 
@@ -19,7 +19,7 @@ export const leakyRelu = unary<{ readonly negativeSlope: number }>({
   name: "leakyRelu",
   scalars: ({ negativeSlope }) => [negativeSlope],
   value: (x, slope = x) => term.select(term.gt(x, 0), x, term.mul(slope, x)),
-  derivative: { of: "operand", value: (x, slope = x) => term.select(term.gt(x, 0), one(x), slope) },
+  derivative: { of: "operand", value: (x, slope = x) => term.select(term.gt(x, 0), oneLike(x), slope) },
 });
 
 export const tanh: KernelOp = unary({
@@ -55,14 +55,14 @@ export const softplus: KernelOp = unary({
 /** x·Φ(x), with the error function. */
 export const gelu: KernelOp = unary({
   name: "gelu",
-  value: (x) => term.mul(x, normalShare(x)),
+  value: (x) => term.mul(x, normalCdf(x)),
   derivative: {
     of: "operand",
     value: (x) => {
       const density = term.mul(1 / Math.sqrt(2 * Math.PI), term.exp(term.mul(-0.5, term.mul(x, x))));
-      // Far out the density is 0, and x·0 there must not be infinity times 0.
-      const slope = term.select(term.gt(density, 0), term.mul(x, density), zero(x));
-      return term.add(normalShare(x), slope);
+      // For large |x| the density is 0, and an infinite x times 0 would be NaN.
+      const densityTerm = term.select(term.gt(density, 0), term.mul(x, density), zeroLike(x));
+      return term.add(normalCdf(x), densityTerm);
     },
   },
 });
@@ -70,31 +70,35 @@ export const gelu: KernelOp = unary({
 const rootTwoOverPi = Math.sqrt(2 / Math.PI);
 const cubic = 0.044715;
 
-/** GELU by tanh, as GPT-2 and CrossAsset have it. */
+/** GELU with the tanh approximation, as in GPT-2. */
 export const geluTanh: KernelOp = unary({
   name: "geluTanh",
-  value: (x) => term.mul(x, tanhShare(x)),
+  value: (x) => term.mul(x, tanhCdf(x)),
   derivative: {
     of: "operand",
-    // With s = sigmoid(2u), the share: d(x·s) = s + x · 2s(1−s) · u′.
+    // With s = sigmoid(2u): d(x·s) = s + x · 2s(1−s) · u′.
     value: (x) => {
-      const share = tanhShare(x);
-      const inner = term.mul(rootTwoOverPi, term.add(1, term.mul(3 * cubic, term.mul(x, x))));
-      const slope = term.mul(term.mul(2, term.mul(share, term.sub(1, share))), inner);
-      // Where the share has saturated its slope is 0, also where u′ has overflowed.
-      const bend = term.select(term.gt(term.mul(share, term.sub(1, share)), 0), term.mul(x, slope), zero(x));
-      return term.add(share, bend);
+      const cdf = tanhCdf(x);
+      const innerDerivative = term.mul(rootTwoOverPi, term.add(1, term.mul(3 * cubic, term.mul(x, x))));
+      const cdfDerivative = term.mul(term.mul(2, term.mul(cdf, term.sub(1, cdf))), innerDerivative);
+      // Where s is saturated its derivative is 0, even if u′ overflows.
+      const slopeTerm = term.select(
+        term.gt(term.mul(cdf, term.sub(1, cdf)), 0),
+        term.mul(x, cdfDerivative),
+        zeroLike(x),
+      );
+      return term.add(cdf, slopeTerm);
     },
   },
 });
 
 /** Φ(x) = (1 + erf(x/√2))/2 */
-function normalShare(x: Expression): Expression {
+function normalCdf(x: Expression): Expression {
   return term.mul(0.5, term.add(1, term.erf(term.mul(x, Math.SQRT1_2))));
 }
 
-/** (1 + tanh u)/2 = sigmoid(2u), which keeps its digits where tanh u is near −1. */
-function tanhShare(x: Expression): Expression {
+/** (1 + tanh u)/2 = sigmoid(2u), which keeps its digits if tanh u is near −1. */
+function tanhCdf(x: Expression): Expression {
   const cube = term.mul(x, term.mul(x, x));
   return term.sigmoid(term.mul(2 * rootTwoOverPi, term.add(x, term.mul(cubic, cube))));
 }

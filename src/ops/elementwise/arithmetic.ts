@@ -1,25 +1,27 @@
-/** Arithmetic of two operands: add, sub, mul, div, pow, maximum, minimum. They broadcast, and meet by promotion. */
+/** Arithmetic of two operands: add, sub, mul, div, pow, maximum, minimum. Shapes broadcast, and dtypes are promoted. */
 
 import { type Dtype, dtypes, type Expression, term } from "../../ir/index.js";
-import { fitTo } from "../gradients.js";
-import type { GradientRule, Gradients, KernelOp, SavedPlaces } from "../op.js";
+import { fitToOperand } from "../gradients.js";
+import type { GradientRule, Gradients, KernelOp, SavedIndices } from "../op.js";
 import { elementwise } from "./elementwise.js";
 
 type Pair = readonly Expression[];
 const none = term.constant(0, "f32");
 
-/** One gradient for each of two operands, made only where it is wanted and fitted to its operand. */
-function bothSides<V, A>(rule: GradientRule<V, A>, left: () => V, right: () => V): Gradients<V> {
-  return [left, right].map((make, index) => (rule.needs(index) ? fitTo(rule, make(), index) : undefined));
+/** The gradients of two operands, computed only if needed, with the shapes and dtypes of their operands. */
+function operandGradients<V, A>(rule: GradientRule<V, A>, left: () => V, right: () => V): Gradients<V> {
+  return [left, right].map((gradient, index) =>
+    rule.needs(index) ? fitToOperand(rule, gradient(), index) : undefined,
+  );
 }
 
-/** Each side's gradient reads the other. */
-const savesTheOther = ([left, right]: readonly boolean[]): SavedPlaces => ({
+/** The gradient of each operand reads the other operand. */
+const saveOtherOperand = ([left, right]: readonly boolean[]): SavedIndices => ({
   operands: [...(right ? [0] : []), ...(left ? [1] : [])],
 });
 
-/** For gradients made by formula: an elementwise op of the upstream gradient and both operands. */
-function formula(
+/** A gradient as an elementwise op of the upstream gradient and both operands. */
+function gradientFormula(
   name: string,
   value: (upstream: Expression, a: Expression, b: Expression) => Expression,
 ): KernelOp {
@@ -39,7 +41,7 @@ export const add: KernelOp = elementwise({
   operands: 2,
   value: ([a = none, b = none]: Pair) => term.add(a, b),
   gradient: (rule) =>
-    bothSides(
+    operandGradients(
       rule,
       () => rule.upstream,
       () => rule.upstream,
@@ -52,7 +54,7 @@ export const sub: KernelOp = elementwise({
   rejects: noBooleans,
   value: ([a = none, b = none]: Pair) => term.sub(a, b),
   gradient: (rule) =>
-    bothSides(
+    operandGradients(
       rule,
       () => rule.upstream,
       () => rule.apply(mul, [rule.upstream, -1]),
@@ -63,16 +65,16 @@ export const mul: KernelOp = elementwise({
   name: "mul",
   operands: 2,
   value: ([a = none, b = none]: Pair) => term.mul(a, b),
-  saves: savesTheOther,
+  saves: saveOtherOperand,
   gradient: (rule) =>
-    bothSides(
+    operandGradients(
       rule,
       () => rule.apply(mul, [rule.upstream, rule.operand(1)]),
       () => rule.apply(mul, [rule.upstream, rule.operand(0)]),
     ),
 });
 
-const divRight = formula("divGradient", (upstream, a, b) =>
+const divisorGradient = gradientFormula("divGradient", (upstream, a, b) =>
   term.neg(term.div(term.mul(upstream, term.div(a, b)), b)),
 );
 
@@ -83,23 +85,23 @@ export const div: KernelOp = elementwise({
   value: ([a = none, b = none]: Pair) => term.div(a, b),
   saves: ([left, right]) => ({ operands: right ? [0, 1] : left ? [1] : [] }),
   gradient: (rule) =>
-    bothSides(
+    operandGradients(
       rule,
       () => rule.apply(div, [rule.upstream, rule.operand(1)]),
-      () => rule.apply(divRight, [rule.upstream, rule.operand(0), rule.operand(1)]),
+      () => rule.apply(divisorGradient, [rule.upstream, rule.operand(0), rule.operand(1)]),
     ),
 });
 
-/** x to the power of 0 is 1 everywhere, so its slope is 0, also where x is 0. */
-const powLeft = formula("powBaseGradient", (upstream, a, b) =>
+/** x⁰ is 1 everywhere, so its derivative is 0, even at x = 0. */
+const baseGradient = gradientFormula("powBaseGradient", (upstream, a, b) =>
   term.select(
     term.eq(b, 0),
     term.constant(0, a.type),
     term.mul(upstream, term.mul(b, term.pow(a, term.sub(b, 1)))),
   ),
 );
-/** 0 to a power of 0 or more does not change with the power. */
-const powRight = formula("powExponentGradient", (upstream, a, b) =>
+/** 0 to a power of 0 or more does not depend on the power. */
+const exponentGradient = gradientFormula("powExponentGradient", (upstream, a, b) =>
   term.select(
     term.eq(a, 0),
     term.select(term.ge(b, 0), term.constant(0, a.type), term.constant(Number.NaN, a.type)),
@@ -107,8 +109,8 @@ const powRight = formula("powExponentGradient", (upstream, a, b) =>
   ),
 );
 
-/** Through f64, which holds every i32 exactly. What is no whole number is cut off; 0 to a negative power is 0, as in PyTorch. */
-function wholePower(a: Expression, b: Expression): Expression {
+/** Computed in f64, which holds every i32 exactly, and truncated. 0 to a negative power is 0, as in PyTorch. */
+function integerPower(a: Expression, b: Expression): Expression {
   const power = term.convert(term.pow(term.convert(a, "f64"), term.convert(b, "f64")), "i32");
   return term.select(term.min(term.eq(a, 0), term.lt(b, 0)), 0, power);
 }
@@ -116,37 +118,37 @@ function wholePower(a: Expression, b: Expression): Expression {
 export const pow: KernelOp = elementwise({
   name: "pow",
   operands: 2,
-  value: ([a = none, b = none]: Pair) => (a.type === "i32" ? wholePower(a, b) : term.pow(a, b)),
+  value: ([a = none, b = none]: Pair) => (a.type === "i32" ? integerPower(a, b) : term.pow(a, b)),
   saves: () => ({ operands: [0, 1] }),
   gradient: (rule) =>
-    bothSides(
+    operandGradients(
       rule,
-      () => rule.apply(powLeft, [rule.upstream, rule.operand(0), rule.operand(1)]),
-      () => rule.apply(powRight, [rule.upstream, rule.operand(0), rule.operand(1)]),
+      () => rule.apply(baseGradient, [rule.upstream, rule.operand(0), rule.operand(1)]),
+      () => rule.apply(exponentGradient, [rule.upstream, rule.operand(0), rule.operand(1)]),
     ),
 });
 
-/** Where both are equal each gets half, and where one is a NaN each gets all of it, as in PyTorch. */
-function chosenShare(
-  loses: "gt" | "lt",
-): (upstream: Expression, own: Expression, other: Expression) => Expression {
-  return (upstream, own, other) =>
+/** Equal operands get half of the gradient each. If one operand is NaN, both get all of it, as in PyTorch. */
+function extremeShare(
+  losing: "gt" | "lt",
+): (upstream: Expression, operand: Expression, other: Expression) => Expression {
+  return (upstream, operand, other) =>
     term.select(
-      term[loses](own, other),
+      term[losing](operand, other),
       term.constant(0, upstream.type),
-      term.select(term.eq(own, other), term.mul(upstream, 0.5), upstream),
+      term.select(term.eq(operand, other), term.mul(upstream, 0.5), upstream),
     );
 }
 
-function extreme(name: "maximum" | "minimum", pick: "max" | "min", loses: "gt" | "lt"): KernelOp {
-  const share = formula(`${name}Gradient`, chosenShare(loses));
+function extreme(name: "maximum" | "minimum", op: "max" | "min", losing: "gt" | "lt"): KernelOp {
+  const share = gradientFormula(`${name}Gradient`, extremeShare(losing));
   return elementwise({
     name,
     operands: 2,
-    value: ([a = none, b = none]: Pair) => term[pick](a, b),
+    value: ([a = none, b = none]: Pair) => term[op](a, b),
     saves: () => ({ operands: [0, 1] }),
     gradient: (rule) =>
-      bothSides(
+      operandGradients(
         rule,
         () => rule.apply(share, [rule.upstream, rule.operand(0), rule.operand(1)]),
         () => rule.apply(share, [rule.upstream, rule.operand(1), rule.operand(0)]),
@@ -154,12 +156,12 @@ function extreme(name: "maximum" | "minimum", pick: "max" | "min", loses: "gt" |
   });
 }
 
-/** The larger of two; NaN if either is. */
+/** The larger of two operands; NaN if either is NaN. */
 export const maximum = extreme("maximum", "max", "lt");
-/** The smaller of two; NaN if either is. */
+/** The smaller of two operands; NaN if either is NaN. */
 export const minimum = extreme("minimum", "min", "gt");
 
-/** Is a dtype one that gradients can flow through? */
+/** True if gradients can flow through a dtype. */
 export function isFloat(dtype: Dtype): boolean {
   return dtypes[dtype].kind === "float";
 }

@@ -1,4 +1,4 @@
-/** cast: the same values in another dtype. Floats become integers by cutting off; anything but 0 is true. */
+/** cast: converts to another dtype. Floats are truncated to integers. Every value except 0 becomes true. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
@@ -18,7 +18,7 @@ export const cast: KernelOp<{ readonly dtype: Dtype }> = {
   },
 };
 
-/** contiguous: the same values, row by row in memory of their own. */
+/** contiguous: a copy in row-major order. */
 export const contiguous: KernelOp = {
   kind: "kernel",
   name: "contiguous",
@@ -29,12 +29,12 @@ export const contiguous: KernelOp = {
   },
 };
 
-/** Rejects other words than the dtypes' own; TypeScript finds them out earlier, JavaScript does not. */
+/** Rejects unknown dtypes, for callers in JavaScript. */
 export function requireDtype(op: string, dtype: Dtype): void {
   if (Object.hasOwn(dtypes, dtype)) return;
   throw new HoldfastError(
     "BAD_DTYPE",
-    `${op}: there is no dtype "${dtype}". There are ${Object.keys(dtypes).join(", ")}.`,
+    `${op}: unknown dtype "${dtype}". The dtypes are ${Object.keys(dtypes).join(", ")}.`,
     { numbers: { op, dtype } },
   );
 }

@@ -1,12 +1,12 @@
-/** Comparisons and logic, which give truth values, and where, which takes one. */
+/** Comparisons and logic, which return booleans, and where, which takes one. */
 
 import { type CompareOp, type Expression, term } from "../../ir/index.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import type { KernelOp } from "../op.js";
 import { elementwise } from "./elementwise.js";
 
 const none = term.constant(0, "f32");
-const noGradient = "a truth value has no slope";
+const noGradient = "a boolean has no derivative";
 
 function comparison(name: CompareOp): KernelOp {
   return elementwise({
@@ -71,12 +71,12 @@ export const isfinite: KernelOp = elementwise({
   name: "isfinite",
   operands: 1,
   result: "bool",
-  // An infinity less itself is NaN, and so is NaN.
+  // ∞ − ∞ and NaN − NaN are NaN, which equals nothing.
   value: ([a = none]) => term.eq(term.sub(a, a), 0),
   noGradient,
 });
 
-/** Where the condition holds the first, elsewhere the second: what is not chosen has no gradient. */
+/** The second operand where the condition holds, elsewhere the third. The operand that is not selected gets no gradient. */
 export const where: KernelOp = elementwise({
   name: "where",
   operands: 3,
@@ -86,7 +86,7 @@ export const where: KernelOp = elementwise({
   saves: () => ({ operands: [0] }),
   gradient: (rule) => [
     undefined,
-    rule.needs(1) ? fitTo(rule, rule.apply(where, [rule.operand(0), rule.upstream, 0]), 1) : undefined,
-    rule.needs(2) ? fitTo(rule, rule.apply(where, [rule.operand(0), 0, rule.upstream]), 2) : undefined,
+    rule.needs(1) ? fitToOperand(rule, rule.apply(where, [rule.operand(0), rule.upstream, 0]), 1) : undefined,
+    rule.needs(2) ? fitToOperand(rule, rule.apply(where, [rule.operand(0), 0, rule.upstream]), 2) : undefined,
   ],
 });

@@ -1,7 +1,6 @@
 /**
- * How an elementwise op is defined: by the value of one element, as an expression over the operands' elements. Shapes
- * broadcast, dtypes meet by promotion, literal numbers travel with the launch; one kernel is made for each combination of
- * dtypes and kept.
+ * Defines an elementwise op by the value of one element, as an expression of the operands' elements. Shapes broadcast, dtypes are
+ * promoted, and literal numbers are arguments of the launch. One kernel is created and cached for each combination of dtypes.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -25,30 +24,27 @@ import {
   type KernelOp,
   type NoAttributes,
   type OperandType,
-  type SavedPlaces,
+  type SavedIndices,
   type ValueType,
 } from "../op.js";
 import { broadcastShapes, sizeOf } from "../shape.js";
 
-/**
- * What an op's result is: of the dtype in which the operands meet, of that or f32 where it is no float, or a truth
- * value.
- */
+/** The result's dtype: "same" is the promoted dtype, "float" is the promoted dtype or f32 if that is no float. */
 export type ResultKind = "same" | "float" | "bool";
 
 export interface ElementwiseDefinition<A extends Attributes> {
   readonly name: string;
   readonly operands: number;
   readonly result?: ResultKind;
-  /** Operands that are conditions: they take no part in promotion. */
+  /** Operands that are conditions: promotion ignores them. */
   readonly conditions?: readonly number[];
-  /** Numbers that come with the launch, made of the attributes: changing them prints no new kernel. */
+  /** Arguments of the launch, computed from the attributes: changing them needs no new kernel. */
   readonly scalars?: (attributes: A, compute: Compute) => readonly number[];
   readonly value: (operands: readonly Expression[], scalars: readonly Expression[]) => Expression;
-  readonly saves?: (needs: readonly boolean[], attributes: A) => SavedPlaces;
+  readonly saves?: (needs: readonly boolean[], attributes: A) => SavedIndices;
   readonly gradient?: <V>(rule: GradientRule<V, A>) => Gradients<V>;
   readonly noGradient?: string;
-  /** Dtypes that have no meaning for the op, or not with these attributes. */
+  /** Why the op rejects a dtype, alone or with these attributes; undefined if it accepts it. */
   readonly rejects?: (dtype: Dtype, attributes: A) => string | undefined;
 }
 
@@ -70,48 +66,48 @@ export function elementwise<A extends Attributes = NoAttributes>(
     if (operands.length !== definition.operands) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `${name} takes ${definition.operands} operands, and was given ${operands.length}.`,
+        `${name} takes ${definition.operands} operands, but got ${operands.length}.`,
       );
     }
     const shape = broadcastShapes(
       name,
       operands.filter(isType).map((operand) => operand.shape),
     );
-    const dtype = resultOf(result, meetingOf(operands, conditions));
-    const rejection = definition.rejects?.(meetingOf(operands, conditions), attributes);
+    const dtype = resultDtype(result, promotedDtype(operands, conditions));
+    const rejection = definition.rejects?.(promotedDtype(operands, conditions), attributes);
     if (rejection) throw new HoldfastError("BAD_DTYPE", `${name}: ${rejection}`, { numbers: { op: name } });
     return [{ shape, dtype }];
   }
 
-  /** The dtype in which the element is computed. */
+  /** The type in which an element is computed. */
   function computeOf(operands: readonly OperandType[]): Compute {
-    const meeting = meetingOf(operands, conditions);
-    return dtypes[result === "float" ? resultOf("float", meeting) : meeting].compute;
+    const promoted = promotedDtype(operands, conditions);
+    return dtypes[result === "float" ? resultDtype("float", promoted) : promoted].compute;
   }
 
-  function kernelFor(operands: readonly OperandType[], output: Dtype, numbers: number): RowKernel {
+  function kernelFor(operands: readonly OperandType[], output: Dtype, scalarCount: number): RowKernel {
     const compute = computeOf(operands);
     const signature = operands.map((operand) => (isType(operand) ? operand.dtype : "number"));
     const key = `${signature.join(" ")} ${compute} ${output}`;
-    const known = kernels.get(key);
-    if (known) return known;
+    const cached = kernels.get(key);
+    if (cached) return cached;
     const inputs: Dtype[] = [];
     let literals = 0;
     const leaves = operands.map((operand, index) => {
-      if (!isType(operand)) return term.scalar(numbers + literals++, compute);
+      if (!isType(operand)) return term.scalar(scalarCount + literals++, compute);
       const load = term.load(inputs.length, dtypes[operand.dtype].compute);
       inputs.push(operand.dtype);
       return conditions.includes(index) ? load : term.convert(load, compute);
     });
-    const own = Array.from({ length: numbers }, (_, index) => term.scalar(index, compute));
-    const made = definition.value(leaves, own);
-    // Truth values are 0 or 1, also where arithmetic makes a 2.
-    const value = output === "bool" && result !== "bool" ? term.ne(made, 0) : made;
+    const scalarTerms = Array.from({ length: scalarCount }, (_, index) => term.scalar(index, compute));
+    const raw = definition.value(leaves, scalarTerms);
+    // Booleans are 0 or 1, also if arithmetic gives 2.
+    const value = output === "bool" && result !== "bool" ? term.ne(raw, 0) : raw;
     const kernel: RowKernel = {
       name,
       inputs,
       outputs: [{ dtype: output, per: "element" }],
-      scalars: new Array<Compute>(numbers + literals).fill(compute),
+      scalars: new Array<Compute>(scalarCount + literals).fill(compute),
       stages: [{ kind: "store", output: 0, value: term.convert(value, dtypes[output].compute) }],
     };
     kernels.set(key, kernel);
@@ -143,21 +139,21 @@ export function elementwise<A extends Attributes = NoAttributes>(
   };
 }
 
-/** The dtype in which the operands meet; literal numbers give way to tensors of their kind. */
-function meetingOf(operands: readonly OperandType[], conditions: readonly number[]): Dtype {
-  const counted = operands.filter((_, index) => !conditions.includes(index));
-  const tensors = counted.filter(isType).map(({ dtype }) => dtype);
+/** The promoted dtype of the operands. A literal number takes the dtype of a tensor of the same kind. */
+function promotedDtype(operands: readonly OperandType[], conditions: readonly number[]): Dtype {
+  const promotable = operands.filter((_, index) => !conditions.includes(index));
+  const tensors = promotable.filter(isType).map(({ dtype }) => dtype);
   const [first, ...rest] = tensors;
-  const literals = counted.filter((operand) => typeof operand === "number");
+  const literals = promotable.filter((operand) => typeof operand === "number");
   if (!first) return literals.length > 0 ? "f32" : "bool";
-  const meeting = rest.reduce(promote, first);
+  const promoted = rest.reduce(promote, first);
   return literals.reduce<Dtype>(
     (dtype, literal) => promoteWithScalar(dtype, Number.isInteger(literal) ? "integer" : "float"),
-    meeting,
+    promoted,
   );
 }
 
-function resultOf(kind: ResultKind, meeting: Dtype): Dtype {
+function resultDtype(kind: ResultKind, promoted: Dtype): Dtype {
   if (kind === "bool") return "bool";
-  return kind === "float" && dtypes[meeting].kind !== "float" ? "f32" : meeting;
+  return kind === "float" && dtypes[promoted].kind !== "float" ? "f32" : promoted;
 }

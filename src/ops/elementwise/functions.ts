@@ -4,18 +4,18 @@ import { type Dtype, dtypes, type Expression, term } from "../../ir/index.js";
 import { signOf } from "./sign-of.js";
 import { unary } from "./unary.js";
 
-const [lowestI32, highestI32] = [-(2 ** 31), 2 ** 31 - 1];
+const [minI32, maxI32] = [-(2 ** 31), 2 ** 31 - 1];
 
-/** Integers hold whole numbers only: a bound or a value between two of them is rejected and not rounded. */
+/** Rejects fractions for integer tensors: they are not rounded. */
 function rejectFractions(dtype: Dtype, numbers: readonly number[]): string | undefined {
   const fraction = numbers.find(
-    (one) => !Number.isInteger(one) && Math.abs(one) !== Number.POSITIVE_INFINITY,
+    (number) => !Number.isInteger(number) && Math.abs(number) !== Number.POSITIVE_INFINITY,
   );
   if (dtypes[dtype].kind === "float" || fraction === undefined) return undefined;
-  return `${fraction} with a tensor of ${dtype}, which holds whole numbers. Give one, or convert the tensor: to("f32").`;
+  return `${fraction} with a tensor of ${dtype}, which holds whole numbers. Pass a whole number, or convert the tensor: to("f32").`;
 }
 
-const one = (like: Expression): Expression => term.constant(1, like.type);
+const oneLike = (like: Expression): Expression => term.constant(1, like.type);
 
 export const neg = unary({
   name: "neg",
@@ -24,7 +24,7 @@ export const neg = unary({
   derivative: { of: "operand", value: (x) => term.constant(-1, x.type) },
 });
 
-/** Its slope at 0 is 0, as in PyTorch. */
+/** Its derivative at 0 is 0, as in PyTorch. */
 export const abs = unary({
   name: "abs",
   result: "same",
@@ -55,12 +55,12 @@ export const expm1 = unary({
 export const log = unary({
   name: "log",
   value: term.log,
-  derivative: { of: "operand", value: (x) => term.div(one(x), x) },
+  derivative: { of: "operand", value: (x) => term.div(oneLike(x), x) },
 });
 export const log1p = unary({
   name: "log1p",
   value: term.log1p,
-  derivative: { of: "operand", value: (x) => term.div(one(x), term.add(x, 1)) },
+  derivative: { of: "operand", value: (x) => term.div(oneLike(x), term.add(x, 1)) },
 });
 export const sqrt = unary({
   name: "sqrt",
@@ -80,7 +80,7 @@ export const square = unary({
 });
 export const reciprocal = unary({
   name: "reciprocal",
-  value: (x) => term.div(one(x), x),
+  value: (x) => term.div(oneLike(x), x),
   derivative: { of: "output", value: (y) => term.neg(term.mul(y, y)) },
 });
 export const sin = unary({ name: "sin", value: term.sin, derivative: { of: "operand", value: term.cos } });
@@ -98,12 +98,12 @@ export const erf = unary({
   },
 });
 
-/** Both bounds in one op; one that is not given is infinite. Where a bound holds the slope is 0. */
+/** Both bounds in one op. A missing bound is infinite. Outside the bounds the derivative is 0. */
 export const clamp = unary<{ readonly min?: number; readonly max?: number }>({
   name: "clamp",
   result: "same",
   scalars: ({ min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY }, compute) =>
-    compute === "i32" ? [Math.max(min, lowestI32), Math.min(max, highestI32)] : [min, max],
+    compute === "i32" ? [Math.max(min, minI32), Math.min(max, maxI32)] : [min, max],
   rejects: (dtype, { min = 0, max = 0 }) => rejectFractions(dtype, [min, max]),
   value: (x, low = x, high = x) => term.min(term.max(x, low), high),
   derivative: {
@@ -112,7 +112,7 @@ export const clamp = unary<{ readonly min?: number; readonly max?: number }>({
   },
 });
 
-/** One number in every element, whatever was there: also where that was NaN. */
+/** Sets every element to one number, also elements that are NaN. */
 export const fill = unary<{ readonly value: number }>({
   name: "fill",
   result: "same",

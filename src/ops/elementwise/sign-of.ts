@@ -1,4 +1,4 @@
-/** The sign of a value, as an expression: of the op `sign` and of every gradient that has |x| in it. */
+/** The sign of a value as an expression, for the op `sign` and for gradients of |x|. */
 
 import { type Expression, term } from "../../ir/index.js";
 

@@ -1,29 +1,29 @@
-/** gather and scatterAdd: single elements along an axis, read or added to, with an index for each. */
+/** gather and scatterAdd: read or add single elements along an axis, with an index for each. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
-import { viewStrided } from "../movement/part.js";
 import { type Range, slicedView, sliceGradient } from "../movement/slice.js";
+import { viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type CheckContext, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
-import { indexTypeAt, requireInside } from "./index-values.js";
+import { indexTypeAt, requireIndicesInside } from "./index-values.js";
 import { copyIndexed } from "./indexed-copy.js";
 import { lowerScatter } from "./scatter.js";
 
 type AxisAttribute = { readonly axis: number };
 
-/** `output[i, j] = x[i, index[i, j]]` for axis 1: of the index's shape, which may be smaller beside the axis. */
+/** `output[i, j] = x[i, index[i, j]]` for axis 1. The output has the index's shape, which may be smaller along other axes. */
 export const gather: KernelOp<AxisAttribute> = {
   kind: "kernel",
   name: "gather",
   infer(operands, { axis }) {
     const { shape, dtype } = typeAt("gather", operands, 0);
     const index = indexTypeAt("gather", operands, 1);
-    requireFitsBeside("gather", shape, index.shape, axis);
+    requireIndexFits("gather", shape, index.shape, axis);
     return [{ shape: index.shape, dtype }];
   },
-  check: (lowering, operands, { axis }) => requireIndicesInside(lowering, operands, axis),
+  check: (lowering, operands, { axis }) => checkIndices(lowering, operands, axis),
   saves: () => ({ operands: [1] }),
   gradient(rule) {
     const { shape } = rule.typeOf(0);
@@ -33,14 +33,14 @@ export const gather: KernelOp<AxisAttribute> = {
   lower(lowering, operands, [output], { axis }) {
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
-    const place = axisOf("gather", axis, source.shape.length);
+    const gatherAxis = axisOf("gather", axis, source.shape.length);
     copyIndexed(lowering, {
       source,
-      sourceStrides: source.strides.with(place, 0),
+      sourceStrides: source.strides.with(gatherAxis, 0),
       index,
       indexStrides: index.strides,
-      step: source.strides[place] ?? 0,
-      length: source.shape[place] ?? 0,
+      step: source.strides[gatherAxis] ?? 0,
+      length: source.shape[gatherAxis] ?? 0,
       output,
     });
   },
@@ -55,11 +55,11 @@ const gatherGradient: KernelOp<AxisAttribute & { readonly shape: Shape }> = {
     if (!output?.storage) return;
     lowering.fill(output.storage, 0);
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-    scatterInto(lowering, output, axis, index, source);
+    scatterIntoSlice(lowering, output, axis, index, source);
   },
 };
 
-/** `x[index[i, j], j] += source[i, j]` for axis 0, in ascending order of the axis: the bits are fixed. */
+/** `x[index[i, j], j] += source[i, j]` for axis 0. Elements are added in ascending order along the axis, so the bits are fixed. */
 export const scatterAdd: KernelOp<AxisAttribute> = {
   kind: "kernel",
   name: "scatterAdd",
@@ -68,10 +68,10 @@ export const scatterAdd: KernelOp<AxisAttribute> = {
     const { shape, dtype } = typeAt("scatterAdd", operands, 0);
     const index = indexTypeAt("scatterAdd", operands, 1);
     const source = typeAt("scatterAdd", operands, 2);
-    requireFitsBeside("scatterAdd", shape, index.shape, axis);
+    requireIndexFits("scatterAdd", shape, index.shape, axis);
     const isCovered =
       source.shape.length === index.shape.length &&
-      index.shape.every((size, one) => size <= (source.shape[one] ?? 0));
+      index.shape.every((size, dimension) => size <= (source.shape[dimension] ?? 0));
     if (!isCovered) {
       throw badShape(
         "scatterAdd",
@@ -85,18 +85,22 @@ export const scatterAdd: KernelOp<AxisAttribute> = {
       { numbers: { op: "scatterAdd" } },
     );
   },
-  check: (lowering, operands, { axis }) => requireIndicesInside(lowering, operands, axis),
+  check: (lowering, operands, { axis }) => checkIndices(lowering, operands, axis),
   saves: ([, , source]) => ({ operands: source ? [1] : [] }),
   gradient(rule) {
-    const ofSource = () => {
+    const sourceGradient = () => {
       const { shape } = rule.typeOf(2);
-      const read = rule.apply(gather, [rule.upstream, rule.operand(1)], rule.attributes);
+      const gathered = rule.apply(gather, [rule.upstream, rule.operand(1)], rule.attributes);
       const used = rule.typeOf(1).shape;
-      if (isSameShape(shape, used)) return read;
-      // The source may be larger than the index: what was not added has no slope.
-      return rule.apply(sliceGradient, [read], { shape, ranges: used.map((size): Range => [0, size]) });
+      if (isSameShape(shape, used)) return gathered;
+      // The source may be larger than the index. Elements without an index have a gradient of 0.
+      return rule.apply(sliceGradient, [gathered], { shape, ranges: used.map((size): Range => [0, size]) });
     };
-    return [rule.needs(0) ? rule.upstream : undefined, undefined, rule.needs(2) ? ofSource() : undefined];
+    return [
+      rule.needs(0) ? rule.upstream : undefined,
+      undefined,
+      rule.needs(2) ? sourceGradient() : undefined,
+    ];
   },
   lower(lowering, operands, [output], { axis }) {
     const [x, index, source] = [arrayAt(operands, 0), arrayAt(operands, 1), arrayAt(operands, 2)];
@@ -104,42 +108,48 @@ export const scatterAdd: KernelOp<AxisAttribute> = {
     const isInPlace = x.storage?.span.address === output.storage.span.address;
     if (!isInPlace) copyArray(lowering, x, output);
     const used = viewStrided(lowering, source, { shape: index.shape, strides: source.strides });
-    scatterInto(lowering, output, axisOf("scatterAdd", axis, x.shape.length), index, used);
+    scatterIntoSlice(lowering, output, axisOf("scatterAdd", axis, x.shape.length), index, used);
   },
 };
 
-/** Beside the axis only the index's own extent of the target is touched. */
-function scatterInto(
+/** Scatters into the slice of the target that has the index's sizes along the other axes. */
+function scatterIntoSlice(
   lowering: Lowering,
   target: DeviceArray,
   axis: number,
   index: DeviceArray,
   source: DeviceArray,
 ): void {
-  const ranges = index.shape.map((size, one): Range => (one === axis ? null : [0, size]));
-  const part = viewStrided(lowering, target, slicedView(target, ranges));
-  lowerScatter(lowering, { target: part, axis, index, isIndexShared: false, source });
+  const ranges = index.shape.map((size, dimension): Range => (dimension === axis ? null : [0, size]));
+  const slice = viewStrided(lowering, target, slicedView(target, ranges));
+  lowerScatter(lowering, { target: slice, axis, index, isIndexShared: false, source });
 }
 
-function requireIndicesInside(
+function checkIndices(
   context: CheckContext,
   operands: readonly (DeviceArray | number)[],
   axis: number,
 ): void {
   const { shape } = arrayAt(operands, 0);
-  const place = axisOf(context.op, axis, shape.length);
-  const size = shape[place] ?? 0;
-  requireInside(context, arrayAt(operands, 1), size, `axis ${place} of ${formatShape(shape)} has ${size}`);
+  const indexedAxis = axisOf(context.op, axis, shape.length);
+  const size = shape[indexedAxis] ?? 0;
+  requireIndicesInside(
+    context,
+    arrayAt(operands, 1),
+    size,
+    `axis ${indexedAxis} of ${formatShape(shape)} has ${size}`,
+  );
 }
 
-function requireFitsBeside(op: string, shape: Shape, index: Shape, axis: number): void {
-  const place = axisOf(op, axis, shape.length);
+function requireIndexFits(op: string, shape: Shape, index: Shape, axis: number): void {
+  const indexedAxis = axisOf(op, axis, shape.length);
   const fits =
-    index.length === shape.length && index.every((size, one) => one === place || size <= (shape[one] ?? 0));
+    index.length === shape.length &&
+    index.every((size, dimension) => dimension === indexedAxis || size <= (shape[dimension] ?? 0));
   if (fits) return;
   throw badShape(
     op,
-    `an index of ${formatShape(index)} for shape ${formatShape(shape)} along axis ${place}: it has as many axes, none of them ` +
-      "larger but that one.",
+    `an index of ${formatShape(index)} for shape ${formatShape(shape)} along axis ${indexedAxis}: it must have as many axes, and only ` +
+      "that axis may be larger.",
   );
 }

@@ -1,4 +1,4 @@
-/** Copies elements from places that an index tells: what indexSelect, gather and embedding are lowered to, and batches drawn by. */
+/** Copies elements at positions from an index: the lowering of indexSelect, gather and embedding, and of drawing batches. */
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import { type KernelCall, rowCalls } from "../../kernels/index.js";
@@ -8,22 +8,22 @@ import { fillCalls } from "../reduction/reduce.js";
 
 export interface IndexedCopy {
   readonly source: DeviceArray;
-  /** The source's steps along the output's axes; 0 along those that the index tells. */
+  /** The source's strides along the output's axes; 0 along axes that the index selects from. */
   readonly sourceStrides: Strides;
   readonly index: DeviceArray;
-  /** The index's steps along the output's axes. */
+  /** The index's strides along the output's axes. */
   readonly indexStrides: Strides;
-  /** Elements from one index to the next in the source, and how many there are. */
+  /** The source's stride along the indexed axis, and the axis' length. */
   readonly step: number;
   readonly length: number;
   readonly output: DeviceArray;
 }
 
-/** An index outside the axis reads nothing and gives NaN, or 0 where the dtype has none: a compiled step can't reject it. */
+/** An index outside the axis gives NaN, or 0 for integers, and reads no memory: a compiled step can't reject it. */
 export function indexedCopyCalls(copy: IndexedCopy): readonly KernelCall[] {
   const { source, sourceStrides, index, indexStrides, step, length, output } = copy;
   if (!index.storage || !output.storage) return [];
-  if (!source.storage) return fillCalls(output, valueOfNone(source.dtype));
+  if (!source.storage) return fillCalls(output, outOfRangeValue(source.dtype));
   return rowCalls({
     kernel: kernelFor(source.dtype, index.dtype),
     iteration: iterateElements(output.shape, [sourceStrides, indexStrides, output.strides]),
@@ -32,13 +32,13 @@ export function indexedCopyCalls(copy: IndexedCopy): readonly KernelCall[] {
   });
 }
 
-/** As a part of a lowering. */
+/** Emits the calls of an indexed copy. */
 export function copyIndexed(lowering: Pick<Lowering, "emit">, copy: IndexedCopy): void {
   lowering.emit(indexedCopyCalls(copy));
 }
 
-/** What a bad index reads. */
-function valueOfNone(dtype: Dtype): number {
+/** The result for an index outside the axis. */
+function outOfRangeValue(dtype: Dtype): number {
   return dtypes[dtype].kind === "float" ? Number.NaN : 0;
 }
 
@@ -49,14 +49,16 @@ function kernelFor(dtype: Dtype, indexDtype: Dtype): RowKernel {
   const { compute } = dtypes[dtype];
   const index = term.load(1, "i32");
   const isInside = term.min(term.ge(index, 0), term.le(index, term.scalar(1, "i32")));
-  const at = term.mul(term.select(isInside, index, 0), term.scalar(0, "i32"));
-  const none = term.constant(valueOfNone(dtype), compute);
+  const offset = term.mul(term.select(isInside, index, 0), term.scalar(0, "i32"));
+  const fallback = term.constant(outOfRangeValue(dtype), compute);
   const kernel: RowKernel = kernels.get(key) ?? {
     name: "indexed copy",
     inputs: [dtype, indexDtype],
     outputs: [{ dtype, per: "element" }],
     scalars: ["i32", "i32"],
-    stages: [{ kind: "store", output: 0, value: term.select(isInside, term.load(0, compute, at), none) }],
+    stages: [
+      { kind: "store", output: 0, value: term.select(isInside, term.load(0, compute, offset), fallback) },
+    ],
   };
   kernels.set(key, kernel);
   return kernel;

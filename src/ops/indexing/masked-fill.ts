@@ -1,4 +1,4 @@
-/** maskedFill: one value wherever a mask holds. */
+/** maskedFill: sets elements to one value where a mask is true. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { cast } from "../elementwise/cast.js";
@@ -6,7 +6,7 @@ import { where } from "../elementwise/comparisons.js";
 import { type CompositeOp, type OperandType, typeAt } from "../op.js";
 import { broadcastShapes } from "../shape.js";
 
-/** Operands: the array, the mask, and the value, a number or an array of no axes. The dtype is the array's. */
+/** Operands: the array, the mask, and the value, which is a number or an array without axes. The result has the array's dtype. */
 export const maskedFill: CompositeOp = {
   kind: "composite",
   name: "maskedFill",
@@ -18,7 +18,7 @@ export const maskedFill: CompositeOp = {
     }
     throw new HoldfastError(
       "BAD_DTYPE",
-      `maskedFill was given a mask of ${mask.dtype}; it is of truth values. Compare first: mask.ne(0).`,
+      `maskedFill got a mask of ${mask.dtype}; a mask is bool. Compare first: mask.ne(0).`,
       { numbers: { op: "maskedFill" } },
     );
   },

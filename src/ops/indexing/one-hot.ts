@@ -3,19 +3,19 @@
 import { type Dtype, iterateRows, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { requireSize } from "../shape.js";
-import { indexTypeAt, requireInside } from "./index-values.js";
+import { indexTypeAt, requireIndicesInside } from "./index-values.js";
 
 export const oneHot: KernelOp<{ readonly classes: number }> = {
   kind: "kernel",
   name: "oneHot",
-  noGradient: "labels have no slope",
+  noGradient: "labels have no derivative",
   infer(operands, { classes }) {
     const { shape } = indexTypeAt("oneHot", operands, 0);
     requireSize("oneHot", classes, "the number of classes");
     return [{ shape: [...shape, classes], dtype: "i32" }];
   },
   check(lowering, operands, { classes }) {
-    requireInside(lowering, arrayAt(operands, 0), classes, `there are ${classes} classes`);
+    requireIndicesInside(lowering, arrayAt(operands, 0), classes, `there are ${classes} classes`);
   },
   lower(lowering, operands, [output]) {
     const { dtype, storage, strides } = arrayAt(operands, 0);

@@ -1,4 +1,4 @@
-/** Adds into an array at places that an index tells, in a fixed order: gradients of selections, and scatterAdd. */
+/** Adds to elements at positions from an index, in a fixed order: the gradients of selections, and scatterAdd. */
 
 import { dtypes } from "../../ir/index.js";
 import type { WalkDtype } from "../../kernels/index.js";
@@ -12,24 +12,24 @@ import { asIndexList } from "./index-list.js";
 export interface Scatter {
   readonly target: DeviceArray;
   readonly axis: number;
-  /** As many entries as the source has along the axis for all of the rest, or one for each of the source's elements. */
+  /** One index for each position of the source along the axis if shared, otherwise one for each of the source's elements. */
   readonly index: DeviceArray;
   readonly isIndexShared: boolean;
-  /** Of the target's sizes, but for the axis. */
+  /** Has the target's sizes, except along the axis. */
   readonly source: DeviceArray;
 }
 
-/** Half floats and small integers are added up in their wider type, and narrowed once. */
+/** Half floats and small integers are accumulated in a wider type, and narrowed once. */
 export function lowerScatter(lowering: Lowering, scatter: Scatter): void {
   const { axis, isIndexShared, target } = scatter;
   const dtype: WalkDtype = dtypes[target.dtype].compute;
-  const sum = asWalked(lowering, target, dtype);
-  const source = asWalked(lowering, scatter.source, dtype, target.storage);
-  const index = asIndexList(lowering, apartFrom(lowering, scatter.index, target.storage));
+  const sum = scatterOperand(lowering, target, dtype);
+  const source = scatterOperand(lowering, scatter.source, dtype, target.storage);
+  const index = asIndexList(lowering, disjointFrom(lowering, scatter.index, target.storage));
   if (!sum.storage || !source.storage || !index.storage) return;
   lowering.scatterAdd({
     dtype,
-    ...cutAt(target.shape, axis),
+    ...splitAtAxis(target.shape, axis),
     count: source.shape[axis] ?? 0,
     index: index.storage,
     isIndexShared,
@@ -39,7 +39,7 @@ export function lowerScatter(lowering: Lowering, scatter: Scatter): void {
   if (sum !== target) copyArray(lowering, sum, target);
 }
 
-function cutAt(shape: Shape, axis: number): { outer: number; length: number; inner: number } {
+function splitAtAxis(shape: Shape, axis: number): { outer: number; length: number; inner: number } {
   return {
     outer: sizeOf(shape.slice(0, axis)),
     length: shape[axis] ?? 0,
@@ -47,18 +47,23 @@ function cutAt(shape: Shape, axis: number): { outer: number; length: number; inn
   };
 }
 
-/** Contiguous, of this dtype, and not in the memory that is written to: itself, or a copy. */
-function asWalked(lowering: Lowering, array: DeviceArray, dtype: WalkDtype, written?: Storage): DeviceArray {
-  if (array.dtype === dtype && isContiguous(array)) return apartFrom(lowering, array, written);
+/** The array if it is contiguous, of this dtype, and disjoint from the written memory; otherwise a copy. */
+function scatterOperand(
+  lowering: Lowering,
+  array: DeviceArray,
+  dtype: WalkDtype,
+  written?: Storage,
+): DeviceArray {
+  if (array.dtype === dtype && isContiguous(array)) return disjointFrom(lowering, array, written);
   return copyOf(lowering, array, dtype);
 }
 
-/** An op in place may be given its own target once more. */
-function apartFrom(lowering: Lowering, array: DeviceArray, written: Storage | undefined): DeviceArray {
+/** The array, or a copy if it overlaps the written memory: an in-place op may have its target as a further operand. */
+function disjointFrom(lowering: Lowering, array: DeviceArray, written: Storage | undefined): DeviceArray {
   if (!array.storage || !written) return array;
   const [a, b] = [array.storage.span, written.span];
-  const isApart = a.address + a.size <= b.address || b.address + b.size <= a.address;
-  return isApart ? array : copyOf(lowering, array, array.dtype);
+  const isDisjoint = a.address + a.size <= b.address || b.address + b.size <= a.address;
+  return isDisjoint ? array : copyOf(lowering, array, array.dtype);
 }
 
 function copyOf(lowering: Lowering, array: DeviceArray, dtype: DeviceArray["dtype"]): DeviceArray {

@@ -1,4 +1,4 @@
-/** indexSelect and embedding: whole slices of an array, chosen by a list of indices. */
+/** indexSelect and embedding: select slices of an array with a list of indices. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, iterateElements, type RowKernel, term } from "../../ir/index.js";
@@ -6,14 +6,14 @@ import type { DeviceArray } from "../device-array.js";
 import { reshape } from "../movement/reshape.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, type Shape, sizeOf } from "../shape.js";
-import { indexTypeAt, requireInside } from "./index-values.js";
+import { indexTypeAt, requireIndicesInside } from "./index-values.js";
 import { copyIndexed } from "./indexed-copy.js";
 import { lowerScatter } from "./scatter.js";
 
-/** `isTrusted`: the indices are the library's own, and need no check. */
+/** `isTrusted`: the library computed the indices, so they need no check. */
 export type IndexSelectAttributes = { readonly axis: number; readonly isTrusted?: boolean };
 
-/** The slices of an axis that a list of indices names, in its order. */
+/** The slices of an axis at a list of indices, in its order. */
 export const indexSelect: KernelOp<IndexSelectAttributes> = {
   kind: "kernel",
   name: "indexSelect",
@@ -23,7 +23,7 @@ export const indexSelect: KernelOp<IndexSelectAttributes> = {
     if (index.shape.length !== 1) {
       throw badShape(
         "indexSelect",
-        `an index of shape ${formatShape(index.shape)}; it has one axis. For one index for each element use gather.`,
+        `an index of shape ${formatShape(index.shape)}; it must have one axis. For one index per element, use gather.`,
       );
     }
     return [{ shape: shape.with(axisOf("indexSelect", axis, shape.length), index.shape[0] ?? 0), dtype }];
@@ -31,9 +31,14 @@ export const indexSelect: KernelOp<IndexSelectAttributes> = {
   check(lowering, operands, { axis, isTrusted = false }) {
     if (isTrusted) return;
     const { shape } = arrayAt(operands, 0);
-    const place = axisOf("indexSelect", axis, shape.length);
-    const size = shape[place] ?? 0;
-    requireInside(lowering, arrayAt(operands, 1), size, `axis ${place} of ${formatShape(shape)} has ${size}`);
+    const indexedAxis = axisOf("indexSelect", axis, shape.length);
+    const size = shape[indexedAxis] ?? 0;
+    requireIndicesInside(
+      lowering,
+      arrayAt(operands, 1),
+      size,
+      `axis ${indexedAxis} of ${formatShape(shape)} has ${size}`,
+    );
   },
   saves: () => ({ operands: [1] }),
   gradient(rule) {
@@ -44,20 +49,22 @@ export const indexSelect: KernelOp<IndexSelectAttributes> = {
   lower(lowering, operands, [output], { axis }) {
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
-    const place = axisOf("indexSelect", axis, source.shape.length);
+    const indexedAxis = axisOf("indexSelect", axis, source.shape.length);
     copyIndexed(lowering, {
       source,
-      sourceStrides: source.strides.with(place, 0),
+      sourceStrides: source.strides.with(indexedAxis, 0),
       index,
-      indexStrides: source.shape.map((_, one) => (one === place ? (index.strides[0] ?? 0) : 0)),
-      step: source.strides[place] ?? 0,
-      length: source.shape[place] ?? 0,
+      indexStrides: source.shape.map((_, axisOfSource) =>
+        axisOfSource === indexedAxis ? (index.strides[0] ?? 0) : 0,
+      ),
+      step: source.strides[indexedAxis] ?? 0,
+      length: source.shape[indexedAxis] ?? 0,
       output,
     });
   },
 };
 
-/** Zeros, and the operand's slices added where they came from. Those of the index `skipped` are left out. */
+/** Adds the operand's slices to zeros at their indices. Slices of the index `skipped` are left out. */
 const indexSelectGradient: KernelOp<{
   readonly shape: Shape;
   readonly axis: number;
@@ -70,16 +77,16 @@ const indexSelectGradient: KernelOp<{
   lower(lowering, operands, [output], { axis, skipped }) {
     if (!output?.storage) return;
     lowering.fill(output.storage, 0);
-    const [source, all] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-    const index = skipped === undefined ? all : without(lowering, all, skipped);
+    const [source, indices] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    const index = skipped === undefined ? indices : maskIndex(lowering, indices, skipped);
     lowerScatter(lowering, { target: output, axis, index, isIndexShared: true, source });
   },
 };
 
-/** `paddingIdx`: the row of the table that gets no gradient; negative ones count from the end. */
+/** `paddingIdx`: the row of the table that gets no gradient. Negative indices count from the end. */
 export type EmbeddingAttributes = { readonly paddingIdx?: number };
 
-/** A row of a table [rows, width] for each index, of any shape. */
+/** The row of a table [rows, width] for each index. The index may have any shape. */
 export const embedding: KernelOp<EmbeddingAttributes> = {
   kind: "kernel",
   name: "embedding",
@@ -88,14 +95,14 @@ export const embedding: KernelOp<EmbeddingAttributes> = {
     const index = indexTypeAt("embedding", operands, 1);
     const [rows = 0, width = 0] = shape;
     if (shape.length !== 2) {
-      throw badShape("embedding", `a table of shape ${formatShape(shape)}; it is [rows, width].`);
+      throw badShape("embedding", `a table of shape ${formatShape(shape)}; it must be [rows, width].`);
     }
     paddingRow(rows, attributes);
     return [{ shape: [...index.shape, width], dtype }];
   },
   check(lowering, operands) {
     const [rows = 0] = arrayAt(operands, 0).shape;
-    requireInside(lowering, arrayAt(operands, 1), rows, `the table has ${rows} rows`);
+    requireIndicesInside(lowering, arrayAt(operands, 1), rows, `the table has ${rows} rows`);
   },
   saves: () => ({ operands: [1] }),
   gradient(rule) {
@@ -115,13 +122,13 @@ export const embedding: KernelOp<EmbeddingAttributes> = {
   lower(lowering, operands, [output]) {
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
-    const [step = 0, across = 0] = source.strides;
+    const [rowStride = 0, columnStride = 0] = source.strides;
     copyIndexed(lowering, {
       source,
-      sourceStrides: [...index.shape.map(() => 0), across],
+      sourceStrides: [...index.shape.map(() => 0), columnStride],
       index,
       indexStrides: [...index.strides, 0],
-      step,
+      step: rowStride,
       length: source.shape[0] ?? 0,
       output,
     });
@@ -139,31 +146,31 @@ function paddingRow(rows: number, { paddingIdx }: EmbeddingAttributes): number |
   );
 }
 
-const skips = new Map<Dtype, RowKernel>();
+const skipKernels = new Map<Dtype, RowKernel>();
 
 function skipKernel(dtype: Dtype): RowKernel {
   const index = term.load(0, "i32");
   const isSkipped = term.eq(index, term.scalar(0, "i32"));
-  const kernel: RowKernel = skips.get(dtype) ?? {
+  const kernel: RowKernel = skipKernels.get(dtype) ?? {
     name: "skip of an index",
     inputs: [dtype],
     outputs: [{ dtype: "i32", per: "element" }],
     scalars: ["i32"],
     stages: [{ kind: "store", output: 0, value: term.select(isSkipped, term.constant(-1, "i32"), index) }],
   };
-  skips.set(dtype, kernel);
+  skipKernels.set(dtype, kernel);
   return kernel;
 }
 
-/** The scatter passes over indices outside its axis: -1 is none. */
-function without(lowering: Lowering, index: DeviceArray, skipped: number): DeviceArray {
-  const kept = lowering.scratchArray(index.shape, "i32");
-  if (!index.storage || !kept.storage) return kept;
+/** A copy of the indices with -1 for `skipped`: the scatter ignores indices outside its axis. */
+function maskIndex(lowering: Lowering, index: DeviceArray, skipped: number): DeviceArray {
+  const masked = lowering.scratchArray(index.shape, "i32");
+  if (!index.storage || !masked.storage) return masked;
   lowering.row({
     kernel: skipKernel(index.dtype),
-    iteration: iterateElements(index.shape, [index.strides, kept.strides]),
-    operands: [index.storage, kept.storage],
+    iteration: iterateElements(index.shape, [index.strides, masked.strides]),
+    operands: [index.storage, masked.storage],
     scalars: [skipped],
   });
-  return kept;
+  return masked;
 }

@@ -1,6 +1,6 @@
 /**
- * What losses of class labels share: where the classes lie, the check of the labels, and how the rows' losses become
- * one. A row is one prediction: the numbers of all classes, of which one is the target's.
+ * Shared by losses of class labels: the axis of the classes, the check of the labels, and the reduction of the rows' losses.
+ * A row is one prediction, with a number for each class.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -18,7 +18,7 @@ import {
 } from "../../ir/index.js";
 import { broadcastStrides, type DeviceArray } from "../device-array.js";
 import { asIndexList } from "../indexing/index-list.js";
-import { areInside, indexTypeAt } from "../indexing/index-values.js";
+import { areIndicesInside, indexTypeAt } from "../indexing/index-values.js";
 import {
   arrayAt,
   type CheckContext,
@@ -29,14 +29,14 @@ import {
   type ValueType,
 } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
-import { requireFloat } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 
-/** What becomes of the single losses: their mean, their sum, or each for itself. */
+/** The result: the mean of the losses, their sum, or each loss. */
 export type LossReduction = "mean" | "sum" | "none";
 
 export type ClassLossAttributes = {
-  /** Targets of this label don't count; -100 unless given. */
+  /** Rows with this label are left out of the loss. Default: -100. */
   readonly ignoreIndex?: number;
   readonly reduction?: LossReduction;
 };
@@ -48,18 +48,18 @@ export interface ClassRows {
   readonly kept: Shape;
   readonly classes: number;
   readonly shape: Shape;
-  /** Where the classes lie in the input: behind the batch, or at once where there is none. */
+  /** The input's axis of classes: 1, after the batch, or 0 without a batch. */
   readonly axis: number;
 }
 
 export function classRowsOf(input: Shape): ClassRows {
   const axis = input.length === 1 ? 0 : 1;
-  const kept = input.filter((_, place) => place !== axis);
+  const kept = input.toSpliced(axis, 1);
   const classes = input[axis] ?? 0;
   return { kept, classes, shape: [...kept, classes], axis };
 }
 
-/** An operand of a kernel over rows of classes: it has one value an element, a row (or one for all), or a class. */
+/** An operand of a kernel over rows of classes, with one value per element, per row (or one for all rows), or per class. */
 export interface ClassOperand {
   readonly array: DeviceArray;
   readonly per: "element" | "row" | "class";
@@ -69,8 +69,8 @@ export const perElement = (array: DeviceArray): ClassOperand => ({ array, per: "
 export const perRow = (array: DeviceArray): ClassOperand => ({ array, per: "row" });
 export const perClass = (array: DeviceArray): ClassOperand => ({ array, per: "class" });
 
-/** The step from class to class. */
-export function classStep({ strides }: DeviceArray, { axis }: ClassRows): number {
+/** The stride from class to class. */
+export function classStride({ strides }: DeviceArray, { axis }: ClassRows): number {
   return strides[axis] ?? 0;
 }
 
@@ -78,10 +78,10 @@ function stridesOf({ array, per }: ClassOperand, { kept, axis }: ClassRows): Str
   const { strides } = array;
   if (per === "row") return [...broadcastStrides(array, kept), 0];
   if (per === "class") return [...kept.map(() => 0), strides[0] ?? 0];
-  return [...strides.filter((_, place) => place !== axis), strides[axis] ?? 0];
+  return [...strides.toSpliced(axis, 1), strides[axis] ?? 0];
 }
 
-/** Runs a kernel over the rows, however the classes lie; the inputs first, then the outputs. */
+/** Launches a kernel over the rows, for any axis of classes. `operands`: inputs, then outputs. */
 export function launchClassRows(
   lowering: Lowering,
   rows: ClassRows,
@@ -101,7 +101,7 @@ export function launchClassRows(
   });
 }
 
-/** Rejects operands that don't fit each other; what the input is, as rows. */
+/** The input's type, and its rows. Rejects operands that do not fit each other. */
 export function inferClassRows(
   op: string,
   operands: readonly OperandType[],
@@ -142,14 +142,14 @@ export function requireSmoothing(op: string, labelSmoothing: number): void {
   );
 }
 
-/** Class weights say how much classes count, and are not learned. */
+/** Class weights are constants of a loss, not parameters. */
 export function rejectWeightGradient(op: string): never {
   throw new HoldfastError("NO_GRADIENT", `${op} gives its class weights no gradient. detach() them.`, {
     numbers: { op },
   });
 }
 
-/** Rejects labels that are no class: a kernel would read outside its row. */
+/** Rejects labels that are not a class: a kernel would read outside its row. */
 export function checkLabels(
   context: CheckContext,
   operands: readonly (DeviceArray | number)[],
@@ -158,53 +158,58 @@ export function checkLabels(
   const { classes } = classRowsOf(arrayAt(operands, 0).shape);
   const labels = arrayAt(operands, 1);
   const range = `there are ${classes} classes`;
-  if (areInside(context, labels, { size: classes, ignored: ignoreIndex, range })) return;
+  if (areIndicesInside(context, labels, { size: classes, ignored: ignoreIndex, range })) return;
   const { storage } = asIndexList(context, labels);
   const values = storage ? viewElements("i32", context.read(storage)) : new Int32Array(0);
-  const row = values.findIndex((one) => one !== ignoreIndex && (one < 0 || one >= classes));
+  const row = values.findIndex((value) => value !== ignoreIndex && (value < 0 || value >= classes));
   const label = values[row] ?? 0;
   throw new HoldfastError(
     "BAD_INDEX",
-    `${context.op}: the target of row ${row} is ${label}, and there are ${classes} classes, 0 to ${classes - 1}. Correct ` +
-      `the label, or mark rows that don't count with ignoreIndex (${ignoreIndex}).`,
+    `${context.op}: the target of row ${row} is ${label}, but there are ${classes} classes, 0 to ${classes - 1}. Correct ` +
+      `the label, or mark rows to ignore with ignoreIndex (${ignoreIndex}).`,
     { numbers: { op: context.op, row, label, classes } },
   );
 }
 
 /**
- * A row's label in a kernel: whether it counts, where its class lies, and how much it counts. A label that is no class makes the
- * loss and its gradient NaN and reads nowhere: a compiled step can't reject it.
+ * The terms of a row's label in a kernel: whether the row is counted, the index of its class, and its weight. A label that is not a
+ * class makes the loss and its gradient NaN, and reads no memory outside: a compiled step can't reject it.
  */
 export function labelTerms(
   compute: Compute,
-  given: { readonly ignored: Expression; readonly classes: Expression },
-  weightAt: ((place: Expression) => Expression) | undefined,
+  limits: { readonly ignored: Expression; readonly classes: Expression },
+  weightAt: ((classIndex: Expression) => Expression) | undefined,
   label = term.load(1, "i32"),
 ) {
-  const counts = term.ne(label, given.ignored);
-  const isClass = term.min(term.ge(label, 0), term.lt(term.convert(label, compute), given.classes));
-  const place = term.select(isClass, label, 0);
-  const own = weightAt ? term.convert(weightAt(place), compute) : term.constant(1, compute);
-  const ofClass = term.select(isClass, own, term.constant(Number.NaN, compute));
-  return { label, counts, place, weight: term.select(counts, ofClass, term.constant(0, compute)) };
+  const isCounted = term.ne(label, limits.ignored);
+  const isClass = term.min(term.ge(label, 0), term.lt(term.convert(label, compute), limits.classes));
+  const classIndex = term.select(isClass, label, 0);
+  const classWeight = weightAt ? term.convert(weightAt(classIndex), compute) : term.constant(1, compute);
+  const validWeight = term.select(isClass, classWeight, term.constant(Number.NaN, compute));
+  return {
+    label,
+    isCounted,
+    classIndex,
+    weight: term.select(isCounted, validWeight, term.constant(0, compute)),
+  };
 }
 
-/** What a loss kernel's rows give, and where the result goes. */
+/** The results of a loss kernel for each row. */
 export interface RowLosses {
   readonly losses: DeviceArray;
-  /** How much each row counts in a mean. */
-  readonly counts?: DeviceArray | undefined;
+  /** Each row's weight in a mean. */
+  readonly weights?: DeviceArray | undefined;
 }
 
-const finishers = new Map<string, RowKernel>();
+const totalKernels = new Map<string, RowKernel>();
 
-/** The sum of the rows' losses, over the sum of their weights where those are there; both are added up in f64. */
-function epilogueKernel(from: Dtype, to: Dtype, isMean: boolean): RowKernel {
+/** The sum of the rows' losses, for a mean divided by the sum of their weights. Both sums are f64. */
+function totalKernel(from: Dtype, to: Dtype, isMean: boolean): RowKernel {
   const key = `${from} ${to} ${isMean}`;
-  const known = finishers.get(key);
-  if (known) return known;
+  const cached = totalKernels.get(key);
+  if (cached) return cached;
   const { compute } = dtypes[to];
-  const addUp = (input: number): Stage => ({
+  const sumStage = (input: number): Stage => ({
     kind: "reduce",
     op: "add",
     value: term.convert(term.load(input, dtypes[from].compute), "f64"),
@@ -226,8 +231,8 @@ function epilogueKernel(from: Dtype, to: Dtype, isMean: boolean): RowKernel {
         ],
         scalars: [],
         stages: [
-          addUp(0),
-          addUp(1),
+          sumStage(0),
+          sumStage(1),
           store(0, term.div(total, weight), compute),
           store(1, weight, dtypes[from].compute),
         ],
@@ -237,16 +242,16 @@ function epilogueKernel(from: Dtype, to: Dtype, isMean: boolean): RowKernel {
         inputs: [from],
         outputs: [{ dtype: to, per: "row" }],
         scalars: [],
-        stages: [addUp(0), store(0, total, compute)],
+        stages: [sumStage(0), store(0, total, compute)],
       };
-  finishers.set(key, kernel);
+  totalKernels.set(key, kernel);
   return kernel;
 }
 
-/** The rows' losses as one; `divisor` gets what a mean is divided by. A mean of nothing is NaN, as in PyTorch. */
+/** Reduces the rows' losses to one. `divisor` receives a mean's divisor. A mean of no rows is NaN, as in PyTorch. */
 export function lowerTotal(
   lowering: Lowering,
-  { losses, counts }: RowLosses,
+  { losses, weights }: RowLosses,
   output: DeviceArray,
   divisor: DeviceArray | undefined,
 ): void {
@@ -256,9 +261,9 @@ export function lowerTotal(
     return;
   }
   const size = sizeOf(losses.shape);
-  const [inputs, outputs] = [counts ? [losses, counts] : [losses], divisor ? [output, divisor] : [output]];
+  const [inputs, outputs] = [weights ? [losses, weights] : [losses], divisor ? [output, divisor] : [output]];
   lowering.row({
-    kernel: epilogueKernel(losses.dtype, output.dtype, divisor !== undefined),
+    kernel: totalKernel(losses.dtype, output.dtype, divisor !== undefined),
     iteration: iterateRows([size], [...inputs.map(() => [1]), ...outputs.map(() => [0])], 1),
     operands: [...inputs, ...outputs].flatMap(({ storage }) => storage ?? []),
   });

@@ -1,6 +1,6 @@
 /**
- * The row kernels of crossEntropy. A row's largest logit is taken off before exp, and kept apart from the logarithm of
- * the sum, so that no digit is lost however large the logits are.
+ * The row kernels of crossEntropy. A row's largest logit is subtracted before exp, and stored separately from the logarithm of the
+ * sum, so that large logits lose no digits.
  */
 
 import {
@@ -14,7 +14,7 @@ import {
 } from "../../ir/index.js";
 import { labelTerms } from "./class-rows.js";
 
-/** Which kernel: the rest comes with the launch. */
+/** Selects a kernel. All other numbers are scalars of the launch. */
 export interface Variant {
   readonly input: Dtype;
   readonly target: Dtype;
@@ -23,28 +23,28 @@ export interface Variant {
   readonly isMean: boolean;
 }
 
-/** What a launch of `forwardKernel` or `sharesKernel` is given, in order. */
-export interface RowNumbers {
-  /** The label that does not count. */
+/** The scalars of a launch of `forwardKernel` or `factorsKernel`, in order. */
+export interface RowScalars {
+  /** The label of rows that are left out of the loss. */
   readonly ignored: number;
-  /** The steps from class to class in the logits and in the weights. */
-  readonly classStep: number;
-  readonly weightStep: number;
-  /** How much of the target is the label's, and how much goes to every class. */
+  /** The strides from class to class in the logits and in the weights. */
+  readonly classStride: number;
+  readonly weightStride: number;
+  /** The label's share of the target, and the share of every class. */
   readonly keep: number;
-  readonly spread: number;
+  readonly smoothed: number;
   readonly classes: number;
 }
 
 export function scalarsOf({
   ignored,
-  classStep,
-  weightStep,
+  classStride,
+  weightStride,
   keep,
-  spread,
+  smoothed,
   classes,
-}: RowNumbers): readonly number[] {
-  return [ignored, classStep, weightStep, keep, spread, classes];
+}: RowScalars): readonly number[] {
+  return [ignored, classStride, weightStride, keep, smoothed, classes];
 }
 
 function scalarTypes(compute: Compute): readonly Compute[] {
@@ -52,20 +52,20 @@ function scalarTypes(compute: Compute): readonly Compute[] {
 }
 
 function scalarTerms(compute: Compute) {
-  const ofPlaces = (index: number): Expression => term.scalar(index, "i32");
-  const ofValues = (index: number): Expression => term.scalar(index, compute);
+  const integerScalar = (index: number): Expression => term.scalar(index, "i32");
+  const floatScalar = (index: number): Expression => term.scalar(index, compute);
   return {
-    ...{ ignored: ofPlaces(0), classStep: ofPlaces(1), weightStep: ofPlaces(2) },
-    ...{ keep: ofValues(3), spread: ofValues(4), classes: ofValues(5) },
+    ...{ ignored: integerScalar(0), classStride: integerScalar(1), weightStride: integerScalar(2) },
+    ...{ keep: floatScalar(3), smoothed: floatScalar(4), classes: floatScalar(5) },
   };
 }
 
-/** What is known of a row by its label. */
+/** The terms of a row's label. */
 function rowTerms(compute: Compute, weight: Dtype | undefined, weightInput: number) {
-  const { weightStep, ...given } = scalarTerms(compute);
-  const weightAt = (place: Expression): Expression =>
-    term.load(weightInput, weight ? dtypes[weight].compute : compute, term.mul(place, weightStep));
-  return labelTerms(compute, given, weight && weightAt);
+  const { weightStride, ...limits } = scalarTerms(compute);
+  const weightAt = (classIndex: Expression): Expression =>
+    term.load(weightInput, weight ? dtypes[weight].compute : compute, term.mul(classIndex, weightStride));
+  return labelTerms(compute, limits, weight && weightAt);
 }
 
 const kernels = new Map<string, RowKernel>();
@@ -78,32 +78,35 @@ function kernelOf(name: string, variant: Variant, more: string, make: () => RowK
 }
 
 const store = (output: number, value: Expression): Stage => ({ kind: "store", output, value });
-const addUp = (value: Expression): Stage => ({ kind: "reduce", op: "add", value });
+const sumStage = (value: Expression): Stage => ({ kind: "reduce", op: "add", value });
 
 /**
- * Inputs: logits, target, weights. Outputs of each row: its loss, its largest logit, the logarithm of its sum, and for a
- * mean how much it counts.
+ * Inputs: logits, target, weights. Outputs for each row: the loss, the largest logit, the logarithm of the sum of exponentials, and
+ * for a mean the row's weight.
  */
 export function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
   const { input, target, weight, isSmoothed, isMean } = variant;
   return kernelOf("crossEntropy", variant, loss, () => {
     const { compute } = dtypes[input];
-    const { classStep, keep, spread, classes } = scalarTerms(compute);
+    const { classStride, keep, smoothed, classes } = scalarTerms(compute);
     const row = rowTerms(compute, weight, 2);
-    const largest = term.reduced(0, compute);
+    const maxLogit = term.reduced(0, compute);
     const logSum = term.log(term.reduced(1, compute));
     const x = term.load(0, compute);
-    const centred = term.sub(x, largest);
-    const picked = term.load(0, compute, term.mul(row.place, classStep));
-    const plain = term.mul(row.weight, term.sub(logSum, term.sub(picked, largest)));
-    const reductions: Stage[] = [{ kind: "reduce", op: "max", value: x }, addUp(term.exp(centred))];
-    let value = plain;
+    const centred = term.sub(x, maxLogit);
+    const targetLogit = term.load(0, compute, term.mul(row.classIndex, classStride));
+    const unsmoothed = term.mul(row.weight, term.sub(logSum, term.sub(targetLogit, maxLogit)));
+    const reductions: Stage[] = [{ kind: "reduce", op: "max", value: x }, sumStage(term.exp(centred))];
+    let value = unsmoothed;
     if (isSmoothed) {
-      const each = weight && term.convert(term.load(2, dtypes[weight].compute), compute);
-      reductions.push(addUp(each ? term.mul(each, centred) : centred), ...(each ? [addUp(each)] : []));
-      const ofAll = term.mul(each ? term.reduced(3, compute) : classes, logSum);
-      const toEvery = term.mul(spread, term.sub(ofAll, term.reduced(2, compute)));
-      value = term.add(term.mul(keep, plain), toEvery);
+      const classWeight = weight && term.convert(term.load(2, dtypes[weight].compute), compute);
+      reductions.push(
+        sumStage(classWeight ? term.mul(classWeight, centred) : centred),
+        ...(classWeight ? [sumStage(classWeight)] : []),
+      );
+      const weightedLogSum = term.mul(classWeight ? term.reduced(3, compute) : classes, logSum);
+      const smoothedLoss = term.mul(smoothed, term.sub(weightedLogSum, term.reduced(2, compute)));
+      value = term.add(term.mul(keep, unsmoothed), smoothedLoss);
     }
     return {
       name: "crossEntropy",
@@ -112,8 +115,8 @@ export function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
       scalars: scalarTypes(compute),
       stages: [
         ...reductions,
-        store(0, term.select(row.counts, value, term.constant(0, compute))),
-        store(1, largest),
+        store(0, term.select(row.isCounted, value, term.constant(0, compute))),
+        store(1, maxLogit),
         store(2, logSum),
         ...(isMean ? [store(3, row.weight)] : []),
       ],
@@ -122,51 +125,58 @@ export function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
 }
 
 /**
- * What a row's gradient is made of: the factor of its probabilities, and with smoothing that of the target and that of
- * every class. Inputs: the upstream gradient, the target, for a mean its divisor, weights.
+ * The factors of a row's gradient: of its probabilities, and with smoothing of the target and of every class. Inputs: the upstream
+ * gradient, the target, for a mean its divisor, weights.
  */
-export function sharesKernel(variant: Variant, upstream: Dtype): RowKernel {
+export function factorsKernel(variant: Variant, upstream: Dtype): RowKernel {
   const { input, target, weight, isSmoothed, isMean } = variant;
   return kernelOf("crossEntropy shares", variant, upstream, () => {
     const { compute } = dtypes[input];
-    const { keep, spread, classes } = scalarTerms(compute);
+    const { keep, smoothed, classes } = scalarTerms(compute);
     const weightInput = isMean ? 3 : 2;
     const row = rowTerms(compute, weight, weightInput);
-    const arriving = term.convert(term.load(0, dtypes[upstream].compute), compute);
-    const share = isMean ? term.div(arriving, term.load(2, compute)) : arriving;
-    const counted = term.select(row.counts, share, term.constant(0, compute));
-    const own = term.mul(term.mul(counted, row.weight), keep);
-    const toEvery = term.mul(counted, spread);
-    const each = weight && term.convert(term.load(weightInput, dtypes[weight].compute), compute);
-    const total = term.add(own, term.mul(toEvery, each ? term.reduced(0, compute) : classes));
-    const values = isSmoothed ? [total, own, toEvery] : [own];
+    const upstreamLoad = term.convert(term.load(0, dtypes[upstream].compute), compute);
+    const scaledUpstream = isMean ? term.div(upstreamLoad, term.load(2, compute)) : upstreamLoad;
+    const countedUpstream = term.select(row.isCounted, scaledUpstream, term.constant(0, compute));
+    const targetFactor = term.mul(term.mul(countedUpstream, row.weight), keep);
+    const classFactor = term.mul(countedUpstream, smoothed);
+    const classWeight = weight && term.convert(term.load(weightInput, dtypes[weight].compute), compute);
+    const probabilityFactor = term.add(
+      targetFactor,
+      term.mul(classFactor, classWeight ? term.reduced(0, compute) : classes),
+    );
+    const values = isSmoothed ? [probabilityFactor, targetFactor, classFactor] : [targetFactor];
     return {
       name: "crossEntropy shares",
       inputs: [upstream, target, ...(isMean ? [compute] : []), ...(weight ? [weight] : [])],
       outputs: values.map(() => ({ dtype: compute, per: "row" })),
       scalars: scalarTypes(compute),
       stages: [
-        ...(isSmoothed && each ? [addUp(each)] : []),
+        ...(isSmoothed && classWeight ? [sumStage(classWeight)] : []),
         ...values.map((value, output) => store(output, value)),
       ],
     };
   });
 }
 
-/** Inputs: logits, target, largest logits, logarithms, then the shares, and with smoothing the weights. */
+/** Inputs: logits, target, largest logits, logarithms of sums, then the factors, and with smoothing the weights. */
 export function backwardKernel(variant: Variant): RowKernel {
   const { input, target, weight, isSmoothed } = variant;
   return kernelOf("crossEntropyGradient", variant, "", () => {
     const { compute } = dtypes[input];
-    const at = (index: number): Expression => term.load(index, compute);
-    const probability = term.exp(term.sub(term.sub(at(0), at(2)), at(3)));
-    const total = at(4);
+    const load = (index: number): Expression => term.load(index, compute);
+    const probability = term.exp(term.sub(term.sub(load(0), load(2)), load(3)));
+    const probabilityFactor = load(4);
     const isTarget = term.eq(term.position, term.load(1, "i32"));
-    const own = term.select(isTarget, isSmoothed ? at(5) : total, term.constant(0, compute));
-    let value = term.sub(term.mul(total, probability), own);
+    const targetTerm = term.select(
+      isTarget,
+      isSmoothed ? load(5) : probabilityFactor,
+      term.constant(0, compute),
+    );
+    let value = term.sub(term.mul(probabilityFactor, probability), targetTerm);
     if (isSmoothed) {
-      const each = weight && term.convert(term.load(7, dtypes[weight].compute), compute);
-      value = term.sub(value, each ? term.mul(at(6), each) : at(6));
+      const classWeight = weight && term.convert(term.load(7, dtypes[weight].compute), compute);
+      value = term.sub(value, classWeight ? term.mul(load(6), classWeight) : load(6));
     }
     return {
       name: "crossEntropyGradient",
@@ -176,8 +186,8 @@ export function backwardKernel(variant: Variant): RowKernel {
       ],
       outputs: [{ dtype: input, per: "element" }],
       scalars: [],
-      // The row of a share of 0 may hold anything, NaN too.
-      stages: [store(0, term.select(term.eq(total, 0), term.constant(0, compute), value))],
+      // A row with a factor of 0 may hold any value, even NaN.
+      stages: [store(0, term.select(term.eq(probabilityFactor, 0), term.constant(0, compute), value))],
     };
   });
 }

@@ -1,6 +1,6 @@
 /**
- * crossEntropy: from logits to a loss in one pass over the rows, and back in one. There is no softmax whose logarithm
- * could be that of 0, and no one-hot matrix.
+ * crossEntropy: from logits to a loss in one pass over the rows, and back in one pass. It computes no softmax, whose logarithm could
+ * be log 0, and no one-hot matrix.
  */
 
 import { dtypes } from "../../ir/index.js";
@@ -12,7 +12,7 @@ import {
   type ClassRows,
   checkLabels,
   classRowsOf,
-  classStep,
+  classStride,
   defaultIgnoreIndex,
   inferClassRows,
   launchClassRows,
@@ -25,20 +25,20 @@ import {
 } from "./class-rows.js";
 import {
   backwardKernel,
+  factorsKernel,
   forwardKernel,
   scalarsOf,
-  sharesKernel,
   type Variant,
 } from "./cross-entropy-kernels.js";
 import { hasFewClasses, lowerFewClasses, lowerFewClassesGradient } from "./few-classes.js";
 
 export type CrossEntropyAttributes = ClassLossAttributes & {
-  /** How much of the target is spread evenly over all classes, from 0 to 1. */
+  /** The share of the target that is distributed evenly over all classes, from 0 to 1. */
   readonly labelSmoothing?: number;
 };
 
-/** The operands that both directions begin with, and what follows from them. */
-interface Given {
+/** The operands that forward and backward share, and values derived from them. */
+interface CrossEntropyInputs {
   readonly logits: DeviceArray;
   readonly target: DeviceArray;
   readonly weights: readonly DeviceArray[];
@@ -48,10 +48,13 @@ interface Given {
   readonly scalars: readonly number[];
 }
 
-function givenOf(operands: readonly (DeviceArray | number)[], attributes: CrossEntropyAttributes): Given {
+function inputsOf(
+  operands: readonly (DeviceArray | number)[],
+  attributes: CrossEntropyAttributes,
+): CrossEntropyInputs {
   const { ignoreIndex = defaultIgnoreIndex, labelSmoothing = 0, reduction = "mean" } = attributes;
   const [logits, target] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-  const weights = operands.slice(2, 3).filter((one) => typeof one === "object");
+  const weights = operands.slice(2, 3).filter((operand) => typeof operand === "object");
   const rows = classRowsOf(logits.shape);
   const { classes } = rows;
   return {
@@ -65,19 +68,18 @@ function givenOf(operands: readonly (DeviceArray | number)[], attributes: CrossE
     },
     scalars: scalarsOf({
       ignored: ignoreIndex,
-      classStep: classStep(logits, rows),
-      weightStep: weights[0]?.strides[0] ?? 0,
+      classStride: classStride(logits, rows),
+      weightStride: weights[0]?.strides[0] ?? 0,
       keep: 1 - labelSmoothing,
-      spread: labelSmoothing / classes,
+      smoothed: labelSmoothing / classes,
       classes,
     }),
   };
 }
 
 /**
- * Operands: logits [N, C], [N, C, …] or [C]; labels of that shape without the classes; weights [C] or none. The outputs
- * behind the loss are for backward: each row's largest logit and the logarithm of its sum, and what a mean was divided
- * by.
+ * Operands: logits [N, C], [N, C, …] or [C]; labels of that shape without the classes; optional weights [C]. The outputs after the
+ * loss are for backward: each row's largest logit, the logarithm of its sum of exponentials, and a mean's divisor.
  */
 export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
   kind: "kernel",
@@ -113,26 +115,26 @@ export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
     ];
     return [rule.apply(crossEntropyGradient, operands, rule.attributes)];
   },
-  lower(lowering, operands, [output, largest, logSum, divisor], attributes) {
-    const given = givenOf(operands, attributes);
-    const { logits, target, weights, rows, variant, scalars } = given;
-    if (!output || !largest || !logSum) return;
+  lower(lowering, operands, [output, maxLogits, logSum, divisor], attributes) {
+    const inputs = inputsOf(operands, attributes);
+    const { logits, target, weights, rows, variant, scalars } = inputs;
+    if (!output || !maxLogits || !logSum) return;
     const { compute } = dtypes[logits.dtype];
-    const isSingle = attributes.reduction === "none";
-    const losses = isSingle ? output : lowering.scratchArray(rows.kept, compute);
-    const counts = divisor && lowering.scratchArray(rows.kept, compute);
-    const made = [losses, largest, logSum, ...(counts ? [counts] : [])];
-    if (logits.storage && hasFewClasses(rows, variant)) lowerFewClasses(lowering, given, made);
+    const isUnreduced = attributes.reduction === "none";
+    const losses = isUnreduced ? output : lowering.scratchArray(rows.kept, compute);
+    const rowWeights = divisor && lowering.scratchArray(rows.kept, compute);
+    const rowOutputs = [losses, maxLogits, logSum, ...(rowWeights ? [rowWeights] : [])];
+    if (logits.storage && hasFewClasses(rows, variant)) lowerFewClasses(lowering, inputs, rowOutputs);
     else if (logits.storage) {
       const kernel = forwardKernel(variant, losses.dtype);
-      const inputs = [perElement(logits), perRow(target), ...weights.map(perClass)];
-      launchClassRows(lowering, rows, kernel, [...inputs, ...made.map(perRow)], scalars);
+      const kernelInputs = [perElement(logits), perRow(target), ...weights.map(perClass)];
+      launchClassRows(lowering, rows, kernel, [...kernelInputs, ...rowOutputs.map(perRow)], scalars);
     }
-    if (!isSingle) lowerTotal(lowering, { losses, counts }, output, divisor);
+    if (!isUnreduced) lowerTotal(lowering, { losses, weights: rowWeights }, output, divisor);
   },
 };
 
-/** Operands: logits, labels, weights or 1, the upstream gradient, largest logits, logarithms, and a mean's divisor. */
+/** Operands: logits, labels, weights or 1, the upstream gradient, largest logits, logarithms of sums, and a mean's divisor. */
 const crossEntropyGradient: KernelOp<CrossEntropyAttributes> = {
   kind: "kernel",
   name: "crossEntropyGradient",
@@ -142,30 +144,30 @@ const crossEntropyGradient: KernelOp<CrossEntropyAttributes> = {
     return [{ shape, dtype }];
   },
   lower(lowering, operands, [output], attributes) {
-    const given = givenOf(operands, attributes);
-    const { logits, target, weights, rows, variant, scalars } = given;
-    const [upstream, largest, logSum] = [arrayAt(operands, 3), arrayAt(operands, 4), arrayAt(operands, 5)];
+    const inputs = inputsOf(operands, attributes);
+    const { logits, target, weights, rows, variant, scalars } = inputs;
+    const [upstream, maxLogits, logSum] = [arrayAt(operands, 3), arrayAt(operands, 4), arrayAt(operands, 5)];
     if (!output?.storage || !logits.storage) return;
     const divisor = variant.isMean ? [arrayAt(operands, 6)] : [];
     if (hasFewClasses(rows, variant)) {
-      lowerFewClassesGradient(lowering, given, [largest, logSum, upstream, ...divisor], output);
+      lowerFewClassesGradient(lowering, inputs, [maxLogits, logSum, upstream, ...divisor], output);
       return;
     }
     const { compute } = dtypes[logits.dtype];
-    const shares = (variant.isSmoothed ? ["total", "own", "every"] : ["own"]).map(() =>
+    const factors = (variant.isSmoothed ? ["total", "target", "class"] : ["target"]).map(() =>
       lowering.scratchArray(rows.kept, compute),
     );
-    const ofRows = [upstream, target, ...divisor].map(perRow);
+    const rowInputs = [upstream, target, ...divisor].map(perRow);
     launchClassRows(
       lowering,
       rows,
-      sharesKernel(variant, upstream.dtype),
-      [...ofRows, ...weights.map(perClass), ...shares.map(perRow)],
+      factorsKernel(variant, upstream.dtype),
+      [...rowInputs, ...weights.map(perClass), ...factors.map(perRow)],
       scalars,
     );
     launchClassRows(lowering, rows, backwardKernel(variant), [
       perElement(logits),
-      ...[target, largest, logSum, ...shares].map(perRow),
+      ...[target, maxLogits, logSum, ...factors].map(perRow),
       ...(variant.isSmoothed ? weights.map(perClass) : []),
       perElement(output),
     ]);

@@ -1,6 +1,6 @@
 /**
- * crossEntropy of a few classes: each class is an operand of its own, so that a row is one element with no loop in it. On a
- * GPU such a kernel becomes one with what makes the logits of a row, and with what takes their gradient.
+ * crossEntropy of a few classes. Each class is a separate operand, so a row is one element without a loop. On a GPU such a kernel
+ * fuses with the kernel that computes the logits, and with the kernel that reads their gradient.
  */
 
 import {
@@ -12,50 +12,58 @@ import {
   term,
 } from "../../ir/index.js";
 import { broadcastStrides, type DeviceArray, extentOf } from "../device-array.js";
+import { maxSkinny } from "../matmul/skinny-gemm.js";
 import type { Lowering } from "../op.js";
-import { type ClassRows, classStep, labelTerms } from "./class-rows.js";
+import { type ClassRows, classStride, labelTerms } from "./class-rows.js";
 import type { Variant } from "./cross-entropy-kernels.js";
 
-/** More would be more operands than one kernel holds beside its neighbours'. */
-const maxClasses = 4;
+/**
+ * A linear layer of so many outputs is a skinny GEMM: a row kernel, with which this one fuses. With more classes the logits come
+ * from a GEMM kernel, and there is nothing to fuse with.
+ */
+const maxClasses = maxSkinny;
 
-/** Smoothing asks for the weights of all classes, and goes through them row by row. */
+/** True if each class can be an operand. Smoothing reads the weights of all classes in every row, so it takes the row kernel. */
 export function hasFewClasses({ classes }: ClassRows, { isSmoothed }: Variant): boolean {
   return classes <= maxClasses && !isSmoothed;
 }
 
-export interface FewClasses {
+export interface FewClassesInputs {
   readonly variant: Variant;
   readonly rows: ClassRows;
   readonly logits: DeviceArray;
   readonly target: DeviceArray;
-  /** One array, or none. */
+  /** Empty without class weights; otherwise one array. */
   readonly weights: readonly DeviceArray[];
-  /** The label that does not count. */
+  /** The label of rows that are left out of the loss. */
   readonly ignored: number;
 }
 
-/** Each row's loss, its largest logit, the logarithm of its sum and, for a mean, how much it counts. */
-export function lowerFewClasses(lowering: Lowering, given: FewClasses, made: readonly DeviceArray[]): void {
-  const { variant, rows, logits, target, weights } = given;
-  const kernel = forwardKernel(variant, rows.classes, made[0]?.dtype ?? logits.dtype);
-  launchEach(lowering, given, kernel, [...classesOf(lowering, logits, rows), target], weights, made);
+/** Outputs for each row: the loss, the largest logit, the logarithm of the sum of exponentials and, for a mean, the row's weight. */
+export function lowerFewClasses(
+  lowering: Lowering,
+  inputs: FewClassesInputs,
+  outputs: readonly DeviceArray[],
+): void {
+  const { variant, rows, logits, target, weights } = inputs;
+  const kernel = forwardKernel(variant, rows.classes, outputs[0]?.dtype ?? logits.dtype);
+  launchPerRow(lowering, inputs, kernel, [...classesOf(lowering, logits, rows), target], weights, outputs);
 }
 
-/** The logits' gradient. `ofRows`: the largest logits, the logarithms, the upstream gradient, and a mean's divisor. */
+/** The logits' gradient. `rowInputs`: the largest logits, the logarithms, the upstream gradient, and a mean's divisor. */
 export function lowerFewClassesGradient(
   lowering: Lowering,
-  given: FewClasses,
-  ofRows: readonly DeviceArray[],
+  inputs: FewClassesInputs,
+  rowInputs: readonly DeviceArray[],
   output: DeviceArray,
 ): void {
-  const { variant, rows, logits, target, weights } = given;
-  const kernel = backwardKernel(variant, rows.classes, ofRows[2]?.dtype ?? logits.dtype);
-  const inputs = [...classesOf(lowering, logits, rows), target, ...ofRows];
-  launchEach(lowering, given, kernel, inputs, weights, classesOf(lowering, output, rows));
+  const { variant, rows, logits, target, weights } = inputs;
+  const kernel = backwardKernel(variant, rows.classes, rowInputs[2]?.dtype ?? logits.dtype);
+  const kernelInputs = [...classesOf(lowering, logits, rows), target, ...rowInputs];
+  launchPerRow(lowering, inputs, kernel, kernelInputs, weights, classesOf(lowering, output, rows));
 }
 
-/** An array of logits as one of rows for each class. */
+/** Views of an array of logits: one array of rows for each class. */
 function classesOf(lowering: Lowering, array: DeviceArray, rows: ClassRows): readonly DeviceArray[] {
   const { dtype, storage } = array;
   const { bytes } = dtypes[dtype];
@@ -64,26 +72,26 @@ function classesOf(lowering: Lowering, array: DeviceArray, rows: ClassRows): rea
     ...layout,
     dtype,
     storage:
-      storage && lowering.view(storage, index * classStep(array, rows) * bytes, extentOf(layout) * bytes),
+      storage && lowering.view(storage, index * classStride(array, rows) * bytes, extentOf(layout) * bytes),
   }));
 }
 
-/** Runs a kernel with one element for each row; weights stand where they begin, and are read at a label. */
-function launchEach(
+/** Launches a kernel with one element for each row. Weights have strides of 0: the kernel indexes them with the label. */
+function launchPerRow(
   lowering: Lowering,
-  { rows: { kept }, ignored }: FewClasses,
+  { rows: { kept }, ignored }: FewClassesInputs,
   kernel: RowKernel,
   inputs: readonly DeviceArray[],
   weights: readonly DeviceArray[],
   outputs: readonly DeviceArray[],
 ): void {
-  const along = (array: DeviceArray): readonly number[] => broadcastStrides(array, kept);
+  const rowStrides = (array: DeviceArray): readonly number[] => broadcastStrides(array, kept);
   lowering.row({
     kernel,
     iteration: iterateElements(kept, [
-      ...inputs.map(along),
+      ...inputs.map(rowStrides),
       ...weights.map(() => kept.map(() => 0)),
-      ...outputs.map(along),
+      ...outputs.map(rowStrides),
     ]),
     operands: [...inputs, ...weights, ...outputs].flatMap(({ storage }) => storage ?? []),
     scalars: [ignored, weights[0]?.strides[0] ?? 0],
@@ -104,27 +112,31 @@ function kernelOf(
   return kernel;
 }
 
-/** What is known of a row by its label; the inputs begin with the classes, and the label stands behind them. */
+/** The terms of a row's label. The inputs begin with the classes; the label is next. */
 function rowTerms({ input, weight }: Variant, classes: number, weightInput: number) {
   const { compute } = dtypes[input];
-  const weightAt = (place: Expression): Expression =>
-    term.load(weightInput, weight ? dtypes[weight].compute : compute, term.mul(place, term.scalar(1, "i32")));
-  const given = { ignored: term.scalar(0, "i32"), classes: term.constant(classes, compute) };
-  return labelTerms(compute, given, weight && weightAt, term.load(classes, "i32"));
+  const weightAt = (classIndex: Expression): Expression =>
+    term.load(
+      weightInput,
+      weight ? dtypes[weight].compute : compute,
+      term.mul(classIndex, term.scalar(1, "i32")),
+    );
+  const limits = { ignored: term.scalar(0, "i32"), classes: term.constant(classes, compute) };
+  return labelTerms(compute, limits, weight && weightAt, term.load(classes, "i32"));
 }
 
-const numbersTo = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
+const indicesTo = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
 
-/** Neighbours first, as a row's elements are joined: (0 ∘ 1) ∘ (2 ∘ 3). */
+/** Neighbours first, in the order of a row reduction: (0 ∘ 1) ∘ (2 ∘ 3). */
 function combineInPairs(
   values: readonly Expression[],
-  join: (a: Expression, b: Expression) => Expression,
+  combine: (a: Expression, b: Expression) => Expression,
 ): Expression {
   const [first, second, ...rest] = values;
-  if (!first) throw new Error("There is nothing to join.");
+  if (!first) throw new Error("There are no values to combine.");
   if (!second) return first;
-  const pair = join(first, second);
-  return rest.length === 0 ? pair : join(pair, combineInPairs(rest, join));
+  const pair = combine(first, second);
+  return rest.length === 0 ? pair : combine(pair, combineInPairs(rest, combine));
 }
 
 function forwardKernel(variant: Variant, classes: number, loss: Dtype): RowKernel {
@@ -132,17 +144,17 @@ function forwardKernel(variant: Variant, classes: number, loss: Dtype): RowKerne
     const { input, target, weight, isMean } = variant;
     const { compute } = dtypes[input];
     const row = rowTerms(variant, classes, classes + 1);
-    const logits = numbersTo(classes).map((index) => term.load(index, compute));
-    const largest = combineInPairs(logits, term.max);
-    const exps = logits.map((logit) => term.exp(term.sub(logit, largest)));
+    const logits = indicesTo(classes).map((index) => term.load(index, compute));
+    const maxLogit = combineInPairs(logits, term.max);
+    const exps = logits.map((logit) => term.exp(term.sub(logit, maxLogit)));
     const logSum = term.log(combineInPairs(exps, term.add));
-    const picked = logits.reduce((before, logit, index) =>
-      term.select(term.eq(row.place, index), logit, before),
+    const targetLogit = logits.reduce((selected, logit, index) =>
+      term.select(term.eq(row.classIndex, index), logit, selected),
     );
-    const value = term.mul(row.weight, term.sub(logSum, term.sub(picked, largest)));
+    const value = term.mul(row.weight, term.sub(logSum, term.sub(targetLogit, maxLogit)));
     const values = [
-      term.select(row.counts, value, term.constant(0, compute)),
-      largest,
+      term.select(row.isCounted, value, term.constant(0, compute)),
+      maxLogit,
       logSum,
       ...(isMean ? [row.weight] : []),
     ];
@@ -151,7 +163,7 @@ function forwardKernel(variant: Variant, classes: number, loss: Dtype): RowKerne
       inputs: [...logits.map(() => input), target, ...(weight ? [weight] : [])],
       outputs: values.map((_, output) => ({ dtype: output === 0 ? loss : compute, per: "element" })),
       scalars: ["i32", "i32"],
-      stages: values.map((one, output) => ({ kind: "store", output, value: one })),
+      stages: values.map((rowValue, output) => ({ kind: "store", output, value: rowValue })),
     };
   });
 }
@@ -161,17 +173,19 @@ function backwardKernel(variant: Variant, classes: number, upstream: Dtype): Row
     const { input, target, weight, isMean } = variant;
     const { compute } = dtypes[input];
     const row = rowTerms(variant, classes, classes + (isMean ? 5 : 4));
-    const ofRow = (index: number): Expression => term.load(classes + 1 + index, compute);
-    const arriving = term.convert(term.load(classes + 3, dtypes[upstream].compute), compute);
-    const share = isMean ? term.div(arriving, ofRow(3)) : arriving;
+    const loadRowInput = (index: number): Expression => term.load(classes + 1 + index, compute);
+    const upstreamLoad = term.convert(term.load(classes + 3, dtypes[upstream].compute), compute);
+    const scaledUpstream = isMean ? term.div(upstreamLoad, loadRowInput(3)) : upstreamLoad;
     const zero = term.constant(0, compute);
-    const own = term.mul(term.select(row.counts, share, zero), row.weight);
-    const values = numbersTo(classes).map((index) => {
-      const probability = term.exp(term.sub(term.sub(term.load(index, compute), ofRow(0)), ofRow(1)));
-      const ofTarget = term.select(term.eq(row.label, index), own, zero);
-      const value = term.sub(term.mul(own, probability), ofTarget);
-      // The row of a share of 0 may hold anything, NaN too.
-      return term.select(term.eq(own, 0), zero, value);
+    const factor = term.mul(term.select(row.isCounted, scaledUpstream, zero), row.weight);
+    const values = indicesTo(classes).map((index) => {
+      const probability = term.exp(
+        term.sub(term.sub(term.load(index, compute), loadRowInput(0)), loadRowInput(1)),
+      );
+      const targetTerm = term.select(term.eq(row.label, index), factor, zero);
+      const value = term.sub(term.mul(factor, probability), targetTerm);
+      // A row with a factor of 0 may hold any value, even NaN.
+      return term.select(term.eq(factor, 0), zero, value);
     });
     return {
       name: "crossEntropyGradient",

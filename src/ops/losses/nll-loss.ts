@@ -1,4 +1,4 @@
-/** nllLoss: the negative log probability of each row's class, from log probabilities. crossEntropy does both at once. */
+/** nllLoss: the negative log probability of each row's class, from log probabilities. crossEntropy computes it from logits. */
 
 import { type Dtype, dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import type { DeviceArray } from "../device-array.js";
@@ -7,7 +7,7 @@ import {
   type ClassLossAttributes,
   checkLabels,
   classRowsOf,
-  classStep,
+  classStride,
   defaultIgnoreIndex,
   inferClassRows,
   labelTerms,
@@ -36,19 +36,23 @@ function kernelOf(name: string, variant: Variant, more: string, make: () => RowK
 }
 
 /**
- * Inputs: log probabilities, target, weights. Outputs of each row: its loss, and for a mean how much it counts. Scalars: the label
- * that does not count, the steps from class to class in the input and the weights, and how many classes there are.
+ * Inputs: log probabilities, target, weights. Outputs for each row: the loss, and for a mean the row's weight. Scalars: the ignored
+ * label, the strides from class to class in the input and in the weights, and the number of classes.
  */
 function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
   return kernelOf("nllLoss", variant, loss, () => {
     const { input, target, weight, isMean } = variant;
     const { compute } = dtypes[input];
-    const weightAt = (place: Expression): Expression =>
-      term.load(2, dtypes[weight ?? input].compute, term.mul(place, term.scalar(2, "i32")));
-    const given = { ignored: term.scalar(0, "i32"), classes: term.scalar(3, compute) };
-    const row = labelTerms(compute, given, weight && weightAt);
-    const picked = term.load(0, compute, term.mul(row.place, term.scalar(1, "i32")));
-    const value = term.select(row.counts, term.neg(term.mul(row.weight, picked)), term.constant(0, compute));
+    const weightAt = (classIndex: Expression): Expression =>
+      term.load(2, dtypes[weight ?? input].compute, term.mul(classIndex, term.scalar(2, "i32")));
+    const limits = { ignored: term.scalar(0, "i32"), classes: term.scalar(3, compute) };
+    const row = labelTerms(compute, limits, weight && weightAt);
+    const targetLogProbability = term.load(0, compute, term.mul(row.classIndex, term.scalar(1, "i32")));
+    const value = term.select(
+      row.isCounted,
+      term.neg(term.mul(row.weight, targetLogProbability)),
+      term.constant(0, compute),
+    );
     return {
       name: "nllLoss",
       inputs: [input, target, ...(weight ? [weight] : [])],
@@ -62,20 +66,24 @@ function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
   });
 }
 
-/** Inputs: the upstream gradient, target, weights, for a mean its divisor. Minus its share at the target, 0 elsewhere. */
+/** The row's gradient is negative at the target and 0 elsewhere. Inputs: the upstream gradient, target, weights, for a mean its divisor. */
 function backwardKernel(variant: Variant, upstream: Dtype): RowKernel {
   return kernelOf("nllLossGradient", variant, upstream, () => {
     const { input, target, weight, isMean } = variant;
     const { compute } = dtypes[input];
     const label = term.load(1, "i32");
-    // The weights stand at the element's own class, which is the target's where it matters.
-    const own = weight
+    // The weight of the element's class: at the target, this is the target's weight.
+    const classWeight = weight
       ? term.convert(term.load(2, dtypes[weight].compute), compute)
       : term.constant(1, compute);
-    const arriving = term.convert(term.load(0, dtypes[upstream].compute), compute);
-    const share = isMean ? term.div(arriving, term.load(weight ? 3 : 2, compute)) : arriving;
+    const upstreamLoad = term.convert(term.load(0, dtypes[upstream].compute), compute);
+    const scaledUpstream = isMean ? term.div(upstreamLoad, term.load(weight ? 3 : 2, compute)) : upstreamLoad;
     const isTarget = term.min(term.eq(term.position, label), term.ne(label, term.scalar(0, "i32")));
-    const value = term.select(isTarget, term.neg(term.mul(share, own)), term.constant(0, compute));
+    const value = term.select(
+      isTarget,
+      term.neg(term.mul(scaledUpstream, classWeight)),
+      term.constant(0, compute),
+    );
     return {
       name: "nllLossGradient",
       inputs: [upstream, target, ...(weight ? [weight] : []), ...(isMean ? [compute] : [])],
@@ -100,7 +108,7 @@ function variantOf(
   };
 }
 
-/** Operands: log probabilities [N, C], [N, C, …] or [C]; labels of that shape without the classes; weights [C] or none. */
+/** Operands: log probabilities [N, C], [N, C, …] or [C]; labels of that shape without the classes; optional weights [C]. */
 export const nllLoss: KernelOp<ClassLossAttributes> = {
   kind: "kernel",
   name: "nllLoss",
@@ -128,22 +136,22 @@ export const nllLoss: KernelOp<ClassLossAttributes> = {
   lower(lowering, operands, [output, divisor], attributes) {
     const [input, target] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
-    const weights = operands.slice(2).filter((one) => typeof one === "object");
+    const weights = operands.slice(2).filter((operand) => typeof operand === "object");
     const { compute } = dtypes[input.dtype];
     const rows = classRowsOf(input.shape);
-    const isSingle = attributes.reduction === "none";
-    const losses = isSingle ? output : lowering.scratchArray(rows.kept, compute);
-    const counts = divisor && lowering.scratchArray(rows.kept, compute);
+    const isUnreduced = attributes.reduction === "none";
+    const losses = isUnreduced ? output : lowering.scratchArray(rows.kept, compute);
+    const rowWeights = divisor && lowering.scratchArray(rows.kept, compute);
     if (input.storage) {
       const kernel = forwardKernel(variantOf(operands, input.dtype, attributes), losses.dtype);
-      const given = [perElement(input), perRow(target), ...weights.map(perClass)];
-      const made = [losses, ...(counts ? [counts] : [])].map(perRow);
+      const inputs = [perElement(input), perRow(target), ...weights.map(perClass)];
+      const rowOutputs = [losses, ...(rowWeights ? [rowWeights] : [])].map(perRow);
       const { ignoreIndex = defaultIgnoreIndex } = attributes;
-      const steps = [classStep(input, rows), weights[0]?.strides[0] ?? 0];
-      const scalars = [ignoreIndex, ...steps, rows.classes];
-      launchClassRows(lowering, rows, kernel, [...given, ...made], scalars);
+      const strides = [classStride(input, rows), weights[0]?.strides[0] ?? 0];
+      const scalars = [ignoreIndex, ...strides, rows.classes];
+      launchClassRows(lowering, rows, kernel, [...inputs, ...rowOutputs], scalars);
     }
-    if (!isSingle) lowerTotal(lowering, { losses, counts }, output, divisor);
+    if (!isUnreduced) lowerTotal(lowering, { losses, weights: rowWeights }, output, divisor);
   },
 };
 
@@ -160,7 +168,7 @@ const nllLossGradient: KernelOp<GradientAttributes> = {
   lower(lowering, operands, [output], attributes) {
     const [upstream, target] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output?.storage) return;
-    const weights = operands.slice(2, 3).filter((one) => typeof one === "object");
+    const weights = operands.slice(2, 3).filter((operand) => typeof operand === "object");
     const variant = variantOf(operands, output.dtype, attributes);
     const divisor = variant.isMean ? [arrayAt(operands, 3)] : [];
     launchClassRows(

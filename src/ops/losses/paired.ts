@@ -1,10 +1,11 @@
-/** Losses of two tensors element by element: squared, absolute, Huber, and of yes-or-no targets from logits. */
+/** Elementwise losses of two tensors: squared error, absolute error, Huber, and binary cross entropy of logits. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Expression, term } from "../../ir/index.js";
+import { sum } from "../broadcast.js";
 import { mul } from "../elementwise/arithmetic.js";
 import { elementwise } from "../elementwise/elementwise.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import {
   type Attributes,
   type CompositeOp,
@@ -15,7 +16,7 @@ import {
   typeAt,
   type ValueType,
 } from "../op.js";
-import { mean, sum } from "../reduction/sum.js";
+import { mean } from "../reduction/mean.js";
 import { badShape, broadcastShapes, formatShape, isSameShape } from "../shape.js";
 import type { LossReduction } from "./class-rows.js";
 
@@ -26,19 +27,22 @@ interface DifferenceDefinition<A extends Attributes> {
   readonly name: string;
   readonly scalars?: (attributes: A) => readonly number[];
   readonly value: (difference: Expression, scalars: readonly Expression[]) => Expression;
-  /** The slope, which must be odd: the other operand's is its negative. */
+  /** The derivative. It must be an odd function, because the other operand's derivative is its negative. */
   readonly slope: (difference: Expression, scalars: readonly Expression[]) => Expression;
 }
 
 /** A loss of the difference of two operands. */
-function ofDifference<A extends Attributes = NoAttributes>(definition: DifferenceDefinition<A>): KernelOp<A> {
+function differenceLoss<A extends Attributes = NoAttributes>(
+  definition: DifferenceDefinition<A>,
+): KernelOp<A> {
   const { name, value, slope, scalars } = definition;
   const gradientOp = elementwise<A>({
     name: `${name}Gradient`,
     operands: 3,
     result: "float",
     ...(scalars && { scalars }),
-    value: ([upstream = none, a = none, b = none], own) => term.mul(upstream, slope(term.sub(a, b), own)),
+    value: ([upstream = none, a = none, b = none], scalarTerms) =>
+      term.mul(upstream, slope(term.sub(a, b), scalarTerms)),
     noGradient,
   });
   return elementwise<A>({
@@ -46,25 +50,29 @@ function ofDifference<A extends Attributes = NoAttributes>(definition: Differenc
     operands: 2,
     result: "float",
     ...(scalars && { scalars }),
-    value: ([a = none, b = none], own) => value(term.sub(a, b), own),
+    value: ([a = none, b = none], scalarTerms) => value(term.sub(a, b), scalarTerms),
     saves: () => ({ operands: [0, 1] }),
     gradient: (rule) =>
       [0, 1].map((index) => {
         if (!rule.needs(index)) return undefined;
-        const sides = [rule.operand(index), rule.operand(1 - index)];
-        return fitTo(rule, rule.apply(gradientOp, [rule.upstream, ...sides], rule.attributes), index);
+        const operands = [rule.operand(index), rule.operand(1 - index)];
+        return fitToOperand(
+          rule,
+          rule.apply(gradientOp, [rule.upstream, ...operands], rule.attributes),
+          index,
+        );
       }),
   });
 }
 
-export const squaredError: KernelOp = ofDifference({
+export const squaredError: KernelOp = differenceLoss({
   name: "squaredError",
   value: (difference) => term.mul(difference, difference),
   slope: (difference) => term.mul(2, difference),
 });
 
-/** Its slope at 0 is 0, as in PyTorch. */
-export const absoluteError: KernelOp = ofDifference({
+/** Its derivative at 0 is 0, as in PyTorch. */
+export const absoluteError: KernelOp = differenceLoss({
   name: "absoluteError",
   value: term.abs,
   slope: (difference) => {
@@ -74,10 +82,10 @@ export const absoluteError: KernelOp = ofDifference({
   },
 });
 
-/** `delta`: where the square ends and the straight line begins. `scale`: a factor; 1 unless given. */
+/** `delta`: the difference from which the loss is linear; default: 1. `scale`: a factor; default: 1. */
 export type HuberAttributes = { readonly delta?: number; readonly scale?: number };
 
-export const huberError: KernelOp<HuberAttributes> = ofDifference<HuberAttributes>({
+export const huberError: KernelOp<HuberAttributes> = differenceLoss<HuberAttributes>({
   name: "huberError",
   scalars: ({ delta = 1, scale = 1 }) => [delta, scale],
   value: (difference, [delta = none, scale = none]) => {
@@ -90,62 +98,65 @@ export const huberError: KernelOp<HuberAttributes> = ofDifference<HuberAttribute
     term.mul(scale, term.min(term.max(difference, term.neg(delta)), delta)),
 });
 
-/** log(1 + e^x) and log(1 + e^−x), which share the one that can't overflow. */
-function bothSoftplus(x: Expression): { readonly ofNo: Expression; readonly ofYes: Expression } {
+/** softplus(x) and softplus(−x), from the one logarithm that can't overflow. */
+function softplusPair(x: Expression): { readonly negative: Expression; readonly positive: Expression } {
   const zero = term.constant(0, x.type);
   const shared = term.log1p(term.exp(term.neg(term.abs(x))));
-  return { ofNo: term.add(term.max(x, zero), shared), ofYes: term.add(term.max(term.neg(x), zero), shared) };
+  return {
+    negative: term.add(term.max(x, zero), shared),
+    positive: term.add(term.max(term.neg(x), zero), shared),
+  };
 }
 
-type Formula = (logit: Expression, target: Expression, positive: Expression) => Expression;
+type Formula = (logit: Expression, target: Expression, posWeight: Expression) => Expression;
 
-/** One of binaryCrossEntropy's gradients, of the upstream one and all operands. */
+/** The gradient of one of binaryCrossEntropy's operands. Operands: the upstream gradient and all operands. */
 function binaryGradient(name: string, value: Formula): KernelOp {
   return elementwise({
     name,
     operands: 4,
     result: "float",
-    value: ([upstream = none, logit = none, target = none, positive = none]) =>
-      term.mul(upstream, value(logit, target, positive)),
+    value: ([upstream = none, logit = none, target = none, posWeight = none]) =>
+      term.mul(upstream, value(logit, target, posWeight)),
     noGradient,
   });
 }
 
 const binaryGradients: readonly KernelOp[] = [
-  binaryGradient("binaryLogitGradient", (logit, target, positive) =>
+  binaryGradient("binaryLogitGradient", (logit, target, posWeight) =>
     term.sub(
       term.mul(term.sub(1, target), term.sigmoid(logit)),
-      term.mul(term.mul(positive, target), term.sigmoid(term.neg(logit))),
+      term.mul(term.mul(posWeight, target), term.sigmoid(term.neg(logit))),
     ),
   ),
-  binaryGradient("binaryTargetGradient", (logit, _, positive) => {
-    const { ofNo, ofYes } = bothSoftplus(logit);
-    return term.sub(term.mul(positive, ofYes), ofNo);
+  binaryGradient("binaryTargetGradient", (logit, _, posWeight) => {
+    const { negative, positive } = softplusPair(logit);
+    return term.sub(term.mul(posWeight, positive), negative);
   }),
-  binaryGradient("binaryPositiveGradient", (logit, target) => term.mul(target, bothSoftplus(logit).ofYes)),
+  binaryGradient("binaryPositiveGradient", (logit, target) => term.mul(target, softplusPair(logit).positive)),
 ];
 
-/** Operands: logits, targets from 0 to 1, and the weight of what is positive, 1 for none. Finite for all finite logits. */
+/** Operands: logits, targets from 0 to 1, and the weight of the positive class, 1 for none. Finite for all finite logits. */
 export const binaryCrossEntropy: KernelOp = elementwise({
   name: "binaryCrossEntropy",
   operands: 3,
   result: "float",
-  value: ([logit = none, target = none, positive = none]) => {
-    const { ofNo, ofYes } = bothSoftplus(logit);
-    return term.add(term.mul(term.mul(positive, target), ofYes), term.mul(term.sub(1, target), ofNo));
+  value: ([logit = none, target = none, posWeight = none]) => {
+    const { negative, positive } = softplusPair(logit);
+    return term.add(term.mul(term.mul(posWeight, target), positive), term.mul(term.sub(1, target), negative));
   },
   saves: () => ({ operands: [0, 1, 2] }),
   gradient: (rule) =>
     binaryGradients.map((op, index) => {
       if (!rule.needs(index)) return undefined;
       const operands = [rule.operand(0), rule.operand(1), rule.operand(2)];
-      return fitTo(rule, rule.apply(op, [rule.upstream, ...operands]), index);
+      return fitToOperand(rule, rule.apply(op, [rule.upstream, ...operands]), index);
     }),
 });
 
 export type LossAttributes = { readonly reduction?: LossReduction };
 
-/** An elementwise loss and its reduction. Both operands must have one shape: stretched, they would compare all with all. */
+/** An elementwise loss and its reduction. Both operands must have the same shape: broadcasting is usually a mistake in a loss. */
 function reducedLoss<A extends LossAttributes, B extends Attributes>(
   name: string,
   op: Op<B>,
@@ -155,7 +166,7 @@ function reducedLoss<A extends LossAttributes, B extends Attributes>(
     kind: "composite",
     name,
     infer(operands, attributes) {
-      const shape = sameShape(name, operands);
+      const shape = requireSameShape(name, operands);
       const [type = { shape, dtype: "f32" }] = op.infer(operands, attributesOf(attributes));
       return [{ ...type, shape: attributes.reduction === "none" ? shape : [] }];
     },
@@ -174,7 +185,7 @@ function reduceLoss<V>(
   return apply(reduction === "sum" ? sum : mean, [losses], {});
 }
 
-function sameShape(op: string, operands: readonly OperandType[]): ValueType["shape"] {
+function requireSameShape(op: string, operands: readonly OperandType[]): ValueType["shape"] {
   const [input, target] = [typeAt(op, operands, 0), typeAt(op, operands, 1)];
   if (isSameShape(input.shape, target.shape)) return input.shape;
   throw badShape(
@@ -198,39 +209,39 @@ export const huberLoss: CompositeOp<LossAttributes & { readonly delta?: number }
   },
 );
 
-/** Operands: logits, targets, then the weights of elements and of what is positive, each 1 for none. */
+/** Operands: logits, targets, the weights of elements, and the weight of the positive class; a weight of 1 means none. */
 export const bceWithLogits: CompositeOp<LossAttributes> = {
   kind: "composite",
   name: "bceWithLogits",
   infer(operands, { reduction }) {
-    const shape = sameShape("bceWithLogits", operands);
-    const [input, target, weight = 1, positive = 1] = operands;
+    const shape = requireSameShape("bceWithLogits", operands);
+    const [input, target, weight = 1, posWeight = 1] = operands;
     const [type = { shape, dtype: "f32" }] = binaryCrossEntropy.infer(
-      [input ?? 0, target ?? 0, positive],
+      [input ?? 0, target ?? 0, posWeight],
       {},
     );
     const weighted = mul.infer([type, weight], {});
-    const stretched = broadcastShapes("bceWithLogits", [shape, ...weighted.map((one) => one.shape)]);
+    const stretched = broadcastShapes("bceWithLogits", [shape, ...weighted.map((type) => type.shape)]);
     if (!isSameShape(stretched, shape)) {
       throw badShape(
         "bceWithLogits",
-        `weights stretch the input ${formatShape(shape)} to ${formatShape(stretched)}; they must broadcast to its shape.`,
+        `weights broadcast the input ${formatShape(shape)} to ${formatShape(stretched)}; they must broadcast to its shape.`,
       );
     }
     return weighted.map(({ dtype }) => ({ dtype, shape: reduction === "none" ? shape : [] }));
   },
-  compose({ apply }, [input = 0, target = 0, weight = 1, positive = 1], { reduction }) {
-    const losses = apply(binaryCrossEntropy, [input, target, positive]);
+  compose({ apply }, [input = 0, target = 0, weight = 1, posWeight = 1], { reduction }) {
+    const losses = apply(binaryCrossEntropy, [input, target, posWeight]);
     return [reduceLoss(apply, weight === 1 ? losses : apply(mul, [losses, weight]), reduction)];
   },
 };
 
-/** Huber's loss over beta, so that its straight part has slope 1; with a beta of 0 it is l1Loss. */
+/** Huber's loss divided by beta, so that its linear part has slope 1. With beta = 0 it is l1Loss. */
 export const smoothL1Loss: CompositeOp<LossAttributes & { readonly beta?: number }> = {
   kind: "composite",
   name: "smoothL1Loss",
   infer(operands, { beta = 1, reduction }) {
-    const shape = sameShape("smoothL1Loss", operands);
+    const shape = requireSameShape("smoothL1Loss", operands);
     if (!(beta >= 0)) {
       throw new HoldfastError("BAD_ARGUMENT", `smoothL1Loss: beta is ${beta}; give a number of 0 or more.`, {
         numbers: { beta },

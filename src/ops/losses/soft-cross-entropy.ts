@@ -1,10 +1,11 @@
-/** crossEntropyOfProbabilities: the cross entropy of logits with a target that is itself a share for each class. */
+/** crossEntropyOfProbabilities: the cross entropy of logits with a target of class probabilities. */
 
+import { sum } from "../broadcast.js";
 import { add, mul } from "../elementwise/arithmetic.js";
 import { reshape } from "../movement/reshape.js";
 import { logSoftmax } from "../normalisation/softmax.js";
 import { type CompositeOp, isType, typeAt } from "../op.js";
-import { requireFloat, sum } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, isSameShape, sizeOf } from "../shape.js";
 import { classRowsOf, type LossReduction, requireSmoothing } from "./class-rows.js";
 
@@ -15,7 +16,7 @@ export type SoftCrossEntropyAttributes = {
 
 const name = "crossEntropyOfProbabilities";
 
-/** Operands: logits [N, C], [N, C, …] or [C]; shares of the same shape; weights [C] or none. A mean is over the rows. */
+/** Operands: logits [N, C], [N, C, …] or [C]; probabilities of the same shape; optional weights [C]. A mean is over the rows. */
 export const crossEntropyOfProbabilities: CompositeOp<SoftCrossEntropyAttributes> = {
   kind: "composite",
   name,
@@ -42,13 +43,13 @@ export const crossEntropyOfProbabilities: CompositeOp<SoftCrossEntropyAttributes
   compose({ apply, typeOf }, [input = 0, target = 0, weight], { labelSmoothing = 0, reduction = "mean" }) {
     const { shape } = typeOf(input);
     const { axis, classes, kept } = classRowsOf(shape);
-    const spread = (seen: typeof target) =>
-      apply(add, [apply(mul, [seen, 1 - labelSmoothing]), labelSmoothing / classes]);
-    const shares = labelSmoothing > 0 ? spread(target) : target;
-    const terms = apply(mul, [apply(logSoftmax, [input], { axis }), shares]);
-    const perClass = shape.map((size, place) => (place === axis ? size : 1));
+    const smooth = (probabilities: typeof target) =>
+      apply(add, [apply(mul, [probabilities, 1 - labelSmoothing]), labelSmoothing / classes]);
+    const smoothed = labelSmoothing > 0 ? smooth(target) : target;
+    const terms = apply(mul, [apply(logSoftmax, [input], { axis }), smoothed]);
+    const weightShape = shape.map((size, index) => (index === axis ? size : 1));
     const weighted =
-      weight === undefined ? terms : apply(mul, [terms, apply(reshape, [weight], { shape: perClass })]);
+      weight === undefined ? terms : apply(mul, [terms, apply(reshape, [weight], { shape: weightShape })]);
     const total = apply(sum, [weighted], reduction === "none" ? { axes: axis } : {});
     return [apply(mul, [total, reduction === "mean" ? -1 / sizeOf(kept) : -1])];
   },

@@ -1,16 +1,16 @@
-/** A linear layer of its own for each of several groups, in one product. */
+/** A separate linear layer for each group of an input, in one batched GEMM. */
 
-import { fitTo } from "../gradients.js";
-import { stack } from "../movement/join.js";
+import { sum } from "../broadcast.js";
+import { fitToOperand } from "../gradients.js";
+import { stack } from "../movement/cat.js";
 import { permute } from "../movement/reshape.js";
 import { select } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type NoAttributes, type OperandType, typeAt } from "../op.js";
-import { sum } from "../reduction/sum.js";
 import { badShape, formatShape, isSameShape } from "../shape.js";
-import { stackStrided } from "./equal-arrays.js";
 import { lowerGemm } from "./gemm.js";
 import { matmul } from "./matmul.js";
-import { meetingDtype } from "./meeting-dtype.js";
+import { promotedFloatDtype } from "./promoted-dtype.js";
+import { stackStrided } from "./stack-strided.js";
 
 interface Sizes {
   readonly rows: number;
@@ -23,64 +23,69 @@ interface Sizes {
  * Operands: x [rows, groups, in], a weight [in, out] for each group, then a bias [out] for each group.
  * `result[r, g] = x[r, g] · weight[g] + bias[g]`
  *
- * Weights that lie at equal steps in memory, as the parameters of equal modules do, are multiplied where they are.
+ * Weights at equal distances in memory, such as the parameters of equal modules, are not copied.
  */
 export const batchedLinear: KernelOp<NoAttributes> = {
   kind: "kernel",
   name: "batchedLinear",
-  looksAtAddresses: true,
+  dependsOnAddresses: true,
   infer(operands) {
     const { rows, groups, out } = sizesOf(operands);
-    return [{ shape: [rows, groups, out], dtype: meetingDtype("batchedLinear", operands) }];
+    return [{ shape: [rows, groups, out], dtype: promotedFloatDtype("batchedLinear", operands) }];
   },
   saves(needs) {
     const groups = (needs.length - 1) / 2;
     const weights = Array.from({ length: groups }, (_, group) => 1 + group);
-    const isWeightWanted = weights.some((index) => needs[index]);
-    return { operands: [...(isWeightWanted ? [0] : []), ...(needs[0] ? weights : [])] };
+    const needsWeights = weights.some((index) => needs[index]);
+    return { operands: [...(needsWeights ? [0] : []), ...(needs[0] ? weights : [])] };
   },
   gradient(rule) {
     const { apply } = rule;
-    const groups = rule.typeOf(0).shape[1] ?? 0;
-    const places = Array.from({ length: groups }, (_, group) => group);
+    const groupCount = rule.typeOf(0).shape[1] ?? 0;
+    const groups = Array.from({ length: groupCount }, (_, group) => group);
     const byGroup = apply(permute, [rule.upstream], { axes: [1, 0, 2] }); // [groups, rows, out]
-    const isAnyWanted = (first: number): boolean => places.some((group) => rule.needs(first + group));
-    const input = () => {
+    const needsAny = (first: number): boolean => groups.some((group) => rule.needs(first + group));
+    const inputGradient = () => {
       const weights = apply(
         stack,
-        places.map((group) => rule.operand(1 + group)),
+        groups.map((group) => rule.operand(1 + group)),
         { axis: 0 },
       );
-      const turned = apply(permute, [weights], { axes: [0, 2, 1] }); // [groups, out, in]
-      return fitTo(rule, apply(permute, [apply(matmul, [byGroup, turned])], { axes: [1, 0, 2] }), 0);
+      const transposed = apply(permute, [weights], { axes: [0, 2, 1] }); // [groups, out, in]
+      const gradient = apply(matmul, [byGroup, transposed]); // [groups, rows, in]
+      return fitToOperand(rule, apply(permute, [gradient], { axes: [1, 0, 2] }), 0);
     };
-    const weights = () => {
-      const turned = apply(permute, [rule.operand(0)], { axes: [1, 2, 0] }); // [groups, in, rows]
-      return apply(matmul, [turned, byGroup]);
+    const weightGradients = () => {
+      const transposed = apply(permute, [rule.operand(0)], { axes: [1, 2, 0] }); // [groups, in, rows]
+      return apply(matmul, [transposed, byGroup]);
     };
-    const biases = () => apply(sum, [rule.upstream], { axes: 0 }); // [groups, out]
-    const parts = (first: number, whole: () => typeof byGroup) => {
-      if (!isAnyWanted(first)) return places.map(() => undefined);
-      const all = whole();
-      return places.map((group) =>
+    const biasGradients = () => apply(sum, [rule.upstream], { axes: 0 }); // [groups, out]
+    const unstack = (first: number, stackedGradients: () => typeof byGroup) => {
+      if (!needsAny(first)) return groups.map(() => undefined);
+      const stacked = stackedGradients();
+      return groups.map((group) =>
         rule.needs(first + group)
-          ? fitTo(rule, apply(select, [all], { axis: 0, index: group }), first + group)
+          ? fitToOperand(rule, apply(select, [stacked], { axis: 0, index: group }), first + group)
           : undefined,
       );
     };
-    return [rule.needs(0) ? input() : undefined, ...parts(1, weights), ...parts(1 + groups, biases)];
+    return [
+      rule.needs(0) ? inputGradient() : undefined,
+      ...unstack(1, weightGradients),
+      ...unstack(1 + groupCount, biasGradients),
+    ];
   },
   lower(lowering, operands, [output]) {
     if (!output?.storage) return;
     const { rows, groups, width, out } = sizesOf(operands);
     const x = arrayAt(operands, 0);
-    const [step = 0, across = 0, along = 0] = x.strides;
+    const [rowStride = 0, groupStride = 0, columnStride = 0] = x.strides;
     const weights = operands.slice(1, 1 + groups).map((_, group) => arrayAt(operands, 1 + group));
     const biases = weights.map((_, group) => arrayAt(operands, 1 + groups + group));
     const bias = stackStrided(lowering, biases, [1, out]);
     lowerGemm(
       lowering,
-      { ...x, shape: [groups, rows, width], strides: [across, step, along] },
+      { ...x, shape: [groups, rows, width], strides: [groupStride, rowStride, columnStride] },
       stackStrided(lowering, weights, [width, out]),
       { ...output, shape: [groups, rows, out], strides: [out, groups * out, 1] },
       bias,

@@ -1,16 +1,16 @@
-/** Several linear layers of one input, such as the query, key and value of attention, in one product. */
+/** Several linear layers of one input in one GEMM, such as the query, key and value projections of attention. */
 
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { reshape } from "../movement/reshape.js";
 import { select } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type Lowering, type NoAttributes, type OperandType, typeAt } from "../op.js";
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
-import { stackStrided } from "./equal-arrays.js";
 import { lowerGemm } from "./gemm.js";
 import { asRows, linear } from "./matmul.js";
-import { meetingDtype } from "./meeting-dtype.js";
+import { promotedFloatDtype } from "./promoted-dtype.js";
+import { stackStrided } from "./stack-strided.js";
 
 interface Sizes {
   readonly outer: Shape;
@@ -23,43 +23,44 @@ interface Sizes {
 /**
  * Operands: x [rows…, in], then a weight [in, out] for each layer. `result[r, l] = x[r] · weight[l]`
  *
- * Weights that lie at equal steps in memory, as the parameters of one module do, are multiplied where they are.
+ * Weights at equal distances in memory, such as the parameters of one module, are not copied.
  */
 export const fusedProjections: KernelOp<NoAttributes> = {
   kind: "kernel",
   name: "fusedProjections",
-  looksAtAddresses: true,
+  dependsOnAddresses: true,
   infer(operands) {
     const { outer, layers, out } = sizesOf(operands);
-    return [{ shape: [...outer, layers, out], dtype: meetingDtype("fusedProjections", operands) }];
+    return [{ shape: [...outer, layers, out], dtype: promotedFloatDtype("fusedProjections", operands) }];
   },
-  saves([ofX = false, ...ofWeights]) {
-    const weights = ofWeights.map((_, layer) => 1 + layer);
-    return { operands: [...(ofWeights.includes(true) ? [0] : []), ...(ofX ? weights : [])] };
+  saves([needsX = false, ...needsWeights]) {
+    const weightIndices = needsWeights.map((_, layer) => 1 + layer);
+    return { operands: [...(needsWeights.includes(true) ? [0] : []), ...(needsX ? weightIndices : [])] };
   },
   gradient(rule) {
     const { apply, upstream } = rule;
     const [layers = 0, out = 0] = rule.valueType(upstream).shape.slice(-2);
     const outer = rule.typeOf(0).shape.slice(0, -1);
-    const places = Array.from({ length: layers }, (_, layer) => 1 + layer);
-    const input = () => {
-      // All layers' outputs are one long row, and so are all of their weights to one input.
-      const side = apply(
+    const weightIndices = Array.from({ length: layers }, (_, layer) => 1 + layer);
+    const inputGradient = () => {
+      // All layers' outputs are one row, and so are all weights of one input element.
+      const concatenated = apply(
         concatWeights,
-        places.map((place) => rule.operand(place)),
+        weightIndices.map((index) => rule.operand(index)),
       ); // [in, layers · out]
-      return apply(linear, [apply(reshape, [upstream], { shape: [...outer, layers * out] }), side], {});
-    };
-    const weights = () => {
       const flat = apply(reshape, [upstream], { shape: [...outer, layers * out] });
-      return apply(lowerWeightGradients, [rule.operand(0), flat], { layers }); // [layers, in, out]
+      return apply(linear, [flat, concatenated], {});
     };
-    const all = places.some((place) => rule.needs(place)) ? weights() : undefined;
+    const stackedGradients = () => {
+      const flat = apply(reshape, [upstream], { shape: [...outer, layers * out] });
+      return apply(weightGradients, [rule.operand(0), flat], { layers }); // [layers, in, out]
+    };
+    const stacked = weightIndices.some((index) => rule.needs(index)) ? stackedGradients() : undefined;
     return [
-      rule.needs(0) ? fitTo(rule, input(), 0) : undefined,
-      ...places.map((place) =>
-        all !== undefined && rule.needs(place)
-          ? fitTo(rule, apply(select, [all], { axis: 0, index: place - 1 }), place)
+      rule.needs(0) ? fitToOperand(rule, inputGradient(), 0) : undefined,
+      ...weightIndices.map((index) =>
+        stacked !== undefined && rule.needs(index)
+          ? fitToOperand(rule, apply(select, [stacked], { axis: 0, index: index - 1 }), index)
           : undefined,
       ),
     ];
@@ -79,38 +80,42 @@ export const fusedProjections: KernelOp<NoAttributes> = {
 };
 
 /** Operands: x [rows…, in] and the gradient of all layers' outputs [rows…, layers · out]. `result[l] = xᵀ · gradient[l]` */
-const lowerWeightGradients: KernelOp<{ readonly layers: number }> = {
+const weightGradients: KernelOp<{ readonly layers: number }> = {
   kind: "kernel",
-  name: "lowerWeightGradients",
+  name: "weightGradients",
   noGradient: "it is a gradient itself",
   infer(operands, { layers }) {
-    const [x, gradient] = [0, 1].map((index) => typeAt("lowerWeightGradients", operands, index).shape);
+    const [x, gradient] = [0, 1].map((index) => typeAt("weightGradients", operands, index).shape);
     const shape = [layers, x?.at(-1) ?? 0, (gradient?.at(-1) ?? 0) / layers];
-    return [{ shape, dtype: meetingDtype("lowerWeightGradients", operands) }];
+    return [{ shape, dtype: promotedFloatDtype("weightGradients", operands) }];
   },
   lower(lowering, operands, [output]) {
     if (!output?.storage) return;
     const [x, gradient] = [asRows(lowering, arrayAt(operands, 0)), asRows(lowering, arrayAt(operands, 1))];
     const [layers = 0, width = 0, out = 0] = output.shape;
     const rows = x.shape[0] ?? 0;
-    const [along = 0, across = 0] = gradient.strides;
+    const [rowStride = 0, columnStride = 0] = gradient.strides;
     const left = { ...x, shape: [width, rows], strides: x.strides.toReversed() };
-    const right = { ...gradient, shape: [layers, rows, out], strides: [out * across, along, across] };
-    if (isOneLaunch(lowering, left, right, output)) {
+    const right = {
+      ...gradient,
+      shape: [layers, rows, out],
+      strides: [out * columnStride, rowStride, columnStride],
+    };
+    if (hasNativeBatchedGemm(lowering, left, right, output)) {
       const shared = { ...left, shape: [layers, width, rows], strides: [0, ...left.strides] };
       lowerGemm(lowering, shared, right, output);
       return;
     }
-    // One wide product, and its columns taken apart: a library leaves most of a GPU idle over a batch of narrow ones.
-    const wide = lowering.scratchArray([width, layers * out], output.dtype);
-    lowerGemm(lowering, left, gradient, wide);
-    const byLayer = { ...wide, shape: output.shape, strides: [out, layers * out, 1] };
+    // One wide GEMM, then a copy of its columns by layer. cuBLAS leaves most of a GPU idle on a batch of narrow GEMMs.
+    const concatenated = lowering.scratchArray([width, layers * out], output.dtype);
+    lowerGemm(lowering, left, gradient, concatenated);
+    const byLayer = { ...concatenated, shape: output.shape, strides: [out, layers * out, 1] };
     copyArray(lowering, byLayer, output);
   },
 };
 
-/** Are the products our own on a GPU, which fill it whether they are wide or many? */
-function isOneLaunch(
+/** True if a native GPU kernel computes the batched GEMM: it fills the device with many narrow GEMMs as well as with a wide one. */
+function hasNativeBatchedGemm(
   { backend }: Lowering,
   left: DeviceArray,
   right: DeviceArray,
@@ -130,26 +135,26 @@ function isOneLaunch(
   });
 }
 
-/** Weights [in, out] as one matrix [in, layers · out]. */
+/** Concatenates weights [in, out] to one matrix [in, layers · out]. */
 const concatWeights: KernelOp<NoAttributes> = {
   kind: "kernel",
   name: "concatWeights",
-  looksAtAddresses: true,
-  noGradient: "it is a part of one",
+  dependsOnAddresses: true,
+  noGradient: "it is used in gradients only",
   infer(operands) {
     const [width = 0, out = 0] = typeAt("concatWeights", operands, 0).shape;
-    return [{ shape: [width, operands.length * out], dtype: meetingDtype("concatWeights", operands) }];
+    return [{ shape: [width, operands.length * out], dtype: promotedFloatDtype("concatWeights", operands) }];
   },
   lower(lowering, operands, [output]) {
     if (!output) return;
     const weights = operands.map((_, layer) => arrayAt(operands, layer));
     const [width = 0, out = 0] = weights[0]?.shape ?? [];
-    const seen = stackStrided(lowering, weights, [width, out]);
-    const [step = 0, across = 0, along = 0] = seen.strides;
+    const stacked = stackStrided(lowering, weights, [width, out]);
+    const [layerStride = 0, rowStride = 0, columnStride = 0] = stacked.strides;
     const shape = [width, weights.length, out];
     copyArray(
       lowering,
-      { ...seen, shape, strides: [across, step, along] },
+      { ...stacked, shape, strides: [rowStride, layerStride, columnStride] },
       { ...output, shape, strides: contiguousStrides(shape) },
     );
   },

@@ -1,10 +1,11 @@
-/** matmul: vectors, matrices and batches of them, with PyTorch's rules; and linear, a product with a bias. */
+/** matmul, for vectors, matrices and batches, by PyTorch's rules; and linear, a matrix product with a bias. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../ir/index.js";
+import { sum, sumReduction } from "../broadcast.js";
 import { copyArray } from "../copy.js";
-import { contiguousStrides, type DeviceArray, joinAxes, transposed } from "../device-array.js";
-import { fitTo } from "../gradients.js";
+import { contiguousStrides, type DeviceArray, mergeAxes, transposed } from "../device-array.js";
+import { fitToOperand } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
 import {
   arrayAt,
@@ -16,11 +17,10 @@ import {
   type ValueType,
 } from "../op.js";
 import { lowerReduction } from "../reduction/reduce.js";
-import { addUp, sum } from "../reduction/sum.js";
 import { badShape, broadcastShapes, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 import { castForGemm, lowerGemm } from "./gemm.js";
 
-/** Operands as matrices: a vector on the left is a row, one on the right a column. */
+/** The operands' shapes as matrices: a left vector is a row, a right vector a column. */
 function asMatrices(left: Shape, right: Shape): { a: Shape; b: Shape } {
   return { a: left.length === 1 ? [1, ...left] : left, b: right.length === 1 ? [...right, 1] : right };
 }
@@ -55,11 +55,11 @@ export const matmul: KernelOp = {
     const { apply } = rule;
     const [left, right] = [rule.typeOf(0).shape, rule.typeOf(1).shape];
     if (left.length >= 2 && right.length === 2) {
-      // One matrix for all rows, as a layer has it: whatever comes before the last axis is only more rows.
+      // One right matrix for all rows, as in a layer: all axes before the last one are rows.
       const { upstream } = rule;
       return [
-        rule.needs(0) ? fitTo(rule, apply(linear, [upstream, rule.operand(1)], {}), 0) : undefined,
-        rule.needs(1) ? fitTo(rule, apply(lowerWeightGradient, [rule.operand(0), upstream]), 1) : undefined,
+        rule.needs(0) ? fitToOperand(rule, apply(linear, [upstream, rule.operand(1)], {}), 0) : undefined,
+        rule.needs(1) ? fitToOperand(rule, apply(weightGradient, [rule.operand(0), upstream]), 1) : undefined,
       ];
     }
     const { a, b } = asMatrices(left, right);
@@ -68,21 +68,21 @@ export const matmul: KernelOp = {
     const matrix = (index: number, shape: Shape) => apply(reshape, [rule.operand(index)], { shape });
     return [
       rule.needs(0)
-        ? fitMatrix(rule, apply(matmul, [upstream, transpose(rule, matrix(1, b))]), a, 0)
+        ? fitMatrixGradient(rule, apply(matmul, [upstream, transpose(rule, matrix(1, b))]), a, 0)
         : undefined,
       rule.needs(1) ? rightGradient() : undefined,
     ];
 
     function rightGradient() {
-      // One right matrix for the whole batch: the batch is only more rows to add up over.
+      // One right matrix for the whole batch: the batch is further rows to sum over.
       if (sizeOf(b.slice(0, -2)) === 1 && a.length > 2) {
         const [k = 1, n = 1] = b.slice(-2);
-        const all = sizeOf(a.slice(0, -1));
-        const rows = apply(reshape, [matrix(0, a)], { shape: [all, k] });
-        const flat = apply(reshape, [upstream], { shape: [all, n] });
-        return fitMatrix(rule, apply(matmul, [transpose(rule, rows), flat]), [k, n], 1);
+        const rowCount = sizeOf(a.slice(0, -1));
+        const rows = apply(reshape, [matrix(0, a)], { shape: [rowCount, k] });
+        const flat = apply(reshape, [upstream], { shape: [rowCount, n] });
+        return fitMatrixGradient(rule, apply(matmul, [transpose(rule, rows), flat]), [k, n], 1);
       }
-      return fitMatrix(rule, apply(matmul, [transpose(rule, matrix(0, a)), upstream]), b, 1);
+      return fitMatrixGradient(rule, apply(matmul, [transpose(rule, matrix(0, a)), upstream]), b, 1);
     }
   },
   lower(lowering, operands, [output]) {
@@ -91,19 +91,19 @@ export const matmul: KernelOp = {
     if (!output) return;
     const batch = broadcastShapes("matmul", [a.slice(0, -2), b.slice(0, -2)]);
     const shape = [...batch, a.at(-2) ?? 1, b.at(-1) ?? 1];
-    lowerGemm(lowering, seen(left, a), seen(right, b), seenContiguous(output, shape));
+    lowerGemm(lowering, vectorAsMatrix(left, a), vectorAsMatrix(right, b), withShape(output, shape));
   },
 };
 
-/** A vector as a matrix of one row or column. */
-function seen(array: DeviceArray, shape: Shape): DeviceArray {
+/** A vector as a matrix of one row or one column; a matrix as it is. */
+function vectorAsMatrix(array: DeviceArray, shape: Shape): DeviceArray {
   if (array.shape.length !== 1) return array;
   const [step = 1] = array.strides;
   const isRow = shape[0] === 1 && shape[1] === array.shape[0];
   return { ...array, shape, strides: isRow ? [step * (array.shape[0] ?? 1), step] : [step, 1] };
 }
 
-function seenContiguous(array: DeviceArray, shape: Shape): DeviceArray {
+function withShape(array: DeviceArray, shape: Shape): DeviceArray {
   return { ...array, shape, strides: contiguousStrides(shape) };
 }
 
@@ -113,31 +113,28 @@ function transpose<V, A>({ apply, valueType }: GradientRule<V, A>, value: V): V 
   return apply(permute, [value], { axes: [...axes.slice(0, -2), rank - 1, rank - 2] });
 }
 
-/** Summed over stretched batches, then with the operand's own axes. */
-function fitMatrix<V, A>(rule: GradientRule<V, A>, value: V, matrix: Shape, index: number): V {
+/** Sums a matrix gradient over broadcast batches, then gives it the operand's shape and dtype. */
+function fitMatrixGradient<V, A>(rule: GradientRule<V, A>, value: V, matrix: Shape, index: number): V {
   const { shape } = rule.typeOf(index);
-  if (isSameShape(matrix, shape)) return fitTo(rule, value, index);
-  const own = rule.valueType(value).shape;
-  const batch = own.slice(0, own.length - matrix.length);
+  if (isSameShape(matrix, shape)) return fitToOperand(rule, value, index);
+  const valueShape = rule.valueType(value).shape;
+  const batch = valueShape.slice(0, valueShape.length - matrix.length);
   const summed = batch.length > 0 ? rule.apply(sum, [value], { axes: batch.map((_, axis) => axis) }) : value;
-  return fitTo(rule, rule.apply(reshape, [summed], { shape }), index);
+  return fitToOperand(rule, rule.apply(reshape, [summed], { shape }), index);
 }
 
 /**
- * What a weight gains: leftᵀ · right, added up over all rows. Operands: left [rows…, k] and right [rows…, n]; the result is
- * [k, n].
+ * The gradient of a weight: leftᵀ · right, summed over all rows. Operands: left [rows…, k] and right [rows…, n]. The result
+ * is [k, n].
  */
-export const lowerWeightGradient: KernelOp = {
+export const weightGradient: KernelOp = {
   kind: "kernel",
-  name: "lowerWeightGradient",
+  name: "weightGradient",
   noGradient: "it is a gradient itself",
   infer(operands) {
-    const [left, right] = [
-      typeAt("lowerWeightGradient", operands, 0),
-      typeAt("lowerWeightGradient", operands, 1),
-    ];
+    const [left, right] = [typeAt("weightGradient", operands, 0), typeAt("weightGradient", operands, 1)];
     const shape = [left.shape.at(-1) ?? 1, right.shape.at(-1) ?? 1];
-    return [{ shape, dtype: gemmDtype("lowerWeightGradient", left, right) }];
+    return [{ shape, dtype: gemmDtype("weightGradient", left, right) }];
   },
   lower(lowering, operands, [output]) {
     if (!output) return;
@@ -147,15 +144,15 @@ export const lowerWeightGradient: KernelOp = {
 };
 
 /**
- * The gradient of a bias that every row got: the sum of the rows of what comes from above. Where products round what they take, so
- * does this: then nobody has to keep it as it was.
+ * The gradient of a bias: the sum of the upstream gradient over its rows. If GEMMs round their operands to bf16, this op sums the
+ * rounded values too, so that only the rounded gradient has to stay in memory.
  */
-const lowerBiasGradient: KernelOp = {
+const biasGradient: KernelOp = {
   kind: "kernel",
-  name: "lowerBiasGradient",
+  name: "biasGradient",
   noGradient: "it is a gradient itself",
   infer(operands) {
-    const { shape, dtype } = typeAt("lowerBiasGradient", operands, 0);
+    const { shape, dtype } = typeAt("biasGradient", operands, 0);
     return [{ shape: shape.slice(-1), dtype }];
   },
   lower(lowering, operands, [output]) {
@@ -163,16 +160,16 @@ const lowerBiasGradient: KernelOp = {
     const upstream = arrayAt(operands, 0);
     const leading = upstream.shape.slice(0, -1).map((_, axis) => axis);
     const rounded = castForGemm(lowering, upstream);
-    if (rounded) lowerReduction(lowering, addUp, rounded, [0], output);
-    else lowerReduction(lowering, addUp, upstream, leading, output);
+    if (rounded) lowerReduction(lowering, sumReduction, rounded, [0], output);
+    else lowerReduction(lowering, sumReduction, upstream, leading, output);
   },
 };
 
-/** [rows…, width] as [rows, width]: in place where the rows lie at equal steps, else copied. */
+/** [rows…, width] as [rows, width]: a view if one stride leads from row to row, otherwise a copy. */
 export function asRows(lowering: Lowering, array: DeviceArray): DeviceArray {
   const { shape, strides } = array;
   const width = shape.at(-1) ?? 1;
-  const rows = joinAxes({ shape: shape.slice(0, -1), strides: strides.slice(0, -1) });
+  const rows = mergeAxes({ shape: shape.slice(0, -1), strides: strides.slice(0, -1) });
   if (rows) return { ...array, shape: [rows.size, width], strides: [rows.stride, strides.at(-1) ?? 1] };
   const copy = lowering.scratchArray(shape, array.dtype);
   copyArray(lowering, array, copy);
@@ -180,10 +177,10 @@ export function asRows(lowering: Lowering, array: DeviceArray): DeviceArray {
   return { ...copy, shape: flat, strides: contiguousStrides(flat) };
 }
 
-/** How a weight lies: PyTorch's [out, in], or [in, out]. */
+/** `layout`: the weight's axes. Default: "outIn", PyTorch's [out, in]. */
 export type LinearAttributes = { readonly layout?: "outIn" | "inOut" };
 
-/** x·Wᵀ + b, or x·W + b where the weight is [in, out]. The bias may be left out. */
+/** x·Wᵀ + b, or x·W + b for a weight [in, out]. The bias is optional. */
 export const linear: KernelOp<LinearAttributes> = {
   kind: "kernel",
   name: "linear",
@@ -213,22 +210,26 @@ export const linear: KernelOp<LinearAttributes> = {
       .typeOf(0)
       .shape.slice(0, -1)
       .map((_, axis) => axis);
-    const weight = () => (isInOut ? [rule.operand(0), upstream] : [upstream, rule.operand(0)]);
-    const bias = () => (leading.length > 0 ? apply(lowerBiasGradient, [upstream]) : upstream);
+    const weightOperands = () => (isInOut ? [rule.operand(0), upstream] : [upstream, rule.operand(0)]);
+    const ofBias = () => (leading.length > 0 ? apply(biasGradient, [upstream]) : upstream);
     return [
       rule.needs(0)
-        ? fitTo(rule, apply(linear, [upstream, rule.operand(1)], { layout: isInOut ? "outIn" : "inOut" }), 0)
+        ? fitToOperand(
+            rule,
+            apply(linear, [upstream, rule.operand(1)], { layout: isInOut ? "outIn" : "inOut" }),
+            0,
+          )
         : undefined,
-      rule.needs(1) ? fitTo(rule, apply(lowerWeightGradient, weight()), 1) : undefined,
-      rule.needs(2) ? fitTo(rule, bias(), 2) : undefined,
+      rule.needs(1) ? fitToOperand(rule, apply(weightGradient, weightOperands()), 1) : undefined,
+      rule.needs(2) ? fitToOperand(rule, ofBias(), 2) : undefined,
     ];
   },
   lower(lowering, operands, [output], attributes) {
     const [x, weight, bias] = [arrayAt(operands, 0), arrayAt(operands, 1), operands[2]];
     if (!output) return;
     const { width, out } = sizesOf(weight.shape, attributes);
-    const rows = x.shape.length === 1 ? seen(x, [1, width]) : x;
-    const target = x.shape.length === 1 ? seenContiguous(output, [1, out]) : output;
+    const rows = x.shape.length === 1 ? vectorAsMatrix(x, [1, width]) : x;
+    const target = x.shape.length === 1 ? withShape(output, [1, out]) : output;
     lowerGemm(
       lowering,
       rows,
@@ -249,7 +250,7 @@ function gemmDtype(op: string, left: ValueType, right: ValueType): Dtype {
   if (dtypes[dtype].kind === "float") return dtype;
   throw new HoldfastError(
     "BAD_DTYPE",
-    `${op} of ${left.dtype} and ${right.dtype}: products need floats. Convert with to("f32").`,
+    `${op} of ${left.dtype} and ${right.dtype}: a matrix product needs floats. Convert with to("f32").`,
     {
       numbers: { op },
     },

@@ -1,4 +1,4 @@
-/** flip: the elements along some axes in reverse order, as a copy. */
+/** flip: a copy with the elements along some axes in reverse order. */
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
@@ -17,21 +17,21 @@ export const flip: KernelOp<{ readonly axes: number | readonly number[] }> = {
     const { shape, strides, dtype, storage } = arrayAt(operands, 0);
     if (!storage || !output?.storage) return;
     const flipped = axesOf("flip", axes, shape.length);
-    // The walk begins at the last element of each flipped axis and steps back from there.
-    const begin = flipped.reduce((sum, axis) => sum + ((shape[axis] ?? 1) - 1) * (strides[axis] ?? 0), 0);
-    const steps = strides.map((step, axis) => (flipped.includes(axis) ? -step : step));
+    // Reading starts at the last element of each flipped axis and goes back with negative strides.
+    const start = flipped.reduce((sum, axis) => sum + ((shape[axis] ?? 1) - 1) * (strides[axis] ?? 0), 0);
+    const readStrides = strides.map((stride, axis) => (flipped.includes(axis) ? -stride : stride));
     lowering.row({
       kernel: offsetCopy(dtype),
-      iteration: iterateElements(shape, [steps, output.strides]),
+      iteration: iterateElements(shape, [readStrides, output.strides]),
       operands: [storage, output.storage],
-      scalars: [begin],
+      scalars: [start],
     });
   },
 };
 
 const kernels = new Map<Dtype, RowKernel>();
 
-/** A copy whose first element lies somewhere behind the operand's first. */
+/** A copy that starts at an offset in the operand. Scalar: the offset in elements. */
 function offsetCopy(dtype: Dtype): RowKernel {
   const { compute } = dtypes[dtype];
   const kernel: RowKernel = kernels.get(dtype) ?? {

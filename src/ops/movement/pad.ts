@@ -1,4 +1,4 @@
-/** pad: a border of one value around an array; a negative border crops. */
+/** pad: adds a border of one value around an array. A negative border crops. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
@@ -6,10 +6,10 @@ import { copyArray } from "../copy.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { badShape, formatShape, type Shape } from "../shape.js";
-import { viewStrided } from "./part.js";
 import { type Range, slicedView } from "./slice.js";
+import { viewStrided } from "./strided-view.js";
 
-/** `pads`: before and after each axis, from the last axis on, as in PyTorch. */
+/** `pads`: the sizes before and after each axis, starting with the last axis, as in PyTorch. */
 export type PadAttributes = { readonly pads: readonly number[]; readonly value?: number };
 
 export const pad: KernelOp<PadAttributes> = {
@@ -20,14 +20,14 @@ export const pad: KernelOp<PadAttributes> = {
     if (dtypes[dtype].kind === "integer" && !Number.isInteger(value)) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `pad: a border of ${value} around ${dtype} ${formatShape(shape)}, which holds whole numbers. Give one, or convert the ` +
+        `pad: a border of ${value} around ${dtype} ${formatShape(shape)}, which holds whole numbers. Pass a whole number, or convert the ` +
           'tensor: to("f32").',
         { numbers: { op: "pad", value } },
       );
     }
     return [{ shape: paddedShape(shape, pads), dtype }];
   },
-  // The border's slope is 0 and what was cropped has none: the same pad, the other way round.
+  // The border has no gradient, and cropped elements have a gradient of 0: the same pad with negative sizes.
   gradient: (rule) => [
     rule.apply(pad, [rule.upstream], { pads: rule.attributes.pads.map((size) => 0 - size) }),
   ],
@@ -37,23 +37,23 @@ export const pad: KernelOp<PadAttributes> = {
     if (pads.some((size) => size > 0)) {
       fillWith(lowering, output, output.dtype === "bool" ? Number(value !== 0) : value);
     }
-    const from = slicedView(input, keptRanges(input.shape, pads, -1));
-    const to = slicedView(output, keptRanges(output.shape, pads, 1));
-    copyArray(lowering, viewStrided(lowering, input, from), viewStrided(lowering, output, to));
+    const source = slicedView(input, keptRanges(input.shape, pads, -1));
+    const target = slicedView(output, keptRanges(output.shape, pads, 1));
+    copyArray(lowering, viewStrided(lowering, input, source), viewStrided(lowering, output, target));
   },
 };
 
 function bordersOf(rank: number, pads: readonly number[]): readonly (readonly [number, number])[] {
   return Array.from({ length: rank }, (_, axis) => {
-    const at = 2 * (rank - 1 - axis);
-    return [pads[at] ?? 0, pads[at + 1] ?? 0] as const;
+    const index = 2 * (rank - 1 - axis);
+    return [pads[index] ?? 0, pads[index + 1] ?? 0] as const;
   });
 }
 
 function paddedShape(shape: Shape, pads: readonly number[]): Shape {
-  const isPairs =
+  const areValidPairs =
     pads.length % 2 === 0 && pads.length <= 2 * shape.length && pads.every(Number.isSafeInteger);
-  if (!isPairs) {
+  if (!areValidPairs) {
     throw badShape(
       "pad",
       `${formatShape(pads)} for shape ${formatShape(shape)}: give pairs of whole numbers, before and after, from the last axis on, ` +
@@ -72,7 +72,7 @@ function paddedShape(shape: Shape, pads: readonly number[]): Shape {
   });
 }
 
-/** What of the operand is kept (sign −1), and where it lies in the result (sign 1). */
+/** The ranges of the kept elements, in the operand (sign −1) or in the result (sign 1). */
 function keptRanges(shape: Shape, pads: readonly number[], sign: 1 | -1): readonly Range[] {
   return bordersOf(shape.length, pads).map(([before, after], axis) => [
     Math.max(0, sign * before),

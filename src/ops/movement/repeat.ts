@@ -1,31 +1,34 @@
-/** repeatInterleave and tile: elements, or the whole, several times over. Stretched views, copied once. */
+/** repeatInterleave and tile: repeat elements, or the whole array. Expanded views, copied once. */
 
+import { expand } from "../broadcast.js";
 import { contiguous } from "../elementwise/cast.js";
 import { type CompositeOp, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, requireSize, type Shape } from "../shape.js";
-import { expand, reshape } from "./reshape.js";
+import { reshape } from "./reshape.js";
 
-/** Each element along an axis `repeats` times, one behind the other. */
+/** Repeats each element along an axis `repeats` times in a row. */
 export const repeatInterleave: CompositeOp<{ readonly repeats: number; readonly axis: number }> = {
   kind: "composite",
   name: "repeatInterleave",
   infer(operands, { repeats, axis }) {
     const { shape, dtype } = typeAt("repeatInterleave", operands, 0);
     requireSize("repeatInterleave", repeats, "the number of repeats");
-    const place = axisOf("repeatInterleave", axis, shape.length);
-    return [{ shape: shape.with(place, (shape[place] ?? 0) * repeats), dtype }];
+    const repeatedAxis = axisOf("repeatInterleave", axis, shape.length);
+    return [{ shape: shape.with(repeatedAxis, (shape[repeatedAxis] ?? 0) * repeats), dtype }];
   },
   compose({ apply, typeOf }, [x = 0], { repeats, axis }) {
     const { shape } = typeOf(x);
-    const place = axisOf("repeatInterleave", axis, shape.length);
-    const apart = apply(reshape, [x], { shape: shape.toSpliced(place + 1, 0, 1) });
-    const stretched = apply(expand, [apart], { shape: shape.toSpliced(place + 1, 0, repeats) });
-    const joined = apply(reshape, [stretched], { shape: shape.with(place, (shape[place] ?? 0) * repeats) });
-    return [isSeen(shape[place], repeats) ? apply(contiguous, [joined]) : joined];
+    const repeatedAxis = axisOf("repeatInterleave", axis, shape.length);
+    const unsqueezed = apply(reshape, [x], { shape: shape.toSpliced(repeatedAxis + 1, 0, 1) });
+    const expanded = apply(expand, [unsqueezed], { shape: shape.toSpliced(repeatedAxis + 1, 0, repeats) });
+    const merged = apply(reshape, [expanded], {
+      shape: shape.with(repeatedAxis, (shape[repeatedAxis] ?? 0) * repeats),
+    });
+    return [isViewable(shape[repeatedAxis], repeats) ? apply(contiguous, [merged]) : merged];
   },
 };
 
-/** The whole `repeats[axis]` times along each axis; aligned at the last axes, as shapes are that broadcast. */
+/** Repeats the array `repeats[axis]` times along each axis. `repeats` aligns with the last axes, as in broadcasting. */
 export const tile: CompositeOp<{ readonly repeats: Shape }> = {
   kind: "composite",
   name: "tile",
@@ -39,19 +42,21 @@ export const tile: CompositeOp<{ readonly repeats: Shape }> = {
   },
   compose({ apply, typeOf }, [x = 0], { repeats }) {
     const { sizes, counts } = aligned(typeOf(x).shape, repeats);
-    const apart = apply(reshape, [x], { shape: sizes.flatMap((size) => [1, size]) });
-    const stretched = apply(expand, [apart], {
+    const unsqueezed = apply(reshape, [x], { shape: sizes.flatMap((size) => [1, size]) });
+    const expanded = apply(expand, [unsqueezed], {
       shape: sizes.flatMap((size, axis) => [counts[axis] ?? 1, size]),
     });
-    const joined = apply(reshape, [stretched], {
+    const merged = apply(reshape, [expanded], {
       shape: sizes.map((size, axis) => size * (counts[axis] ?? 1)),
     });
-    return [sizes.every((size, axis) => isSeen(size, counts[axis])) ? apply(contiguous, [joined]) : joined];
+    return [
+      sizes.every((size, axis) => isViewable(size, counts[axis])) ? apply(contiguous, [merged]) : merged,
+    ];
   },
 };
 
-/** Can an axis be repeated by a view alone? Then it has to be copied: a result has memory of its own. */
-function isSeen(size = 1, repeats = 1): boolean {
+/** True if a view can repeat an axis. The view is then copied: a result has memory of its own. */
+function isViewable(size = 1, repeats = 1): boolean {
   return size === 1 || repeats === 1;
 }
 

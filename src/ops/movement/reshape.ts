@@ -1,17 +1,10 @@
-/** reshape, permute and expand: other ways to see the same memory. */
+/** reshape and permute: views of the same memory. */
 
-import {
-  broadcastStrides,
-  contiguousStrides,
-  isContiguous,
-  type Layout,
-  type Strides,
-} from "../device-array.js";
-import { sumTo } from "../gradients.js";
+import { contiguousStrides, isContiguous, type Layout, type Strides } from "../device-array.js";
 import { typeAt, type ViewOp } from "../op.js";
 import { axisOf, badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 
-/** One size may be -1: it becomes what is left. */
+/** One size may be -1: it is computed from the number of elements. */
 export const reshape: ViewOp<{ readonly shape: Shape }> = {
   kind: "view",
   name: "reshape",
@@ -21,7 +14,7 @@ export const reshape: ViewOp<{ readonly shape: Shape }> = {
   },
   view(layout, { shape }) {
     const target = completeShape(layout.shape, shape);
-    const strides = stridesAs(layout, target);
+    const strides = reshapedStrides(layout, target);
     return strides && { shape: target, strides };
   },
   gradient: (rule) => [rule.apply(reshape, [rule.upstream], { shape: rule.typeOf(0).shape })],
@@ -48,61 +41,48 @@ export const permute: ViewOp<{ readonly axes: readonly number[] }> = {
   },
 };
 
-/** Stretches axes of size 1, and adds new ones in front. -1 keeps a size. */
-export const expand: ViewOp<{ readonly shape: Shape }> = {
-  kind: "view",
-  name: "expand",
-  infer(operands, { shape }) {
-    const type = typeAt("expand", operands, 0);
-    return [{ shape: stretchedShape(type.shape, shape), dtype: type.dtype }];
-  },
-  view(layout, { shape }) {
-    const target = stretchedShape(layout.shape, shape);
-    return { shape: target, strides: broadcastStrides(layout, target) };
-  },
-  gradient: (rule) => [sumTo(rule, rule.upstream, rule.typeOf(0).shape)],
-};
-
 function completeShape(from: Shape, to: Shape): Shape {
   const size = sizeOf(from);
-  const open = to.filter((one) => one === -1).length;
-  const known = sizeOf(to.filter((one) => one !== -1));
-  const left = known > 0 ? size / known : 0;
-  const shape = to.map((one) => (one === -1 ? left : one));
+  const open = to.filter((length) => length === -1).length;
+  const fixedSize = sizeOf(to.filter((length) => length !== -1));
+  const openLength = fixedSize > 0 ? size / fixedSize : 0;
+  const shape = to.map((length) => (length === -1 ? openLength : length));
   const fits =
-    open <= 1 && shape.every((one) => Number.isSafeInteger(one) && one >= 0) && sizeOf(shape) === size;
+    open <= 1 &&
+    shape.every((length) => Number.isSafeInteger(length) && length >= 0) &&
+    sizeOf(shape) === size;
   if (fits) return shape;
   throw badShape(
     "reshape",
     open > 1
-      ? `${formatShape(to)} has -1 twice; only one size can be left open.`
+      ? `${formatShape(to)} has more than one -1; only one size can be inferred.`
       : `${formatShape(from)} has ${size} elements and ${formatShape(to)} asks for ${
-          open > 0 ? `a multiple of ${known}` : known
+          open > 0 ? `a multiple of ${fixedSize}` : fixedSize
         }.`,
   );
 }
 
-/** The steps of another shape over the same elements, where there are such: axes may be split and joined. */
-function stridesAs(layout: Layout, target: Shape): Strides | undefined {
+/** The strides of another shape over the same elements, if they exist: axes may be split and merged. */
+function reshapedStrides(layout: Layout, target: Shape): Strides | undefined {
   if (isContiguous(layout)) return contiguousStrides(target);
   const { shape, strides } = layout;
   const result: number[] = new Array(target.length).fill(0);
-  let view = target.length - 1;
-  // A run: neighbouring axes that step through memory as one. Each has to be whole axes of the target.
-  let run = { step: strides.at(-1) ?? 1, size: 1 };
+  let targetAxis = target.length - 1;
+  // A run is a group of neighbouring axes that merge to one stride. Each run has to be whole axes of the target.
+  let run = { stride: strides.at(-1) ?? 1, size: 1 };
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     run = { ...run, size: run.size * (shape[axis] ?? 1) };
     const before = strides[axis - 1] ?? 0;
-    const goesOn = axis > 0 && (shape[axis - 1] === 1 || before === run.size * run.step);
-    if (goesOn) continue;
-    let seen = 1;
-    while (view >= 0 && (seen < run.size || target[view] === 1)) {
-      result[view] = seen * run.step;
-      seen *= target[view] ?? 1;
-      view -= 1;
+    const continues = axis > 0 && (shape[axis - 1] === 1 || before === run.size * run.stride);
+    if (continues) continue;
+    let covered = 1;
+    while (targetAxis >= 0 && (covered < run.size || target[targetAxis] === 1)) {
+      result[targetAxis] = covered * run.stride;
+      covered *= target[targetAxis] ?? 1;
+      targetAxis -= 1;
     }
-    if (seen !== run.size) return undefined;
-    run = { step: before, size: 1 };
+    if (covered !== run.size) return undefined;
+    run = { stride: before, size: 1 };
   }
   return result;
 }
@@ -113,21 +93,5 @@ function orderOf(axes: readonly number[], rank: number): number[] {
   throw badShape(
     "permute",
     `axes ${formatShape(axes)} of a tensor of ${rank} axes; each has to be named once.`,
-  );
-}
-
-function stretchedShape(from: Shape, to: Shape): Shape {
-  const added = to.length - from.length;
-  const shape = to.map((size, axis) => (size === -1 && axis >= added ? (from[axis - added] ?? 1) : size));
-  const fits =
-    added >= 0 &&
-    shape.every((size, axis) => {
-      const own = axis < added ? 1 : (from[axis - added] ?? 1);
-      return Number.isSafeInteger(size) && size >= 0 && (own === size || own === 1);
-    });
-  if (fits) return shape;
-  throw badShape(
-    "expand",
-    `${formatShape(from)} does not stretch to ${formatShape(to)}: counted from the last axis, a size stays or grows from 1.`,
   );
 }

@@ -1,21 +1,21 @@
-/** slice and select: parts of an array as views, with the gradient that puts a part back into its place. */
+/** slice and select: views of some elements of an array. The gradient writes the slice into zeros. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { copyArray } from "../copy.js";
 import type { Layout } from "../device-array.js";
 import { arrayAt, type KernelOp, typeAt, type ViewOp } from "../op.js";
 import { axisOf, badShape, formatShape, type Shape } from "../shape.js";
-import { type Part, viewStrided } from "./part.js";
 import { reshape } from "./reshape.js";
+import { type StridedView, viewStrided } from "./strided-view.js";
 
 /**
- * What is taken of one axis: from `start` up to, but not with, `end`, every `step`-th element. Negative places count
- * from the end, and what lies outside is cut off, as in Python. What is left out or null means the axis' own end, or a
- * step of 1; null alone takes the whole axis.
+ * The selected elements of one axis: every `step`-th element from `start` up to but excluding `end`. Negative indices count from the
+ * end, and indices outside the axis are clamped, as in Python. Defaults, also for null: the whole axis, and a step of 1. A range of
+ * null selects the whole axis.
  */
 export type Range = readonly [start?: number | null, end?: number | null, step?: number | null] | null;
 
-/** One range an axis, from the first axis on; the axes behind them are taken whole. */
+/** One range for each axis, from the first axis on. Axes without a range are selected whole. */
 export type SliceAttributes = { readonly ranges: readonly Range[] };
 
 export const slice: ViewOp<SliceAttributes> = {
@@ -34,7 +34,7 @@ export const slice: ViewOp<SliceAttributes> = {
   ],
 };
 
-/** Zeros of a shape, with the operand in the place of a slice. */
+/** Zeros of a shape, with the operand written to a slice. */
 export const sliceGradient: KernelOp<SliceAttributes & { readonly shape: Shape }> = {
   kind: "kernel",
   name: "sliceGradient",
@@ -43,34 +43,34 @@ export const sliceGradient: KernelOp<SliceAttributes & { readonly shape: Shape }
   lower(lowering, operands, [output], { ranges }) {
     if (!output?.storage) return;
     lowering.fill(output.storage, 0);
-    const place = viewStrided(lowering, output, slicedView(output, ranges));
-    copyArray(lowering, arrayAt(operands, 0), place);
+    const target = viewStrided(lowering, output, slicedView(output, ranges));
+    copyArray(lowering, arrayAt(operands, 0), target);
   },
 };
 
-/** One index of an axis; the axis is gone from the result. */
+/** The elements at one index of an axis, which the result does not have. */
 export const select: ViewOp<{ readonly axis: number; readonly index: number }> = {
   kind: "view",
   name: "select",
   infer(operands, { axis, index }) {
     const { shape, dtype } = typeAt("select", operands, 0);
-    const { place } = chooseOne(shape, axis, index);
-    return [{ shape: shape.toSpliced(place, 1), dtype }];
+    const { resolvedAxis } = resolveIndex(shape, axis, index);
+    return [{ shape: shape.toSpliced(resolvedAxis, 1), dtype }];
   },
   view({ shape, strides }, { axis, index }) {
-    const { place, from } = chooseOne(shape, axis, index);
+    const { resolvedAxis, start } = resolveIndex(shape, axis, index);
     return {
-      shape: shape.toSpliced(place, 1),
-      strides: strides.toSpliced(place, 1),
-      offset: from * (strides[place] ?? 0),
+      shape: shape.toSpliced(resolvedAxis, 1),
+      strides: strides.toSpliced(resolvedAxis, 1),
+      offset: start * (strides[resolvedAxis] ?? 0),
     };
   },
   gradient(rule) {
     const { shape } = rule.typeOf(0);
-    const { place, from } = chooseOne(shape, rule.attributes.axis, rule.attributes.index);
-    const thin = rule.apply(reshape, [rule.upstream], { shape: shape.with(place, 1) });
-    const ranges = shape.map((_, axis): Range => (axis === place ? [from, from + 1] : null));
-    return [rule.apply(sliceGradient, [thin], { shape, ranges })];
+    const { resolvedAxis, start } = resolveIndex(shape, rule.attributes.axis, rule.attributes.index);
+    const unsqueezed = rule.apply(reshape, [rule.upstream], { shape: shape.with(resolvedAxis, 1) });
+    const ranges = shape.map((_, axis): Range => (axis === resolvedAxis ? [start, start + 1] : null));
+    return [rule.apply(sliceGradient, [unsqueezed], { shape, ranges })];
   },
 };
 
@@ -98,16 +98,20 @@ function resolveRange(size: number, axis: number, range: NonNullable<Range>): Re
       `range [${range.map(String).join(", ")}] of axis ${axis}: start and end are whole numbers or null, and the step is 1 or more.`,
     );
   }
-  const from = insideOf(size, start);
-  return { start: from, step, count: Math.max(0, Math.ceil((insideOf(size, end) - from) / step)) };
+  const first = clampIndex(size, start);
+  return { start: first, step, count: Math.max(0, Math.ceil((clampIndex(size, end) - first) / step)) };
 }
 
-function insideOf(size: number, place: number): number {
-  return Math.min(size, Math.max(0, place < 0 ? place + size : place));
+/** An index counted from either end, clamped to 0 … size. */
+function clampIndex(size: number, index: number): number {
+  return Math.min(size, Math.max(0, index < 0 ? index + size : index));
 }
 
-/** The elements that ranges take of a layout. */
-export function slicedView({ shape, strides }: Layout, ranges: readonly Range[]): Part & { offset: number } {
+/** The view of a layout that ranges select. */
+export function slicedView(
+  { shape, strides }: Layout,
+  ranges: readonly Range[],
+): StridedView & { offset: number } {
   const resolved = resolveRanges(shape, ranges);
   return {
     shape: resolved.map(({ count }) => count),
@@ -116,15 +120,15 @@ export function slicedView({ shape, strides }: Layout, ranges: readonly Range[])
   };
 }
 
-function chooseOne(shape: Shape, axis: number, index: number): { place: number; from: number } {
-  const place = axisOf("select", axis, shape.length);
-  const size = shape[place] ?? 0;
-  const from = index < 0 ? index + size : index;
-  if (Number.isInteger(index) && from >= 0 && from < size) return { place, from };
-  const fits = size === 0 ? "it is empty" : `it has ${-size} to ${size - 1}`;
+function resolveIndex(shape: Shape, axis: number, index: number): { resolvedAxis: number; start: number } {
+  const resolvedAxis = axisOf("select", axis, shape.length);
+  const size = shape[resolvedAxis] ?? 0;
+  const start = index < 0 ? index + size : index;
+  if (Number.isInteger(index) && start >= 0 && start < size) return { resolvedAxis, start };
+  const validRange = size === 0 ? "it is empty" : `it has ${-size} to ${size - 1}`;
   throw new HoldfastError(
     "BAD_INDEX",
-    `select: index ${index} of axis ${place} of ${formatShape(shape)}; ${fits}.`,
+    `select: index ${index} of axis ${resolvedAxis} of ${formatShape(shape)}; ${validRange}.`,
     { numbers: { op: "select", index, size } },
   );
 }

@@ -1,40 +1,40 @@
 /**
- * What normalisations over the last axes share: which axes those are, a weight and a bias of their shape, and the
- * gradients of these two, which are sums over all rows, from the first to the last.
+ * Shared by normalisations over the last axes: their attributes, the rule for an optional weight and bias, and ops for the
+ * gradients. The gradients of weight and bias are sums over all rows.
  */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type ColumnKernel, type Dtype, dtypes, type Expression, type RowKernel } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
-import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "../device-array.js";
+import { broadcastStrides, contiguousStrides, type DeviceArray, mergeAxes } from "../device-array.js";
 import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
-import { requireFloat } from "../reduction/sum.js";
-import { forDtypes, passRows } from "../row-pass.js";
-import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
+import { requireFloat } from "../reduction/rule.js";
+import { cacheByDtypes, lowerRows } from "../row-lowering.js";
+import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 
 /**
- * `normalizedShape`: the sizes of the last axes, which make a row; the weight's shape unless given, or the last axis where
- * there is no weight. `eps` keeps a row's spread from being 0.
+ * `normalizedShape`: the sizes of the last axes, which form a row. Default: the weight's shape, or the last axis without a weight.
+ * `eps` is added to the variance or the mean square, so that it is never 0.
  */
 export type LastAxesAttributes = {
   readonly normalizedShape?: Shape;
   readonly eps?: number;
 };
 
-/** The operand's type, and of one value for each row, in what its dtype computes in. Rejects what does not fit. */
+/** The operand's type, and the type of one value for each row, in the compute dtype. Rejects operands that do not fit. */
 export function inferOverLast(
   op: string,
   operands: readonly OperandType[],
   attributes: LastAxesAttributes,
-  most: number,
-): { readonly whole: ValueType; readonly ofRow: ValueType } {
+  maxOperands: number,
+): { readonly elementType: ValueType; readonly rowType: ValueType } {
   const { shape, dtype } = typeAt(op, operands, 0);
   requireFloat(op, dtype);
   const weight = operands.length > 1 ? typeAt(op, operands, 1).shape : undefined;
   const normalizedShape = normalizedShapeOf(attributes, shape, weight);
   const first = shape.length - normalizedShape.length;
-  const fits = first >= 0 && normalizedShape.length > 0 && sameShape(shape.slice(first), normalizedShape);
+  const fits = first >= 0 && normalizedShape.length > 0 && isSameShape(shape.slice(first), normalizedShape);
   if (!fits) {
     throw badShape(
       op,
@@ -42,32 +42,32 @@ export function inferOverLast(
         `last axes, ${formatShape(shape.slice(-Math.max(1, normalizedShape.length)))} for instance.`,
     );
   }
-  if (operands.length > most) {
+  if (operands.length > maxOperands) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${op} takes at most ${most} operands, and was given ${operands.length}.`,
+      `${op} takes at most ${maxOperands} operands, but got ${operands.length}.`,
     );
   }
-  for (const [index, what] of ["weight", "bias"].entries()) {
+  for (const [index, operandName] of ["weight", "bias"].entries()) {
     if (index + 1 >= operands.length) break;
-    const own = typeAt(op, operands, index + 1);
-    requireFloat(op, own.dtype);
-    if (sameShape(own.shape, normalizedShape)) continue;
+    const type = typeAt(op, operands, index + 1);
+    requireFloat(op, type.dtype);
+    if (isSameShape(type.shape, normalizedShape)) continue;
     throw badShape(
       op,
-      `the ${what} is ${formatShape(own.shape)}; it has to have normalizedShape ${formatShape(normalizedShape)}.`,
+      `the ${operandName} is ${formatShape(type.shape)}; it has to have normalizedShape ${formatShape(normalizedShape)}.`,
     );
   }
   return {
-    whole: { shape, dtype },
-    ofRow: {
+    elementType: { shape, dtype },
+    rowType: {
       shape: shape.map((size, axis) => (axis < first ? size : 1)),
       dtype: dtypes[dtype].compute,
     },
   };
 }
 
-/** What a row is made of; `weight` is the weight's shape, undefined or of no axes where there is none. */
+/** The sizes of a row's axes. `weight`: the weight's shape; undefined or empty without a weight. */
 export function normalizedShapeOf(
   { normalizedShape }: LastAxesAttributes,
   shape: Shape,
@@ -76,25 +76,25 @@ export function normalizedShapeOf(
   return normalizedShape ?? (weight && weight.length > 0 ? weight : shape.slice(-1));
 }
 
-/** The last axes by their places. */
+/** The indices of the normalised axes. */
 export function lastAxes(shape: Shape, normalizedShape: Shape): number[] {
   return normalizedShape.map((_, index) => shape.length - normalizedShape.length + index);
 }
 
-/** `dtypes`: those of the weight and the bias, or of the one, whose gradients they are. */
-export type RowSumAttributes = { readonly normalizedShape: Shape; readonly dtypes: readonly Dtype[] };
+/** `dtypes`: the results' dtypes. */
+export type ColumnSumAttributes = { readonly normalizedShape: Shape; readonly dtypes: readonly Dtype[] };
 
 /**
- * Adds up `count` values over all rows, in one pass: an output each. The operands stretch to the first's shape, and the
- * values are made of their elements' loads, each in what its dtype computes in.
+ * An op that sums `count` values over all rows in one pass, with an output for each. The operands broadcast to the first one's shape.
+ * The values are expressions of the operands' elements, loaded in their compute dtypes.
  */
-export function lowerBiasGradient(
+export function columnSumOp(
   name: string,
   count: number,
   values: (dtypes: readonly Dtype[]) => readonly Expression[],
-): KernelOp<RowSumAttributes> {
-  const kernelFor = forDtypes((...all): ColumnKernel => {
-    const [outputs, inputs] = [all.slice(0, count), all.slice(count)];
+): KernelOp<ColumnSumAttributes> {
+  const kernelFor = cacheByDtypes((...operandDtypes): ColumnKernel => {
+    const [outputs, inputs] = [operandDtypes.slice(0, count), operandDtypes.slice(count)];
     return { name, inputs, outputs, scalars: [], op: "add", values: values(inputs) };
   });
   return {
@@ -109,11 +109,11 @@ export function lowerBiasGradient(
         for (const output of outputs) fillWith(lowering, output, 0);
         return;
       }
-      const cut = shape.length - normalizedShape.length;
-      const matrices = arrays.map((array) => asMatrix(lowering, array, shape, cut));
+      const firstRowAxis = shape.length - normalizedShape.length;
+      const matrices = arrays.map((array) => asMatrix(lowering, array, shape, firstRowAxis));
       lowering.column({
         kernel: kernelFor(...[...outputs, ...arrays].map(({ dtype }) => dtype)),
-        rows: sizeOf(shape.slice(0, cut)),
+        rows: sizeOf(shape.slice(0, firstRowAxis)),
         columns: sizeOf(normalizedShape),
         strides: matrices,
         operands: [...matrices, ...outputs].flatMap(({ storage }) => storage ?? []),
@@ -128,31 +128,27 @@ interface Matrix {
   readonly column: "unit" | "none";
 }
 
-/** An array stretched to a shape and seen as [rows, columns]; copied where its memory does not allow that. */
-function asMatrix(lowering: Lowering, array: DeviceArray, shape: Shape, cut: number): Matrix {
+/** An array broadcast to a shape, as [rows, columns]; a copy if its strides do not merge. */
+function asMatrix(lowering: Lowering, array: DeviceArray, shape: Shape, firstRowAxis: number): Matrix {
   const strides = broadcastStrides(array, shape);
-  const down = joinAxes({ shape: shape.slice(0, cut), strides: strides.slice(0, cut) });
-  const across = joinAxes({ shape: shape.slice(cut), strides: strides.slice(cut) });
-  if (down && across && (across.size === 1 || across.stride === 1 || across.stride === 0)) {
-    const column = across.size > 1 && across.stride === 0 ? "none" : "unit";
-    return { storage: array.storage, row: down.size === 1 ? 0 : down.stride, column };
+  const rows = mergeAxes({ shape: shape.slice(0, firstRowAxis), strides: strides.slice(0, firstRowAxis) });
+  const columns = mergeAxes({ shape: shape.slice(firstRowAxis), strides: strides.slice(firstRowAxis) });
+  if (rows && columns && (columns.size === 1 || columns.stride === 1 || columns.stride === 0)) {
+    const column = columns.size > 1 && columns.stride === 0 ? "none" : "unit";
+    return { storage: array.storage, row: rows.size === 1 ? 0 : rows.stride, column };
   }
   const copy = lowering.scratchArray(shape, array.dtype);
   copyArray(lowering, { ...array, shape, strides }, { ...copy, strides: contiguousStrides(shape) });
-  return { storage: copy.storage, row: sizeOf(shape.slice(cut)), column: "unit" };
-}
-
-function sameShape(a: Shape, b: Shape): boolean {
-  return a.length === b.length && a.every((size, axis) => size === b[axis]);
+  return { storage: copy.storage, row: sizeOf(shape.slice(firstRowAxis)), column: "unit" };
 }
 
 /**
- * The gradient of x, by a row kernel: operands are the upstream gradient, x, `saved` values for each row and, where given,
- * the weight. The kernel's scalar is 1 / columns.
+ * An op for the gradient of x, by a row kernel. Operands: the upstream gradient, x, `savedCount` values for each row, and the
+ * optional weight. The kernel's scalar is 1 / columns.
  */
-export function rowGradient(
+export function inputGradientOp(
   name: string,
-  saved: number,
+  savedCount: number,
   kernelFor: (...dtypes: readonly Dtype[]) => RowKernel,
 ): KernelOp<{ readonly normalizedShape: Shape }> {
   return {
@@ -163,8 +159,8 @@ export function rowGradient(
     lower(lowering, operands, outputs, { normalizedShape }) {
       const inputs = operands.map((_, index) => arrayAt(operands, index));
       const { shape, dtype } = arrayAt(operands, 1);
-      passRows(lowering, {
-        kernel: kernelFor(dtype, ...inputs.slice(2 + saved).map((weight) => weight.dtype)),
+      lowerRows(lowering, {
+        kernel: kernelFor(dtype, ...inputs.slice(2 + savedCount).map((weight) => weight.dtype)),
         shape,
         axes: lastAxes(shape, normalizedShape),
         inputs,

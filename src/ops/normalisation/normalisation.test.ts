@@ -1,4 +1,4 @@
-/** What oracle values and central differences don't reach: half floats, extremes, views, and what is rejected. */
+/** Cases without oracle values and central differences: half floats, extremes, views, and errors. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -13,34 +13,34 @@ const cpu = openStrictDevice();
 type Tensor = ReturnType<typeof cpu.fromHost>;
 const { POSITIVE_INFINITY: infinity } = Number;
 
-function place(values: ArrayLike<number>, shape: readonly number[], dtype: Tensor["dtype"] = "f32"): Tensor {
+function tensor(values: ArrayLike<number>, shape: readonly number[], dtype: Tensor["dtype"] = "f32"): Tensor {
   return cpu.fromHost(values, shape, dtype);
 }
 
 const waves = (length: number, scale = 1): Float64Array =>
   Float64Array.from({ length }, (_, index) => Math.fround(scale * Math.sin(index * 1.3)));
 
-function requireNear(found: Tensor, expected: Tensor, size: number, what: string): void {
-  assert.deepEqual(found.shape, expected.shape, what);
-  const [own, other] = [found.dataSync(), expected.dataSync()];
-  for (const [index, value] of own.entries()) {
-    const difference = Math.abs(value - other[index]!);
-    const isNear = difference <= size * (1 + Math.abs(other[index]!));
-    assert.ok(isNear, `${what}: element ${index} is ${value}, expected ${other[index]}`);
+function requireNear(actual: Tensor, expected: Tensor, tolerance: number, name: string): void {
+  assert.deepEqual(actual.shape, expected.shape, name);
+  const expectedValues = expected.dataSync();
+  for (const [index, value] of actual.dataSync().entries()) {
+    const expectedValue = expectedValues[index]!;
+    const isNear = Math.abs(value - expectedValue) <= tolerance * (1 + Math.abs(expectedValue));
+    assert.ok(isNear, `${name}: element ${index} is ${value}, expected ${expectedValue}`);
   }
 }
 
 describe("softmax", () => {
-  test("-∞ has no share, and its gradient is 0", () => {
+  test("an element of -∞ has probability 0 and gradient 0", () => {
     cpu.step(() => {
-      const x = place([0, -infinity, 0, 700, 700, -700], [2, 3]);
+      const x = tensor([0, -infinity, 0, 700, 700, -700], [2, 3]);
       x.requiresGrad = true;
       const y = x.softmax(1);
       assert.deepEqual(y.tolist(), [
         [0.5, 0, 0.5],
         [0.5, 0.5, 0],
       ]);
-      y.backward(place([1, 5, 2, 0, 0, 1], [2, 3]));
+      y.backward(tensor([1, 5, 2, 0, 0, 1], [2, 3]));
       assert.deepEqual(x.grad?.tolist(), [
         [-0.25, 0, 0.25],
         [0, 0, 0],
@@ -48,31 +48,31 @@ describe("softmax", () => {
     });
   });
 
-  test("logSoftmax keeps what a softmax has lost", () => {
+  test("logSoftmax keeps values that underflow in softmax", () => {
     cpu.step(() => {
-      const y = place([0, 200], [2]).logSoftmax(0);
+      const y = tensor([0, 200], [2]).logSoftmax(0);
       assert.deepEqual(y.tolist(), [-200, 0]);
-      assert.equal(place([0, 200], [2]).softmax(0).log().tolist()?.toString(), "-Infinity,0");
+      assert.equal(tensor([0, 200], [2]).softmax(0).log().tolist()?.toString(), "-Infinity,0");
     });
   });
 
-  test("any axis of any layout gives what the same rows side by side give", () => {
+  test("any axis of any layout gives the same result as contiguous rows", () => {
     cpu.step(() => {
-      const x = place(waves(60, 3), [3, 4, 5], "f64");
+      const x = tensor(waves(60, 3), [3, 4, 5], "f64");
       for (const axis of [0, 1, -3]) {
-        const place = axis < 0 ? axis + 3 : axis;
-        const order = [0, 1, 2].filter((one) => one !== place).concat(place);
-        const back = order.map((_, one) => order.indexOf(one));
-        const expected = x.permute(order).mul(1).softmax(-1).permute(back);
+        const index = axis < 0 ? axis + 3 : axis;
+        const order = [0, 1, 2].filter((other) => other !== index).concat(index);
+        const inverse = order.map((_, position) => order.indexOf(position));
+        const expected = x.permute(order).mul(1).softmax(-1).permute(inverse);
         requireNear(x.softmax(axis), expected, 0, `axis ${axis}`);
       }
     });
   });
 
-  test("integers are rejected, and axes that are not there", () => {
+  test("integers and missing axes are rejected", () => {
     cpu.step(() => {
-      rejects("BAD_DTYPE", () => place([1, 2], [2], "i32").softmax(0), /softmax of i32.*to\("f32"\)/);
-      rejects("BAD_SHAPE", () => place([1, 2], [1, 2]).softmax(2), /softmax: axis 2 .*-2 to 1/);
+      rejects("BAD_DTYPE", () => tensor([1, 2], [2], "i32").softmax(0), /softmax of i32.*to\("f32"\)/);
+      rejects("BAD_SHAPE", () => tensor([1, 2], [1, 2]).softmax(2), /softmax: axis 2 .*-2 to 1/);
     });
   });
 });
@@ -80,77 +80,77 @@ describe("softmax", () => {
 describe("layerNorm and rmsNorm", () => {
   const shape = [6, 40];
 
-  test("half floats have their statistics in f32: only the result is rounded", () => {
+  test("statistics of half floats are f32, and only the result is rounded", () => {
     cpu.step(() => {
       const values = waves(240, 30);
       const weight = waves(40);
-      for (const [dtype, size] of [
+      for (const [dtype, tolerance] of [
         ["bf16", 2 ** -8],
         ["f16", 2 ** -11],
       ] as const) {
-        const rounded = place(values, shape, dtype);
-        const wide = place(rounded.dataSync(), shape, "f64");
-        const [w, b] = [place(weight, [40], "f64"), place(waves(40, 2), [40], "f64")];
-        const [narrowW, narrowB] = [place(weight, [40]), place(waves(40, 2), [40])];
+        const rounded = tensor(values, shape, dtype);
+        const exact = tensor(rounded.dataSync(), shape, "f64");
+        const [w, b] = [tensor(weight, [40], "f64"), tensor(waves(40, 2), [40], "f64")];
+        const [narrowW, narrowB] = [tensor(weight, [40]), tensor(waves(40, 2), [40])];
         requireNear(
           cpu.apply(layerNorm, [rounded, narrowW, narrowB]),
-          cpu.apply(layerNorm, [wide, w, b]),
-          1.01 * size,
+          cpu.apply(layerNorm, [exact, w, b]),
+          1.01 * tolerance,
           `layerNorm ${dtype}`,
         );
-        const found = cpu.apply(rmsNorm, [rounded, narrowW]);
-        assert.equal(found.dtype, dtype);
-        requireNear(found, cpu.apply(rmsNorm, [wide, w]), 1.01 * size, `rmsNorm ${dtype}`);
+        const normalized = cpu.apply(rmsNorm, [rounded, narrowW]);
+        assert.equal(normalized.dtype, dtype);
+        requireNear(normalized, cpu.apply(rmsNorm, [exact, w]), 1.01 * tolerance, `rmsNorm ${dtype}`);
       }
     });
   });
 
-  test("the gradients of an f32 weight and bias are f32 sums also where x is a half float", () => {
+  test("the gradients of an f32 weight and bias are f32 sums even if x is a half float", () => {
     cpu.step(() => {
       // 600 rows of 1: bf16 alone would stay at 256.
-      const x = place(
+      const x = tensor(
         Array.from({ length: 1200 }, (_, index) => (index % 2 === 0 ? 1 : -1)),
         [600, 2],
         "bf16",
       );
-      const [weight, bias] = [place([1, 1], [2]), place([0, 0], [2])];
-      for (const one of [weight, bias]) one.requiresGrad = true;
+      const [weight, bias] = [tensor([1, 1], [2]), tensor([0, 0], [2])];
+      for (const parameter of [weight, bias]) parameter.requiresGrad = true;
       cpu
         .apply(layerNorm, [x, weight, bias], { eps: 0 })
-        .backward(place(new Float32Array(1200).fill(1), [600, 2], "bf16"));
+        .backward(tensor(new Float32Array(1200).fill(1), [600, 2], "bf16"));
       assert.equal(weight.grad?.dtype, "f32");
       assert.deepEqual(weight.grad?.tolist(), [600, -600]);
       assert.deepEqual(bias.grad?.tolist(), [600, 600]);
     });
   });
 
-  test("the gradients of a weight and a bias are one pass over the rows, and the same to the bit as each alone", () => {
+  test("the gradients of weight and bias take one pass over the rows, and have the same bits as each alone", () => {
     cpu.step(() => {
-      const [x, upstream] = [place(waves(60), [12, 5]), place(waves(60, 2), [12, 5])];
-      const gradientsOf = (wanted: readonly boolean[]): { found: unknown[]; launched: string[] } => {
-        const affine = [place([1, 2, 3, 4, 5], [5]), place([0, 1, 0, 1, 0], [5])];
-        for (const [index, one] of affine.entries()) one.requiresGrad = wanted[index]!;
+      const [x, upstream] = [tensor(waves(60), [12, 5]), tensor(waves(60, 2), [12, 5])];
+      const gradientsOf = (needs: readonly boolean[]): { gradients: unknown[]; launched: string[] } => {
+        const affine = [tensor([1, 2, 3, 4, 5], [5]), tensor([0, 1, 0, 1, 0], [5])];
+        for (const [index, parameter] of affine.entries()) parameter.requiresGrad = needs[index]!;
         const y = cpu.apply(layerNorm, [x, ...affine]);
-        const ops = issuedBy(cpu.runtime, () => y.backward(upstream)).flatMap((one) =>
-          one.kind === "launch" ? [one.request.op] : [],
+        const ops = issuedBy(cpu.runtime, () => y.backward(upstream)).flatMap((command) =>
+          command.kind === "launch" ? [command.request.op] : [],
         );
         const launched = ops.filter((op) => op.startsWith(layerNorm.name));
-        return { found: affine.map(({ grad }) => grad?.tolist()), launched };
+        return { gradients: affine.map(({ grad }) => grad?.tolist()), launched };
       };
       const both = gradientsOf([true, true]);
       const [ofWeight, ofBias] = [gradientsOf([true, false]), gradientsOf([false, true])];
       assert.deepEqual(both.launched, ["layerNormAffineGradient"]);
       assert.deepEqual(ofWeight.launched, ["layerNormWeightGradient"]);
       assert.deepEqual(ofBias.launched, ["layerNormBiasGradient"]);
-      assert.deepEqual(both.found, [ofWeight.found[0], ofBias.found[1]]);
-      assert.ok(both.found.every((one) => one !== undefined));
+      assert.deepEqual(both.gradients, [ofWeight.gradients[0], ofBias.gradients[1]]);
+      assert.ok(both.gradients.every((gradient) => gradient !== undefined));
     });
   });
 
-  test("normalizedShape is the weight's shape unless given, and the last axis where there is none", () => {
+  test("normalizedShape defaults to the weight's shape, or to the last axis without a weight", () => {
     cpu.step(() => {
-      const x = place(waves(24), [2, 3, 4], "f64");
-      const weight = place(new Float64Array(12).fill(1), [3, 4], "f64");
+      const x = tensor(waves(24), [2, 3, 4], "f64");
+      const weight = tensor(new Float64Array(12).fill(1), [3, 4], "f64");
       const over2 = cpu.apply(layerNorm, [x], { normalizedShape: [3, 4] });
       requireNear(cpu.apply(layerNorm, [x, weight]), over2, 0, "the weight's shape");
       const flat = cpu.apply(layerNorm, [x.reshape([2, 12])]);
@@ -160,18 +160,23 @@ describe("layerNorm and rmsNorm", () => {
     });
   });
 
-  test("a view is normalised as what it shows", () => {
+  test("a transposed view is normalised like its copy", () => {
     cpu.step(() => {
-      const x = place(waves(24), [4, 6], "f64");
-      const turned = x.permute([1, 0]);
-      requireNear(cpu.apply(layerNorm, [turned]), cpu.apply(layerNorm, [turned.mul(1)]), 0, "layerNorm");
-      requireNear(cpu.apply(rmsNorm, [turned]), cpu.apply(rmsNorm, [turned.mul(1)]), 0, "rmsNorm");
+      const x = tensor(waves(24), [4, 6], "f64");
+      const transposed = x.permute([1, 0]);
+      requireNear(
+        cpu.apply(layerNorm, [transposed]),
+        cpu.apply(layerNorm, [transposed.mul(1)]),
+        0,
+        "layerNorm",
+      );
+      requireNear(cpu.apply(rmsNorm, [transposed]), cpu.apply(rmsNorm, [transposed.mul(1)]), 0, "rmsNorm");
     });
   });
 
-  test("what does not fit is rejected with what would", () => {
+  test("operands that do not fit are rejected, with the expected shapes", () => {
     cpu.step(() => {
-      const x = place(waves(12), [3, 4]);
+      const x = tensor(waves(12), [3, 4]);
       rejects(
         "BAD_SHAPE",
         () => cpu.apply(layerNorm, [x], { normalizedShape: [3] }),
@@ -179,12 +184,12 @@ describe("layerNorm and rmsNorm", () => {
       );
       rejects(
         "BAD_SHAPE",
-        () => cpu.apply(rmsNorm, [x, place([1, 1, 1], [3])], { normalizedShape: [4] }),
+        () => cpu.apply(rmsNorm, [x, tensor([1, 1, 1], [3])], { normalizedShape: [4] }),
         /the weight is \[3\].*\[4\]/,
       );
       rejects(
         "BAD_ARGUMENT",
-        () => cpu.apply(rmsNorm, [x, place(waves(4), [4]), place(waves(4), [4])]),
+        () => cpu.apply(rmsNorm, [x, tensor(waves(4), [4]), tensor(waves(4), [4])]),
         /rmsNorm takes at most 2 operands/,
       );
     });
@@ -192,18 +197,18 @@ describe("layerNorm and rmsNorm", () => {
 });
 
 describe("normalize", () => {
-  test("every vector has length 1, and a vector of zeros stays one", () => {
+  test("every vector has length 1, and a vector of zeros stays zero", () => {
     cpu.step(() => {
-      const y = cpu.apply(normalize, [place([3, 4, 0, 0, 1e-3, 0], [3, 2])], { axis: 1 });
-      requireNear(y, place([0.6, 0.8, 0, 0, 1, 0], [3, 2]), 1e-7, "normalize");
+      const y = cpu.apply(normalize, [tensor([3, 4, 0, 0, 1e-3, 0], [3, 2])], { axis: 1 });
+      requireNear(y, tensor([0.6, 0.8, 0, 0, 1, 0], [3, 2]), 1e-7, "normalize");
     });
   });
 
-  test("a vector of zeros has the upstream gradient over eps", () => {
+  test("the gradient of a vector of zeros is the upstream gradient divided by eps", () => {
     cpu.step(() => {
-      const x = place([0, 0], [1, 2]);
+      const x = tensor([0, 0], [1, 2]);
       x.requiresGrad = true;
-      cpu.apply(normalize, [x], { axis: 1, eps: 0.25 }).backward(place([1, -2], [1, 2]));
+      cpu.apply(normalize, [x], { axis: 1, eps: 0.25 }).backward(tensor([1, -2], [1, 2]));
       assert.deepEqual(x.grad?.tolist(), [[4, -8]]);
     });
   });

@@ -1,18 +1,18 @@
-/** normalize: vectors along an axis brought to length 1; one shorter than eps is divided by eps. */
+/** normalize: scales vectors along an axis to length 1. A vector shorter than eps is divided by eps. */
 
 import { dtypes, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
-import { requireFloat } from "../reduction/sum.js";
-import { forDtypes, passRows } from "../row-pass.js";
+import { requireFloat } from "../reduction/rule.js";
+import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axisOf } from "../shape.js";
 
-/** `eps`: 1e-12 unless given, as in PyTorch. */
+/** `eps`: default: 1e-12, as in PyTorch. */
 export type NormalizeAttributes = { readonly axis: number; readonly eps?: number };
 
 const name = "normalize";
 const defaultEps = 1e-12;
 
-const forwardKernel = forDtypes((dtype = "f32"): RowKernel => {
+const forwardKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
   const { compute } = dtypes[dtype];
   const x = term.load(0, compute);
   const length = term.sqrt(term.reduced(0, compute));
@@ -32,12 +32,12 @@ const forwardKernel = forDtypes((dtype = "f32"): RowKernel => {
   };
 });
 
-/** Inputs: upstream, y and length. Where eps was the divisor the length takes no part. */
-const gradientKernel = forDtypes((dtype = "f32"): RowKernel => {
+/** Inputs: upstream, y and length. If eps was the divisor, the length has no gradient. */
+const gradientKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
   const { compute } = dtypes[dtype];
   const [upstream, y, length] = [term.load(0, compute), term.load(1, compute), term.load(2, compute)];
   const eps = term.scalar(0, compute);
-  const tilt = term.select(term.ge(length, eps), term.reduced(0, compute), term.constant(0, compute));
+  const projection = term.select(term.ge(length, eps), term.reduced(0, compute), term.constant(0, compute));
   return {
     name: "normalizeGradient",
     inputs: [dtype, dtype, compute],
@@ -48,13 +48,13 @@ const gradientKernel = forDtypes((dtype = "f32"): RowKernel => {
       {
         kind: "store",
         output: 0,
-        value: term.div(term.sub(upstream, term.mul(y, tilt)), term.max(length, eps)),
+        value: term.div(term.sub(upstream, term.mul(y, projection)), term.max(length, eps)),
       },
     ],
   };
 });
 
-/** Of [upstream, y, length]. */
+/** Operands: upstream, y, length. */
 const normalizeGradient: KernelOp<NormalizeAttributes> = {
   kind: "kernel",
   name: "normalizeGradient",
@@ -64,19 +64,18 @@ const normalizeGradient: KernelOp<NormalizeAttributes> = {
     const inputs = operands.map((_, index) => arrayAt(operands, index));
     const { shape, dtype } = arrayAt(operands, 1);
     const axes = [axisOf(name, axis, shape.length)];
-    passRows(lowering, { kernel: gradientKernel(dtype), shape, axes, inputs, outputs, scalars: [eps] });
+    lowerRows(lowering, { kernel: gradientKernel(dtype), shape, axes, inputs, outputs, scalars: [eps] });
   },
 };
 
-/** A further output: each vector's length before, in f32 also of half floats. */
+/** Second output: each vector's length before scaling, in the compute dtype. */
 export const normalize: KernelOp<NormalizeAttributes> = {
   kind: "kernel",
   name,
   infer(operands, { axis }) {
     const { shape, dtype } = typeAt(name, operands, 0);
     requireFloat(name, dtype);
-    const place = axisOf(name, axis, shape.length);
-    const lengths = shape.map((size, own) => (own === place ? 1 : size));
+    const lengths = shape.with(axisOf(name, axis, shape.length), 1);
     return [
       { shape, dtype },
       { shape: lengths, dtype: dtypes[dtype].compute },
@@ -91,6 +90,6 @@ export const normalize: KernelOp<NormalizeAttributes> = {
     const { shape, dtype } = input;
     const axes = [axisOf(name, axis, shape.length)];
     const kernel = forwardKernel(dtype);
-    passRows(lowering, { kernel, shape, axes, inputs: [input], outputs, scalars: [eps] });
+    lowerRows(lowering, { kernel, shape, axes, inputs: [input], outputs, scalars: [eps] });
   },
 };

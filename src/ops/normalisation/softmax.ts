@@ -1,27 +1,27 @@
 /**
- * softmax and logSoftmax along one axis. Each row's largest element is taken out before anything is raised, so that no
- * finite row overflows; the logarithm is never taken of a softmax, which has lost what is small.
+ * softmax and logSoftmax along one axis. Each row's maximum is subtracted before exp, so that no finite row overflows. logSoftmax
+ * does not take the logarithm of a softmax, which would lose small values.
  */
 
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
-import { requireFloat } from "../reduction/sum.js";
-import { forDtypes, passRows } from "../row-pass.js";
+import { requireFloat } from "../reduction/rule.js";
+import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axisOf } from "../shape.js";
 
 export type AxisAttributes = { readonly axis: number };
 
 interface Definition {
   readonly name: "softmax" | "logSoftmax";
-  /** The element, of itself less its row's largest and of the row's sum of exponentials. */
+  /** An element of the result. `shifted`: the operand minus its row's maximum. `sum`: the row's sum of exponentials. */
   readonly value: (shifted: Expression, sum: Expression) => Expression;
-  /** The gradient takes off each row's sum of this. */
-  readonly pulled: (upstream: Expression, y: Expression) => Expression;
-  readonly gradient: (upstream: Expression, y: Expression, pull: Expression) => Expression;
+  /** The term that the gradient sums over each row. */
+  readonly summand: (upstream: Expression, y: Expression) => Expression;
+  readonly gradient: (upstream: Expression, y: Expression, rowSum: Expression) => Expression;
 }
 
-function softmaxOf({ name, value, pulled, gradient }: Definition): KernelOp<AxisAttributes> {
-  const kernelFor = forDtypes((dtype = "f32"): RowKernel => {
+function softmaxOp({ name, value, summand, gradient }: Definition): KernelOp<AxisAttributes> {
+  const kernelFor = cacheByDtypes((dtype = "f32"): RowKernel => {
     const { compute } = dtypes[dtype];
     const shifted = term.sub(term.load(0, compute), term.reduced(0, compute));
     return {
@@ -36,7 +36,7 @@ function softmaxOf({ name, value, pulled, gradient }: Definition): KernelOp<Axis
       ],
     };
   });
-  const gradientKernel = forDtypes((dtype = "f32"): RowKernel => {
+  const gradientKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
     const { compute } = dtypes[dtype];
     const [upstream, y] = [term.load(0, compute), term.load(1, compute)];
     return {
@@ -45,7 +45,7 @@ function softmaxOf({ name, value, pulled, gradient }: Definition): KernelOp<Axis
       outputs: [{ dtype, per: "element" }],
       scalars: [],
       stages: [
-        { kind: "reduce", op: "add", value: pulled(upstream, y) },
+        { kind: "reduce", op: "add", value: summand(upstream, y) },
         { kind: "store", output: 0, value: gradient(upstream, y, term.reduced(0, compute)) },
       ],
     };
@@ -59,7 +59,7 @@ function softmaxOf({ name, value, pulled, gradient }: Definition): KernelOp<Axis
       const inputs = [arrayAt(operands, 0), arrayAt(operands, 1)];
       const { shape, dtype } = arrayAt(operands, 1);
       const axes = [axisOf(name, axis, shape.length)];
-      passRows(lowering, { kernel: gradientKernel(dtype), shape, axes, inputs, outputs });
+      lowerRows(lowering, { kernel: gradientKernel(dtype), shape, axes, inputs, outputs });
     },
   };
   return {
@@ -77,22 +77,22 @@ function softmaxOf({ name, value, pulled, gradient }: Definition): KernelOp<Axis
       const input = arrayAt(operands, 0);
       const { shape, dtype } = input;
       const axes = [axisOf(name, axis, shape.length)];
-      passRows(lowering, { kernel: kernelFor(dtype), shape, axes, inputs: [input], outputs });
+      lowerRows(lowering, { kernel: kernelFor(dtype), shape, axes, inputs: [input], outputs });
     },
   };
 }
 
-/** A row of nothing but -∞ is NaN, as in PyTorch: it has no largest element to take out. */
-export const softmax = softmaxOf({
+/** A row of -∞ only gives NaN, as in PyTorch: its maximum can't be subtracted. */
+export const softmax = softmaxOp({
   name: "softmax",
   value: (shifted, sum) => term.div(term.exp(shifted), sum),
-  pulled: term.mul,
-  gradient: (upstream, y, pull) => term.mul(y, term.sub(upstream, pull)),
+  summand: term.mul,
+  gradient: (upstream, y, rowSum) => term.mul(y, term.sub(upstream, rowSum)),
 });
 
-export const logSoftmax = softmaxOf({
+export const logSoftmax = softmaxOp({
   name: "logSoftmax",
   value: (shifted, sum) => term.sub(shifted, term.log(sum)),
-  pulled: (upstream) => upstream,
-  gradient: (upstream, y, pull) => term.sub(upstream, term.mul(term.exp(y), pull)),
+  summand: (upstream) => upstream,
+  gradient: (upstream, y, rowSum) => term.sub(upstream, term.mul(term.exp(y), rowSum)),
 });

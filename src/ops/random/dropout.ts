@@ -1,6 +1,6 @@
 /**
- * dropout: sets elements to 0 with probability p and scales the others up, so that the mean stays. The mask is decided
- * on random integers against a threshold, never on floats, so it has the same bits on every machine.
+ * dropout: sets elements to 0 with probability p and scales the others up, so that the mean stays the same. The mask compares random
+ * integers with a threshold, never floats, so it has the same bits on every machine.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -11,16 +11,16 @@ import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { elementwise } from "../elementwise/elementwise.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
-import { requireFloat } from "../reduction/sum.js";
+import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, sizeOf } from "../shape.js";
 
 /** `p`: the probability that an element is dropped. */
 export type DropoutAttributes = { readonly p: number };
 
 const none = term.constant(0, "f32");
-const half = 2 ** 31;
+const signedOffset = 2 ** 31;
 
-/** Operands: a tensor, and the device's random state, which moves on by one draw. The second output is the mask. */
+/** Operands: a tensor, and the device's random state, which advances by one draw. The second output is the mask. */
 export const dropout: KernelOp<DropoutAttributes> = {
   kind: "kernel",
   name: "dropout",
@@ -30,7 +30,7 @@ export const dropout: KernelOp<DropoutAttributes> = {
     if (state.dtype !== "i32" || formatShape(state.shape) !== "[4]") {
       throw badShape(
         "dropout",
-        `a random state of ${state.dtype} ${formatShape(state.shape)}; it is i32 [4].`,
+        `a random state of ${state.dtype} ${formatShape(state.shape)}; it must be i32 [4].`,
       );
     }
     if (!(p >= 0 && p <= 1)) {
@@ -45,7 +45,7 @@ export const dropout: KernelOp<DropoutAttributes> = {
   },
   saves: () => ({ outputs: [1] }),
   gradient: (rule) => [
-    rule.apply(keepScaled, [rule.upstream, rule.output(1)], { scale: scaleOf(rule.attributes.p) }),
+    rule.apply(dropoutGradient, [rule.upstream, rule.output(1)], { scale: scaleOf(rule.attributes.p) }),
     undefined,
   ],
   lower(lowering, operands, [output, mask], { p }) {
@@ -53,7 +53,7 @@ export const dropout: KernelOp<DropoutAttributes> = {
     if (!output?.storage || !mask?.storage || !x.storage) return;
     const threshold = thresholdOf(1 - p);
     if (threshold === keepAll) {
-      // Every word lies below it, so none has to be drawn.
+      // Every random word is below this threshold, so none has to be drawn.
       copyArray(lowering, x, output);
       fillWith(lowering, mask, 1);
       return;
@@ -64,17 +64,17 @@ export const dropout: KernelOp<DropoutAttributes> = {
       kernel: dropoutKernel(x.dtype),
       iteration: iterateElements(x.shape, [x.strides, row, row, row]),
       operands: [x, words, output, mask].flatMap(({ storage }) => storage ?? []),
-      scalars: [threshold - half, scaleOf(p)],
+      scalars: [threshold - signedOffset, scaleOf(p)],
     });
   },
 };
 
-/** What stays is scaled by this. With a p of 1 nothing stays. */
+/** The factor of kept elements. With p = 1 no element is kept. */
 function scaleOf(p: number): number {
   return p < 1 ? 1 / (1 - p) : 0;
 }
 
-/** Random words for elements in row-major order; the state has moved on. */
+/** Draws a random word for each element, in row-major order, and advances the state. */
 function drawWords(lowering: Lowering, state: DeviceArray, count: number): DeviceArray {
   const words = lowering.scratchArray([count], "i32");
   if (!words.storage || !state.storage) return words;
@@ -93,12 +93,12 @@ const kernels = new Map<Dtype, RowKernel>();
 
 /** Inputs: elements and words. Scalars: the threshold less 2³¹, and the scale. Outputs: the result and the mask. */
 function dropoutKernel(dtype: Dtype): RowKernel {
-  const known = kernels.get(dtype);
-  if (known) return known;
+  const cached = kernels.get(dtype);
+  if (cached) return cached;
   const { compute } = dtypes[dtype];
   const x = term.load(0, compute);
-  // Less 2³¹, which wraps round, the order of unsigned words is that of signed ones.
-  const keeps = term.lt(term.sub(term.load(1, "i32"), -half), term.scalar(0, "i32"));
+  // Subtracting 2³¹ wraps around: signed words then compare like the unsigned words before.
+  const isKept = term.lt(term.sub(term.load(1, "i32"), -signedOffset), term.scalar(0, "i32"));
   const scaled = term.mul(x, term.scalar(1, compute));
   const kernel: RowKernel = {
     name: "dropout",
@@ -109,20 +109,20 @@ function dropoutKernel(dtype: Dtype): RowKernel {
     ],
     scalars: ["i32", compute],
     stages: [
-      { kind: "store", output: 0, value: term.select(keeps, scaled, term.constant(0, compute)) },
-      { kind: "store", output: 1, value: keeps },
+      { kind: "store", output: 0, value: term.select(isKept, scaled, term.constant(0, compute)) },
+      { kind: "store", output: 1, value: isKept },
     ],
   };
   kernels.set(dtype, kernel);
   return kernel;
 }
 
-const keepScaled = elementwise<{ readonly scale: number }>({
+const dropoutGradient = elementwise<{ readonly scale: number }>({
   name: "dropoutGradient",
   operands: 2,
   conditions: [1],
   scalars: ({ scale }) => [scale],
-  value: ([upstream = none, keeps = none], [scale = none]) =>
-    term.select(keeps, term.mul(upstream, scale), term.constant(0, upstream.type)),
+  value: ([upstream = none, isKept = none], [scale = none]) =>
+    term.select(isKept, term.mul(upstream, scale), term.constant(0, upstream.type)),
   noGradient: "gradients of gradients are not recorded",
 });

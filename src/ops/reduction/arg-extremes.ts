@@ -1,27 +1,27 @@
-/** Where the largest or the smallest element stands: along one axis, or in the whole array's order. */
+/** argmax and argmin: the index of the largest or the smallest element, along one axis or in the flattened array. */
 
 import { dtypes, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
-import { forDtypes, passRows } from "../row-pass.js";
+import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf } from "../shape.js";
 import { reducedType, requireElements } from "./rule.js";
 
-/** `axis`: the place is counted over the whole array where none is named. */
-export type PlaceAttributes = {
+/** `axis`: default: the flattened array. */
+export type ArgExtremeAttributes = {
   readonly axis?: number;
   readonly keepsAxes?: boolean;
 };
 
-const beyondAll = 2 ** 31 - 1;
+const maxIndex = 2 ** 31 - 1;
 
-/** The first of equal elements; the first NaN where there is one, as in PyTorch. */
-function place(name: "argmax" | "argmin", op: "max" | "min"): KernelOp<PlaceAttributes> {
-  const kernelFor = forDtypes((dtype = "f32"): RowKernel => {
+/** Of equal elements the first index; the first NaN if there is one, as in PyTorch. */
+function argExtreme(name: "argmax" | "argmin", op: "max" | "min"): KernelOp<ArgExtremeAttributes> {
+  const kernelFor = cacheByDtypes((dtype = "f32"): RowKernel => {
     const { compute } = dtypes[dtype];
     const x = term.load(0, compute);
-    // NaN equals nothing, and where there is one the extreme is NaN too: then only NaNs are found.
-    const isFound = term.max(term.eq(x, term.reduced(0, compute)), term.ne(x, x));
-    const at = term.select(isFound, term.position, term.constant(beyondAll, "i32"));
+    // NaN equals nothing. If a row has a NaN its extreme is NaN too, and only NaNs match.
+    const isExtreme = term.max(term.eq(x, term.reduced(0, compute)), term.ne(x, x));
+    const index = term.select(isExtreme, term.position, term.constant(maxIndex, "i32"));
     return {
       name,
       inputs: [dtype],
@@ -29,7 +29,7 @@ function place(name: "argmax" | "argmin", op: "max" | "min"): KernelOp<PlaceAttr
       scalars: [],
       stages: [
         { kind: "reduce", op, value: x },
-        { kind: "reduce", op: "min", value: at },
+        { kind: "reduce", op: "min", value: index },
         { kind: "store", output: 0, value: term.reduced(1, "i32") },
       ],
     };
@@ -37,7 +37,7 @@ function place(name: "argmax" | "argmin", op: "max" | "min"): KernelOp<PlaceAttr
   return {
     kind: "kernel",
     name,
-    noGradient: "a place has no slope",
+    noGradient: "an index has no derivative",
     infer(operands, { axis, keepsAxes = false }) {
       const attributes = { keepsAxes, ...(axis !== undefined && { axes: axis }) };
       requireElements(name, typeAt(name, operands, 0).shape, attributes);
@@ -47,10 +47,10 @@ function place(name: "argmax" | "argmin", op: "max" | "min"): KernelOp<PlaceAttr
       const input = arrayAt(operands, 0);
       const { shape, dtype } = input;
       const axes = axesOf(name, axis, shape.length);
-      passRows(lowering, { kernel: kernelFor(dtype), shape, axes, inputs: [input], outputs });
+      lowerRows(lowering, { kernel: kernelFor(dtype), shape, axes, inputs: [input], outputs });
     },
   };
 }
 
-export const argmax = place("argmax", "max");
-export const argmin = place("argmin", "min");
+export const argmax = argExtreme("argmax", "max");
+export const argmin = argExtreme("argmin", "min");

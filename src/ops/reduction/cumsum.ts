@@ -1,4 +1,4 @@
-/** cumsum: along an axis, the sum of each element and all before it; or all behind it, which is its gradient. */
+/** cumsum: along an axis, the sum of each element and all before it, or in reverse all after it. Each is the other's gradient. */
 
 import { dtypes } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
@@ -6,13 +6,13 @@ import { isContiguous } from "../device-array.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { axisOf, sizeOf } from "../shape.js";
 
-/** `isReversed`: from the axis' end to its beginning. */
+/** `isReversed`: sums from the end of the axis. */
 export type CumsumAttributes = {
   readonly axis: number;
   readonly isReversed?: boolean;
 };
 
-/** Truth values and small integers are added up in i32, half floats in f32. */
+/** Booleans and small integers are summed in i32, half floats in f32. */
 export const cumsum: KernelOp<CumsumAttributes> = {
   kind: "kernel",
   name: "cumsum",
@@ -34,12 +34,12 @@ export const cumsum: KernelOp<CumsumAttributes> = {
     const source = isReadDirectly ? input.storage : sums.storage;
     if (!source || !sums.storage) return;
     const { shape } = output;
-    const place = axisOf("cumsum", axis, shape.length);
+    const scanAxis = axisOf("cumsum", axis, shape.length);
     const scan = {
       dtype,
-      outer: sizeOf(shape.slice(0, place)),
-      length: shape[place] ?? 1,
-      inner: sizeOf(shape.slice(place + 1)),
+      outer: sizeOf(shape.slice(0, scanAxis)),
+      length: shape[scanAxis] ?? 1,
+      inner: sizeOf(shape.slice(scanAxis + 1)),
       input: source,
       output: sums.storage,
       op: "add",

@@ -1,30 +1,29 @@
-/** The largest and the smallest element over any axes. NaN wins; the gradient is shared among equal elements. */
+/** amax and amin over any axes. The result is NaN if an element is NaN. The gradient is shared equally among equal elements. */
 
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
-import { forDtypes, passRows } from "../row-pass.js";
+import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf } from "../shape.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
-import { reducedType, requireElements, restoreAxes } from "./rule.js";
-import type { ReductionAttributes } from "./sum.js";
+import { type ReductionAttributes, reducedType, requireElements, restoreAxes } from "./rule.js";
 
 interface SharedGradient {
   readonly name: string;
-  /** What was compared, of one element. */
+  /** The compared value of an element. */
   readonly compared: (x: Expression) => Expression;
-  /** Its slope. */
-  readonly slope?: (x: Expression) => Expression;
+  /** Its derivative. */
+  readonly derivative?: (x: Expression) => Expression;
 }
 
-/** Of [upstream, x, result]: each row's upstream gradient goes in equal parts to the elements that are the result. */
-export function shareAmongEqual(definition: SharedGradient): KernelOp<{ readonly axes: readonly number[] }> {
-  const { name, compared, slope } = definition;
-  const kernelFor = forDtypes((dtype = "f32"): RowKernel => {
+/** An op that shares each row's upstream gradient equally among the elements that equal the result. Operands: upstream, x, result. */
+export function sharedGradientOp(definition: SharedGradient): KernelOp<{ readonly axes: readonly number[] }> {
+  const { name, compared, derivative } = definition;
+  const kernelFor = cacheByDtypes((dtype = "f32"): RowKernel => {
     const { compute } = dtypes[dtype];
     const [upstream, x, result] = [term.load(0, compute), term.load(1, compute), term.load(2, compute)];
-    const isTuned = term.eq(compared(x), result);
+    const isExtreme = term.eq(compared(x), result);
     const share = term.div(
-      term.mul(upstream, term.convert(isTuned, compute)),
+      term.mul(upstream, term.convert(isExtreme, compute)),
       term.convert(term.reduced(0, "i32"), compute),
     );
     return {
@@ -33,8 +32,8 @@ export function shareAmongEqual(definition: SharedGradient): KernelOp<{ readonly
       outputs: [{ dtype, per: "element" }],
       scalars: [],
       stages: [
-        { kind: "reduce", op: "add", value: isTuned },
-        { kind: "store", output: 0, value: slope ? term.mul(share, slope(x)) : share },
+        { kind: "reduce", op: "add", value: isExtreme },
+        { kind: "store", output: 0, value: derivative ? term.mul(share, derivative(x)) : share },
       ],
     };
   });
@@ -46,7 +45,7 @@ export function shareAmongEqual(definition: SharedGradient): KernelOp<{ readonly
     lower(lowering, operands, outputs, { axes }) {
       const inputs = [0, 1, 2].map((index) => arrayAt(operands, index));
       const { shape, dtype } = arrayAt(operands, 1);
-      passRows(lowering, { kernel: kernelFor(dtype), shape, axes, inputs, outputs });
+      lowerRows(lowering, { kernel: kernelFor(dtype), shape, axes, inputs, outputs });
     },
   };
 }
@@ -54,7 +53,7 @@ export function shareAmongEqual(definition: SharedGradient): KernelOp<{ readonly
 function extreme(name: "amax" | "amin", op: "max" | "min"): KernelOp<ReductionAttributes> {
   const identity = op === "max" ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
   const reduction: Reduction = { name, op, value: (x) => x, identity };
-  const share = shareAmongEqual({ name: `${name}Gradient`, compared: (x) => x });
+  const share = sharedGradientOp({ name: `${name}Gradient`, compared: (x) => x });
   return {
     kind: "kernel",
     name,

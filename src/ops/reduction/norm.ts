@@ -1,24 +1,23 @@
-/** norm: (Σ |x|^p)^(1/p) over any axes; the largest |x| for p = ∞ and the smallest for -∞. */
+/** norm: (Σ |x|^p)^(1/p) over any axes. p = ∞ gives the largest |x|, and -∞ the smallest. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { elementwise } from "../elementwise/elementwise.js";
 import { signOf } from "../elementwise/sign-of.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
-import { forDtypes, passRows } from "../row-pass.js";
+import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf } from "../shape.js";
-import { shareAmongEqual } from "./extremes.js";
+import { sharedGradientOp } from "./extremes.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
-import { reducedType, requireElements, restoreAxes } from "./rule.js";
-import { type ReductionAttributes, requireFloat } from "./sum.js";
+import { type ReductionAttributes, reducedType, requireElements, requireFloat, restoreAxes } from "./rule.js";
 
-/** `p`: 2 unless given. */
+/** `p`: default: 2. */
 export type NormAttributes = ReductionAttributes & { readonly p?: number };
 
 const infinity = Number.POSITIVE_INFINITY;
 
-/** The powers that need no pow; the others go through `powerKernel`. */
+/** The norms that need no pow. All others use `powerKernel`. */
 const reductions: ReadonlyMap<number, Reduction> = new Map<number, Reduction>([
   [1, { name: "norm1", op: "add", value: term.abs, identity: 0 }],
   [2, { name: "norm2", op: "add", value: (x) => term.mul(x, x), finish: term.sqrt, identity: 0 }],
@@ -26,7 +25,7 @@ const reductions: ReadonlyMap<number, Reduction> = new Map<number, Reduction>([
   [-infinity, { name: "normMinusInfinity", op: "min", value: term.abs, identity: infinity }],
 ]);
 
-const powerKernel = forDtypes((dtype = "f32"): RowKernel => {
+const powerKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
   const { compute } = dtypes[dtype];
   const [power, root] = [term.scalar(0, compute), term.scalar(1, compute)];
   return {
@@ -52,7 +51,7 @@ const gradientOf1 = elementwise({
   noGradient,
 });
 
-/** Of [upstream, x, norm]. A norm of 0 has no slope; it counts as 0. */
+/** Operands: upstream, x, norm. The gradient at a norm of 0 is 0. */
 const gradientOf2 = elementwise({
   name: "norm2Gradient",
   operands: 3,
@@ -74,10 +73,10 @@ const gradientOfPower = elementwise<{ readonly p: number }>({
   noGradient,
 });
 
-const gradientOfInfinity = shareAmongEqual({
+const gradientOfInfinity = sharedGradientOp({
   name: "normInfinityGradient",
   compared: term.abs,
-  slope: signOf,
+  derivative: signOf,
 });
 
 export const norm: KernelOp<NormAttributes> = {
@@ -88,7 +87,7 @@ export const norm: KernelOp<NormAttributes> = {
     if (Number.isNaN(p) || p === 0) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `norm: p is ${p}. Give another number or an infinity; ne(0).sum() counts what is not 0.`,
+        `norm: p is ${p}. Give another number or an infinity; ne(0).sum() counts the elements that are not 0.`,
         { numbers: { p } },
       );
     }
@@ -102,28 +101,36 @@ export const norm: KernelOp<NormAttributes> = {
     const { p = 2, axes } = rule.attributes;
     const upstream = restoreAxes(rule, "norm", rule.upstream);
     const x = rule.operand(0);
-    if (p === 1) return [fitTo(rule, rule.apply(gradientOf1, [upstream, x]), 0)];
+    if (p === 1) return [fitToOperand(rule, rule.apply(gradientOf1, [upstream, x]), 0)];
     const operands = [upstream, x, restoreAxes(rule, "norm", rule.output(0))];
     if (Math.abs(p) === infinity) {
-      const places = axesOf("norm", axes, rule.typeOf(0).shape.length);
-      return [rule.apply(gradientOfInfinity, operands, { axes: places })];
+      const reducedAxes = axesOf("norm", axes, rule.typeOf(0).shape.length);
+      return [rule.apply(gradientOfInfinity, operands, { axes: reducedAxes })];
     }
     const gradient =
       p === 2 ? rule.apply(gradientOf2, operands) : rule.apply(gradientOfPower, operands, { p });
-    return [fitTo(rule, gradient, 0)];
+    return [fitToOperand(rule, gradient, 0)];
   },
   lower(lowering, operands, outputs, { axes, p = 2 }) {
     const input = arrayAt(operands, 0);
     const { shape, dtype } = input;
-    const places = axesOf("norm", axes, shape.length);
+    const reducedAxes = axesOf("norm", axes, shape.length);
     const [output] = outputs;
     const reduction = reductions.get(p);
     if (reduction && output) {
-      lowerReduction(lowering, reduction, input, places, output);
+      lowerReduction(lowering, reduction, input, reducedAxes, output);
       return;
     }
     const kernel = powerKernel(dtype);
     const scalars = [p, 1 / p];
-    passRows(lowering, { kernel, shape, axes: places, inputs: [input], outputs, scalars, ofNothing: 0 });
+    lowerRows(lowering, {
+      kernel,
+      shape,
+      axes: reducedAxes,
+      inputs: [input],
+      outputs,
+      scalars,
+      emptyValue: 0,
+    });
   },
 };

@@ -2,29 +2,28 @@
 
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
-import { forDtypes, passRows } from "../row-pass.js";
+import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf } from "../shape.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
-import { reducedType, restoreAxes } from "./rule.js";
-import type { ReductionAttributes } from "./sum.js";
+import { type ReductionAttributes, reducedType, restoreAxes } from "./rule.js";
 
 const multiply: Reduction = { name: "prod", op: "mul", value: (x) => x, identity: 1 };
 
 /**
- * Of [upstream, x]: each element's factor is the product of all others. With one zero in the row only that zero has one;
- * with several nothing has.
+ * Inputs: upstream, x. An element's derivative is the product of all other elements. With one zero in the row, only that zero has a
+ * derivative other than 0; with several zeros, no element has.
  */
-const gradientKernel = forDtypes((dtype = "f32"): RowKernel => {
+const gradientKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
   const { compute } = dtypes[dtype];
   const [upstream, x] = [term.load(0, compute), term.load(1, compute)];
   const isZero = term.eq(x, 0);
   const [zeros, product] = [term.reduced(0, "i32"), term.reduced(1, compute)];
-  const none = term.constant(0, compute);
-  const one: Expression = term.constant(1, compute);
-  const ofOthers = term.select(
+  const zero = term.constant(0, compute);
+  const unit: Expression = term.constant(1, compute);
+  const productOfOthers = term.select(
     term.eq(zeros, 0),
-    term.div(product, term.select(isZero, one, x)),
-    term.select(term.eq(zeros, isZero), product, none),
+    term.div(product, term.select(isZero, unit, x)),
+    term.select(term.eq(zeros, isZero), product, zero),
   );
   return {
     name: "prodGradient",
@@ -33,8 +32,8 @@ const gradientKernel = forDtypes((dtype = "f32"): RowKernel => {
     scalars: [],
     stages: [
       { kind: "reduce", op: "add", value: isZero },
-      { kind: "reduce", op: "mul", value: term.select(isZero, one, x) },
-      { kind: "store", output: 0, value: term.mul(upstream, ofOthers) },
+      { kind: "reduce", op: "mul", value: term.select(isZero, unit, x) },
+      { kind: "store", output: 0, value: term.mul(upstream, productOfOthers) },
     ],
   };
 });
@@ -47,11 +46,11 @@ const prodGradient: KernelOp<{ readonly axes: readonly number[] }> = {
   lower(lowering, operands, outputs, { axes }) {
     const inputs = [arrayAt(operands, 0), arrayAt(operands, 1)];
     const { shape, dtype } = arrayAt(operands, 1);
-    passRows(lowering, { kernel: gradientKernel(dtype), shape, axes, inputs, outputs });
+    lowerRows(lowering, { kernel: gradientKernel(dtype), shape, axes, inputs, outputs });
   },
 };
 
-/** Truth values and small integers are multiplied in i32; the product of nothing is 1. */
+/** Booleans and small integers are multiplied in i32. The product of no elements is 1. */
 export const prod: KernelOp<ReductionAttributes> = {
   kind: "kernel",
   name: "prod",

@@ -1,7 +1,7 @@
 /**
- * How reductions run: the reduced axes become the rows of a row kernel, or, where the kept axes are the fast ones, the
- * rows that a column kernel adds up. Long rows are cut into parts and the parts reduced in turn, so that threads share
- * them; where the cuts lie follows from the shape alone, and so do the bits.
+ * Lowers reductions. The reduced axes become the rows of a row kernel. If the kept axes are innermost in memory, they become the
+ * columns of a column kernel. Long rows are split into chunks, so that threads share a row, and the partial results are reduced
+ * again. The split depends on the shape alone, and so do the bits.
  */
 
 import {
@@ -18,29 +18,37 @@ import {
 } from "../../ir/index.js";
 import { type KernelCall, rowCalls } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
-import { contiguousStrides, type DeviceArray, isContiguous, joinAxes, type Layout } from "../device-array.js";
+import {
+  contiguousStrides,
+  type DeviceArray,
+  isContiguous,
+  type Layout,
+  mergeAxes,
+} from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { type Shape, sizeOf } from "../shape.js";
 
-/** One value reduced over a row: `finish(reduce(op, value(x)) · factor)`. Kernels are kept by the name. */
+/** A reduction of a row to one value: `finish(reduce(op, value(x)) · factor)`. Kernels are cached by name. */
 export interface Reduction {
   readonly name: string;
   readonly op: ReduceOp;
-  /** What is reduced, of one element. */
+  /** The reduced value of one element. */
   readonly value: (x: Expression) => Expression;
-  /** What becomes of the whole; it stays as it is unless this is given. */
+  /** Applied to the total. Default: the identity function. */
   readonly finish?: (total: Expression) => Expression;
-  /** What a reduction of nothing is, before the factor. */
+  /** The result for no elements, before the factor. */
   readonly identity: number;
 }
 
-/** Rows longer than this are cut. */
-export const longestRow = 1 << 15;
+/**
+ * Longer rows are split into chunks, if there are too few rows to occupy all threads. The order of a sum follows from these two
+ * numbers, so they are the same on every device.
+ */
+export const maxRowLength = 1 << 15;
 const chunkLength = 1 << 12;
 
 /**
- * Reduces `axes` of an array into `output`, whose elements are the kept axes in order; what comes of it is multiplied by
- * `factor`.
+ * Reduces `axes` of an array into `output`, which has the kept axes in order. The result is multiplied by `factor`.
  */
 export function lowerReduction(
   lowering: Lowering,
@@ -64,27 +72,27 @@ export function lowerReduction(
   const rows = rowsOf(lowering, input, axes);
   const length = sizeOf(rows.shape.slice(-1));
   const count = sizeOf(rows.shape.slice(0, -1));
-  if (length > longestRow && count * 2 < length / chunkLength && isContiguous(rows)) {
+  if (length > maxRowLength && count * 2 < length / chunkLength && isContiguous(rows)) {
     reduceInChunks(lowering, reduction, rows, output, factor);
     return;
   }
   reduceRows(lowering, reduction, rows, output, factor);
 }
 
-/** An array seen as [kept…, row] with the reduced axes as one row; copied where its memory does not allow that. */
+/** An array as [kept…, row], with the reduced axes merged to one row; a copy if its strides do not merge. */
 export function rowsOf(lowering: Lowering, input: DeviceArray, axes: readonly number[]): DeviceArray {
   const { kept, reduced } = splitAxes(input, axes);
   const shape = [...kept.shape, sizeOf(reduced.shape)];
-  const joined = joinAxes(reduced);
-  if (joined && (joined.stride === 0 || joined.stride === 1 || joined.size === 1)) {
-    return { ...input, shape, strides: [...kept.strides, joined.stride] };
+  const merged = mergeAxes(reduced);
+  if (merged && (merged.stride === 0 || merged.stride === 1 || merged.size === 1)) {
+    return { ...input, shape, strides: [...kept.strides, merged.stride] };
   }
-  const whole: Layout = {
+  const permuted: Layout = {
     shape: [...kept.shape, ...reduced.shape],
     strides: [...kept.strides, ...reduced.strides],
   };
-  const copy = lowering.scratchArray(whole.shape, input.dtype);
-  copyArray(lowering, { ...input, ...whole }, copy);
+  const copy = lowering.scratchArray(permuted.shape, input.dtype);
+  copyArray(lowering, { ...input, ...permuted }, copy);
   return { ...copy, shape, strides: contiguousStrides(shape) };
 }
 
@@ -100,7 +108,7 @@ export function fillCalls(output: DeviceArray, value: number): readonly KernelCa
     kernel: fillKernel(output.dtype),
     iteration,
     operands: [output.storage],
-    // A NaN that was computed has whatever bits the engine gave it; this one has always the same.
+    // A computed NaN may have any bits; this one has always the same.
     scalars: [Number.isNaN(value) ? Number.NaN : value],
   });
 }
@@ -120,19 +128,19 @@ function fillKernel(dtype: Dtype): RowKernel {
   return kernel;
 }
 
-/** An array's kept axes and its reduced ones, each in order. */
+/** The layouts of an array's kept axes and of its reduced axes, each in order. */
 export function splitAxes(
   { shape, strides }: Layout,
   axes: readonly number[],
 ): { kept: Layout; reduced: Layout } {
-  const pick = (wanted: boolean): Layout => {
-    const chosen = shape.flatMap((_, axis) => (axes.includes(axis) === wanted ? [axis] : []));
+  const layoutOf = (isReduced: boolean): Layout => {
+    const selected = shape.flatMap((_, axis) => (axes.includes(axis) === isReduced ? [axis] : []));
     return {
-      shape: chosen.map((axis) => shape[axis] ?? 1),
-      strides: chosen.map((axis) => strides[axis] ?? 0),
+      shape: selected.map((axis) => shape[axis] ?? 1),
+      strides: selected.map((axis) => strides[axis] ?? 0),
     };
   };
-  return { kept: pick(false), reduced: pick(true) };
+  return { kept: layoutOf(false), reduced: layoutOf(true) };
 }
 
 interface Columns {
@@ -141,21 +149,21 @@ interface Columns {
   readonly rowStride: number;
 }
 
-/** The kept axes lie side by side, and the reduced ones step over them. */
+/** The array as a matrix whose columns are reduced: the kept axes are contiguous, and the reduced axes merge to one stride. */
 function asColumns({ backend }: Lowering, kept: Layout, reduced: Layout): Columns | undefined {
-  const [across, down] = [joinAxes(kept), joinAxes(reduced)];
-  if (!across || !down || across.stride !== 1 || down.size < 2) return undefined;
-  // The CPU takes a vector of columns at a time. A GPU's threads share a column, but only those of one multiprocessor.
-  const isShared = backend.capabilities.splitsColumns && down.size <= longestRow;
-  if (across.size < (isShared ? 2 : 4)) return undefined;
-  return { rows: down.size, columns: across.size, rowStride: down.stride };
+  const [columns, rows] = [mergeAxes(kept), mergeAxes(reduced)];
+  if (!columns || !rows || columns.stride !== 1 || rows.size < 2) return undefined;
+  // The CPU reduces a vector of 4 columns at a time. On a GPU the threads of one multiprocessor share a column.
+  const isShared = backend.capabilities.splitsColumns && rows.size <= maxRowLength;
+  if (columns.size < (isShared ? 2 : 4)) return undefined;
+  return { rows: rows.size, columns: columns.size, rowStride: rows.stride };
 }
 
 const rowKernels = new Map<string, RowKernel>();
 const columnKernels = new Map<string, ColumnKernel>();
 
-/** Half floats and small integers are added up in their wider type. */
-function sumType(reduction: Reduction, input: Dtype): Compute {
+/** The accumulator's type: half floats and small integers are accumulated in a wider type. */
+function accumulatorType(reduction: Reduction, input: Dtype): Compute {
   return reduction.value(term.load(0, dtypes[input].compute)).type;
 }
 
@@ -168,7 +176,7 @@ function reduceRows(
 ): void {
   if (!rows.storage || !output.storage) return;
   const key = `${reduction.name} ${rows.dtype} ${output.dtype}`;
-  const type = sumType(reduction, rows.dtype);
+  const type = accumulatorType(reduction, rows.dtype);
   const kernel: RowKernel = rowKernels.get(key) ?? {
     name: reduction.name,
     inputs: [rows.dtype],
@@ -179,7 +187,7 @@ function reduceRows(
       {
         kind: "store",
         output: 0,
-        value: finished(reduction, term.convert(term.reduced(0, type), dtypes[output.dtype].compute)),
+        value: applyFactor(reduction, term.convert(term.reduced(0, type), dtypes[output.dtype].compute)),
       },
     ],
   };
@@ -193,7 +201,7 @@ function reduceRows(
   });
 }
 
-function finished({ finish = (total) => total }: Reduction, total: Expression): Expression {
+function applyFactor({ finish = (total) => total }: Reduction, total: Expression): Expression {
   return finish(term.mul(total, term.scalar(0, total.type)));
 }
 
@@ -206,10 +214,11 @@ function reduceColumns(
   factor: number,
 ): void {
   if (!input.storage || !output.storage) return;
-  const isDone = factor === 1 && !reduction.finish;
-  // A half float may not hold what is only multiplied or finished later.
-  const wide = sumType(reduction, input.dtype);
-  const totals = isDone || output.dtype === wide ? output : lowering.scratchArray(output.shape, wide);
+  const isFinal = factor === 1 && !reduction.finish;
+  // A total that is not final may be out of a half float's range.
+  const accumulator = accumulatorType(reduction, input.dtype);
+  const totals =
+    isFinal || output.dtype === accumulator ? output : lowering.scratchArray(output.shape, accumulator);
   if (!totals.storage) return;
   const key = `${reduction.name} ${input.dtype} ${totals.dtype}`;
   const kernel: ColumnKernel = columnKernels.get(key) ?? {
@@ -228,12 +237,12 @@ function reduceColumns(
     strides: [{ row: rowStride, column: "unit" }],
     operands: [input.storage, totals.storage],
   });
-  if (!isDone) finishTotals(lowering, reduction, totals, output, factor);
+  if (!isFinal) applyFinish(lowering, reduction, totals, output, factor);
 }
 
-const epilogueKernels = new Map<string, RowKernel>();
+const finishKernels = new Map<string, RowKernel>();
 
-function finishTotals(
+function applyFinish(
   lowering: Lowering,
   reduction: Reduction,
   totals: DeviceArray,
@@ -243,7 +252,7 @@ function finishTotals(
   if (!totals.storage || !output.storage) return;
   const { compute } = dtypes[output.dtype];
   const key = `${reduction.name} ${totals.dtype} ${output.dtype}`;
-  const kernel: RowKernel = epilogueKernels.get(key) ?? {
+  const kernel: RowKernel = finishKernels.get(key) ?? {
     name: reduction.name,
     inputs: [totals.dtype],
     outputs: [{ dtype: output.dtype, per: "element" }],
@@ -252,11 +261,11 @@ function finishTotals(
       {
         kind: "store",
         output: 0,
-        value: finished(reduction, term.convert(term.load(0, dtypes[totals.dtype].compute), compute)),
+        value: applyFactor(reduction, term.convert(term.load(0, dtypes[totals.dtype].compute), compute)),
       },
     ],
   };
-  epilogueKernels.set(key, kernel);
+  finishKernels.set(key, kernel);
   lowering.row({
     kernel,
     iteration: iterateElements(output.shape, [totals.strides, output.strides]),
@@ -265,7 +274,7 @@ function finishTotals(
   });
 }
 
-/** Cuts every row into parts of one length and a shorter last one, and reduces the parts' results. */
+/** Splits every row into chunks of one length and a shorter last one, and reduces the chunks' results. */
 function reduceInChunks(
   lowering: Lowering,
   reduction: Reduction,
@@ -276,30 +285,51 @@ function reduceInChunks(
   if (!rows.storage) return;
   const length = rows.shape.at(-1) ?? 1;
   const count = sizeOf(rows.shape.slice(0, -1));
-  const whole = Math.floor(length / chunkLength);
-  const rest = length - whole * chunkLength;
-  const parts = whole + (rest > 0 ? 1 : 0);
+  const fullChunks = Math.floor(length / chunkLength);
+  const restLength = length - fullChunks * chunkLength;
+  const chunkCount = fullChunks + (restLength > 0 ? 1 : 0);
   const { dtype } = rows;
-  const wide: Dtype = sumType(reduction, dtype);
+  const accumulator: Dtype = accumulatorType(reduction, dtype);
   const { bytes } = dtypes[dtype];
-  const partials = lowering.scratchArray([count, parts], wide);
+  const partials = lowering.scratchArray([count, chunkCount], accumulator);
   const { finish: _, ...unfinished } = reduction;
-  const ofPart: Reduction = { ...unfinished, name: `${reduction.name} of a part` };
+  const chunkReduction: Reduction = { ...unfinished, name: `${reduction.name} of a chunk` };
   for (let row = 0; row < count; row++) {
-    const at = row * length * bytes;
-    const main = lowering.view(rows.storage, at, whole * chunkLength * bytes);
-    reduceRows(lowering, ofPart, contiguous(main, [whole, chunkLength], dtype), part(row, 0, whole), 1);
-    if (rest === 0) continue;
-    const tail = lowering.view(rows.storage, at + whole * chunkLength * bytes, rest * bytes);
-    reduceRows(lowering, ofPart, contiguous(tail, [1, rest], dtype), part(row, whole, 1), 1);
+    const rowOffset = row * length * bytes;
+    const fullView = lowering.view(rows.storage, rowOffset, fullChunks * chunkLength * bytes);
+    reduceRows(
+      lowering,
+      chunkReduction,
+      contiguous(fullView, [fullChunks, chunkLength], dtype),
+      partialsOf(row, 0, fullChunks),
+      1,
+    );
+    if (restLength === 0) continue;
+    const restView = lowering.view(
+      rows.storage,
+      rowOffset + fullChunks * chunkLength * bytes,
+      restLength * bytes,
+    );
+    reduceRows(
+      lowering,
+      chunkReduction,
+      contiguous(restView, [1, restLength], dtype),
+      partialsOf(row, fullChunks, 1),
+      1,
+    );
   }
-  const again: Reduction = { ...reduction, name: `${reduction.name} of parts`, value: (x) => x };
-  reduceRows(lowering, again, partials, output, factor);
+  const partialReduction: Reduction = {
+    ...reduction,
+    name: `${reduction.name} of partials`,
+    value: (x) => x,
+  };
+  reduceRows(lowering, partialReduction, partials, output, factor);
 
-  function part(row: number, first: number, size: number): DeviceArray {
-    const start = (row * parts + first) * dtypes[wide].bytes;
-    const storage = partials.storage && lowering.view(partials.storage, start, size * dtypes[wide].bytes);
-    return contiguous(storage, [size], wide);
+  function partialsOf(row: number, first: number, size: number): DeviceArray {
+    const start = (row * chunkCount + first) * dtypes[accumulator].bytes;
+    const storage =
+      partials.storage && lowering.view(partials.storage, start, size * dtypes[accumulator].bytes);
+    return contiguous(storage, [size], accumulator);
   }
 }
 

@@ -1,29 +1,35 @@
-/** What the rules of reductions share. */
+/** Shared by the rules of reductions: attributes, types and shapes. */
 
-import type { Dtype } from "../../ir/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { type Dtype, dtypes } from "../../ir/index.js";
 import { reshape } from "../movement/reshape.js";
 import { type GradientRule, type OperandType, typeAt, type ValueType } from "../op.js";
 import { axesOf, badShape, formatShape, reducedShape, type Shape, sizeOf } from "../shape.js";
-import type { ReductionAttributes } from "./sum.js";
 
-/** The type of one operand with its axes reduced; of its own dtype unless another is given. */
+/** `axes`: default: all axes. `keepsAxes`: reduced axes stay, with size 1. */
+export type ReductionAttributes = {
+  readonly axes?: number | readonly number[];
+  readonly keepsAxes?: boolean;
+};
+
+/** The type of the first operand with its axes reduced. `resultDtype`: default: the operand's dtype. */
 export function reducedType(
   op: string,
   operands: readonly OperandType[],
   { axes, keepsAxes = false }: ReductionAttributes,
-  dtype?: Dtype,
+  resultDtype?: Dtype,
 ): ValueType {
-  const own = typeAt(op, operands, 0);
-  const places = axesOf(op, axes, own.shape.length);
-  return { shape: reducedShape(own.shape, places, keepsAxes), dtype: dtype ?? own.dtype };
+  const { shape, dtype } = typeAt(op, operands, 0);
+  const reducedAxes = axesOf(op, axes, shape.length);
+  return { shape: reducedShape(shape, reducedAxes, keepsAxes), dtype: resultDtype ?? dtype };
 }
 
-/** The shape of one value for each reduction, with the reduced axes as 1: it stretches to the operand's. */
+/** The result's shape with the reduced axes kept as 1, which broadcasts to the operand's shape. */
 export function keptShape(op: string, shape: Shape, { axes }: ReductionAttributes): Shape {
   return reducedShape(shape, axesOf(op, axes, shape.length), true);
 }
 
-/** A value of the result's shape with the reduced axes back as 1. */
+/** Reshapes a value of the result's shape so that the reduced axes are there again, with size 1. */
 export function restoreAxes<V, A extends ReductionAttributes>(
   rule: GradientRule<V, A>,
   op: string,
@@ -33,15 +39,32 @@ export function restoreAxes<V, A extends ReductionAttributes>(
   return rule.apply(reshape, [value], { shape });
 }
 
-/** Rejects to reduce nothing to something, for reductions that have no value for nothing. */
+/** The number of operand elements that one result element is reduced from. */
+export function reducedCount<V>(rule: GradientRule<V, ReductionAttributes>, op: string): number {
+  const { shape } = rule.typeOf(0);
+  return sizeOf(axesOf(op, rule.attributes.axes, shape.length).map((axis) => shape[axis] ?? 1));
+}
+
+export function requireFloat(op: string, dtype: Dtype): void {
+  if (dtypes[dtype].kind === "float") return;
+  throw new HoldfastError(
+    "BAD_DTYPE",
+    `${op} of ${dtype}: it needs a float. Convert first, with to("f32").`,
+    {
+      numbers: { op },
+    },
+  );
+}
+
+/** Rejects a reduction of no elements, for reductions without a value for it. */
 export function requireElements(op: string, shape: Shape, { axes }: ReductionAttributes): void {
-  const places = axesOf(op, axes, shape.length);
-  const result = sizeOf(reducedShape(shape, places, false));
-  const length = sizeOf(places.map((axis) => shape[axis] ?? 1));
-  if (result === 0 || length > 0) return;
+  const reducedAxes = axesOf(op, axes, shape.length);
+  const resultSize = sizeOf(reducedShape(shape, reducedAxes, false));
+  const count = sizeOf(reducedAxes.map((axis) => shape[axis] ?? 1));
+  if (resultSize === 0 || count > 0) return;
   throw badShape(
     op,
-    `of ${formatShape(shape)} over axes ${formatShape(places)}: there is no element to choose. Give each of these axes a ` +
+    `of ${formatShape(shape)} over axes ${formatShape(reducedAxes)}: there is no element to choose. Give each of these axes a ` +
       "size of 1 or more.",
   );
 }

@@ -1,18 +1,21 @@
-/** all and any: whether every element is true, and whether one is. Anything but 0 is true, and so is NaN. */
+/** all and any: whether every element is true, and whether at least one is. Every value except 0 is true, also NaN. */
 
 import { type Expression, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { axesOf } from "../shape.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
-import { reducedType } from "./rule.js";
-import type { ReductionAttributes } from "./sum.js";
+import { type ReductionAttributes, reducedType } from "./rule.js";
 
-function truth(name: "all" | "any", op: "min" | "max", identity: 0 | 1): KernelOp<ReductionAttributes> {
+function truthReduction(
+  name: "all" | "any",
+  op: "min" | "max",
+  identity: 0 | 1,
+): KernelOp<ReductionAttributes> {
   const reduction: Reduction = { name, op, value: (x: Expression) => term.ne(x, 0), identity };
   return {
     kind: "kernel",
     name,
-    noGradient: "a truth value has no slope",
+    noGradient: "a boolean has no derivative",
     infer: (operands, attributes) => [reducedType(name, operands, attributes, "bool")],
     lower(lowering, operands, [output], { axes }) {
       const input = arrayAt(operands, 0);
@@ -21,7 +24,7 @@ function truth(name: "all" | "any", op: "min" | "max", identity: 0 | 1): KernelO
   };
 }
 
-/** True of nothing. */
-export const all = truth("all", "min", 1);
-/** False of nothing. */
-export const any = truth("any", "max", 0);
+/** True for no elements. */
+export const all = truthReduction("all", "min", 1);
+/** False for no elements. */
+export const any = truthReduction("any", "max", 0);

@@ -1,7 +1,7 @@
 /**
- * variance and std over any axes, in three passes: the mean, what it is off by, and the squares of what differs from it. A
- * mean of squares less a square of the mean would lose every digit where the spread is small; and a mean that is one
- * rounding off would give equal elements a spread, and std a slope there.
+ * variance and std over any axes, in three passes: the mean, a correction of its rounding error, and the squared deviations. The mean
+ * of squares minus the squared mean would lose all digits of a small spread. With an uncorrected mean, equal elements would have a
+ * spread other than 0, and std would have a gradient there.
  */
 
 import {
@@ -12,18 +12,25 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
+import { sumReduction } from "../broadcast.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
 import { add } from "../elementwise/arithmetic.js";
 import { elementwise } from "../elementwise/elementwise.js";
-import { fitTo } from "../gradients.js";
+import { fitToOperand } from "../gradients.js";
 import { arrayAt, type GradientRule, type Gradients, type KernelOp, type Lowering, typeAt } from "../op.js";
-import { forDtypes, passRows } from "../row-pass.js";
+import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf, sizeOf } from "../shape.js";
-import { fillWith, longestRow, lowerReduction, type Reduction } from "./reduce.js";
-import { keptShape, reducedType, restoreAxes } from "./rule.js";
-import { addUp, countOf, type ReductionAttributes, requireFloat } from "./sum.js";
+import { fillWith, lowerReduction, maxRowLength, type Reduction } from "./reduce.js";
+import {
+  keptShape,
+  type ReductionAttributes,
+  reducedCount,
+  reducedType,
+  requireFloat,
+  restoreAxes,
+} from "./rule.js";
 
-/** `correction`: how much less than the count the sum of squares is divided by; 1 unless given, as in PyTorch. */
+/** `correction`: subtracted from the count to get the divisor. Default: 1, as in PyTorch. */
 export type VarianceAttributes = ReductionAttributes & { readonly correction?: number };
 
 interface Spread {
@@ -31,17 +38,17 @@ interface Spread {
   readonly finish: (variance: Expression) => Expression;
 }
 
-/** Outputs: the spread, and the mean, which the gradient reads. */
-function spread(
+/** Outputs: the variance or std, and the mean, which the gradient reads. */
+function spreadOp(
   { name, finish }: Spread,
   gradient: <V>(rule: GradientRule<V, VarianceAttributes>, freedom: number) => Gradients<V>,
 ): KernelOp<VarianceAttributes> {
-  const rowKernel = forDtypes((dtype = "f32"): RowKernel => {
+  const rowKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
     const { compute } = dtypes[dtype];
-    const [perCount, perFreedom] = [term.scalar(0, compute), term.scalar(1, compute)];
+    const [inverseCount, inverseFreedom] = [term.scalar(0, compute), term.scalar(1, compute)];
     const x = term.load(0, compute);
-    const rough = term.mul(term.reduced(0, compute), perCount);
-    const mean = term.add(rough, term.mul(term.reduced(1, compute), perCount));
+    const roundedMean = term.mul(term.reduced(0, compute), inverseCount);
+    const mean = term.add(roundedMean, term.mul(term.reduced(1, compute), inverseCount));
     return {
       name,
       inputs: [dtype],
@@ -52,14 +59,14 @@ function spread(
       scalars: [compute, compute],
       stages: [
         { kind: "reduce", op: "add", value: x },
-        { kind: "reduce", op: "add", value: term.sub(x, rough) },
-        { kind: "reduce", op: "add", value: squareOf(term.sub(x, mean)) },
-        { kind: "store", output: 0, value: finish(term.mul(term.reduced(2, compute), perFreedom)) },
+        { kind: "reduce", op: "add", value: term.sub(x, roundedMean) },
+        { kind: "reduce", op: "add", value: square(term.sub(x, mean)) },
+        { kind: "store", output: 0, value: finish(term.mul(term.reduced(2, compute), inverseFreedom)) },
         { kind: "store", output: 1, value: mean },
       ],
     };
   });
-  const ofSquares: Reduction = { ...addUp, name, finish };
+  const squareReduction: Reduction = { ...sumReduction, name, finish };
   return {
     kind: "kernel",
     name,
@@ -70,87 +77,97 @@ function spread(
       return [reducedType(name, operands, attributes), mean];
     },
     saves: () => ({ operands: [0], outputs: [0, 1] }),
-    gradient: (rule) => gradient(rule, freedomOf(countOf(rule, name), rule.attributes)),
+    gradient: (rule) => gradient(rule, degreesOfFreedom(reducedCount(rule, name), rule.attributes)),
     lower(lowering, operands, [output, mean], attributes) {
       const input = arrayAt(operands, 0);
       if (!output?.storage || !mean) return;
       if (!input.storage) {
-        for (const one of [output, mean]) fillWith(lowering, one, Number.NaN);
+        for (const array of [output, mean]) fillWith(lowering, array, Number.NaN);
         return;
       }
       const { shape, dtype } = input;
       const axes = axesOf(name, attributes.axes, shape.length);
       const count = sizeOf(axes.map((axis) => shape[axis] ?? 1));
-      const perFreedom = 1 / freedomOf(count, attributes);
+      const inverseFreedom = 1 / degreesOfFreedom(count, attributes);
       const isOverLast = axes.every((axis, index) => axis === shape.length - axes.length + index);
-      if (isOverLast && isContiguous(input) && count <= longestRow) {
-        const scalars = [1 / count, perFreedom];
+      if (isOverLast && isContiguous(input) && count <= maxRowLength) {
+        const scalars = [1 / count, inverseFreedom];
         const kernel = rowKernel(dtype);
-        passRows(lowering, { kernel, shape, axes, inputs: [input], outputs: [output, mean], scalars });
+        lowerRows(lowering, { kernel, shape, axes, inputs: [input], outputs: [output, mean], scalars });
         return;
       }
-      lowerReduction(lowering, addUp, input, axes, mean, 1 / count);
-      const missing = lowering.scratchArray(mean.shape, mean.dtype);
-      lowerReduction(lowering, addUp, distances(lowering, input, mean, "plain"), axes, missing, 1 / count);
-      add.lower(lowering, [mean, missing], [mean], {});
-      const squares = distances(lowering, input, mean, "squared");
-      lowerReduction(lowering, ofSquares, squares, axes, output, perFreedom);
+      lowerReduction(lowering, sumReduction, input, axes, mean, 1 / count);
+      const correction = lowering.scratchArray(mean.shape, mean.dtype);
+      lowerReduction(
+        lowering,
+        sumReduction,
+        deviations(lowering, input, mean, "plain"),
+        axes,
+        correction,
+        1 / count,
+      );
+      add.lower(lowering, [mean, correction], [mean], {});
+      const squares = deviations(lowering, input, mean, "squared");
+      lowerReduction(lowering, squareReduction, squares, axes, output, inverseFreedom);
     },
   };
 }
 
-/** With no freedom left the spread is 0/0, as in PyTorch. */
-function freedomOf(count: number, { correction = 1 }: VarianceAttributes): number {
+/** With 0 degrees of freedom the variance is 0/0, as in PyTorch. */
+function degreesOfFreedom(count: number, { correction = 1 }: VarianceAttributes): number {
   return Math.max(0, count - correction);
 }
 
-function squareOf(x: Expression): Expression {
+function square(x: Expression): Expression {
   return term.mul(x, x);
 }
 
-type Distance = "plain" | "squared";
+type Deviation = "plain" | "squared";
 
-function distanceKernels(distance: Distance): (dtype: Dtype) => RowKernel {
-  return forDtypes((dtype = "f32"): RowKernel => {
+function deviationKernelFor(deviation: Deviation): (dtype: Dtype) => RowKernel {
+  return cacheByDtypes((dtype = "f32"): RowKernel => {
     const { compute } = dtypes[dtype];
     const plain = term.sub(term.load(0, compute), term.load(1, compute));
     return {
-      name: `${distance} distance from the mean`,
+      name: `${deviation} deviation from the mean`,
       inputs: [dtype, compute],
       outputs: [{ dtype: compute, per: "element" }],
       scalars: [],
-      stages: [{ kind: "store", output: 0, value: distance === "squared" ? squareOf(plain) : plain }],
+      stages: [{ kind: "store", output: 0, value: deviation === "squared" ? square(plain) : plain }],
     };
   });
 }
 
-const distanceKernel = { plain: distanceKernels("plain"), squared: distanceKernels("squared") } as const;
+const deviationKernels = {
+  plain: deviationKernelFor("plain"),
+  squared: deviationKernelFor("squared"),
+} as const;
 
-/** How far each element is from its mean, as an array of the input's shape. */
-function distances(
+/** Each element's deviation from its mean, plain or squared, as an array of the input's shape. */
+function deviations(
   lowering: Lowering,
   input: DeviceArray,
   mean: DeviceArray,
-  distance: Distance,
+  deviation: Deviation,
 ): DeviceArray {
   const { shape, dtype } = input;
-  const found = lowering.scratchArray(shape, dtypes[dtype].compute);
-  if (!input.storage || !mean.storage || !found.storage) return found;
+  const result = lowering.scratchArray(shape, dtypes[dtype].compute);
+  if (!input.storage || !mean.storage || !result.storage) return result;
   lowering.row({
-    kernel: distanceKernel[distance](dtype),
+    kernel: deviationKernels[deviation](dtype),
     iteration: iterateElements(shape, [
       input.strides,
       broadcastStrides(mean, shape),
       contiguousStrides(shape),
     ]),
-    operands: [input.storage, mean.storage, found.storage],
+    operands: [input.storage, mean.storage, result.storage],
   });
-  return found;
+  return result;
 }
 
 const none = term.constant(0, "f32");
 
-/** Of [upstream, x, mean]: 2 (x - mean) / freedom. */
+/** Operands: upstream, x, mean. The derivative is 2 (x - mean) / freedom. */
 const varianceGradient = elementwise<{ readonly freedom: number }>({
   name: "varianceGradient",
   operands: 3,
@@ -160,7 +177,7 @@ const varianceGradient = elementwise<{ readonly freedom: number }>({
   noGradient: "gradients of gradients are not recorded",
 });
 
-/** Of [upstream, x, mean, std]: (x - mean) / (freedom · std), and 0 where nothing differs, as in PyTorch. */
+/** Operands: upstream, x, mean, std. The derivative is (x - mean) / (freedom · std), or 0 if std is 0, as in PyTorch. */
 const stdGradient = elementwise<{ readonly freedom: number }>({
   name: "stdGradient",
   operands: 4,
@@ -174,15 +191,15 @@ const stdGradient = elementwise<{ readonly freedom: number }>({
   noGradient: "gradients of gradients are not recorded",
 });
 
-export const variance = spread({ name: "variance", finish: (value) => value }, (rule, freedom) => {
+export const variance = spreadOp({ name: "variance", finish: (value) => value }, (rule, freedom) => {
   const upstream = restoreAxes(rule, "variance", rule.upstream);
   const operands = [upstream, rule.operand(0), rule.output(1)];
-  return [fitTo(rule, rule.apply(varianceGradient, operands, { freedom }), 0)];
+  return [fitToOperand(rule, rule.apply(varianceGradient, operands, { freedom }), 0)];
 });
 
-export const std = spread({ name: "std", finish: term.sqrt }, (rule, freedom) => {
+export const std = spreadOp({ name: "std", finish: term.sqrt }, (rule, freedom) => {
   const upstream = restoreAxes(rule, "std", rule.upstream);
   const result = restoreAxes(rule, "std", rule.output(0));
   const operands = [upstream, rule.operand(0), rule.output(1), result];
-  return [fitTo(rule, rule.apply(stdGradient, operands, { freedom }), 0)];
+  return [fitToOperand(rule, rule.apply(stdGradient, operands, { freedom }), 0)];
 });

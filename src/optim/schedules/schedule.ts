@@ -13,7 +13,7 @@ export interface ScheduleState {
 
 /**
  * The base of schedules: make one after its optimizer, and call `step()` after each of the optimizer's steps, or
- * epochs. A schedule of your own says in `lrFrom` what the rate is. Its rate for 0 steps holds from the start.
+ * epochs. A subclass computes the rate in `lrFrom`. Its rate for 0 steps applies from the start.
  *
  * @example
  * ```ts

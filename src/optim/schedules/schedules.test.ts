@@ -1,4 +1,4 @@
-/** Schedules against PyTorch's values, with a learning rate of 0.1 at the start. */
+/** Schedules against PyTorch's values, with an initial learning rate of 0.1. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,7 +15,7 @@ function makeOptimizer(): optim.SGD {
 
 type MakeSchedule = (optimizer: optim.Optimizer) => optim.Schedule;
 
-/** What PyTorch 1.13 gives: the learning rate at the start and after each step. */
+/** PyTorch 1.13's learning rates, initially and after each step. */
 const tables: Readonly<Record<string, readonly [make: MakeSchedule, lrs: readonly number[]]>> = {
   "ConstantLR, factor 0.25 for 3 steps": [
     (optimizer) => new optim.ConstantSchedule(optimizer, { factor: 0.25, totalIters: 3 }),
@@ -77,13 +77,16 @@ for (const [name, [make, lrs]] of Object.entries(tables)) {
     const schedule = make(optimizer);
     for (const [step, expected] of lrs.entries()) {
       if (step > 0) schedule.step();
-      assert.ok(Math.abs(optimizer.lr - expected) <= 1e-12, `step ${step}: ${optimizer.lr} for ${expected}`);
+      assert.ok(
+        Math.abs(optimizer.lr - expected) <= 1e-12,
+        `step ${step}: ${optimizer.lr}, expected ${expected}`,
+      );
     }
   });
 
-  test(`a schedule goes on from its saved state with the same bits: ${name}`, () => {
-    const [straight, resumed] = [makeOptimizer(), makeOptimizer()];
-    const first = make(straight);
+  test(`a schedule continues from its saved state with the same bits: ${name}`, () => {
+    const [uninterrupted, resumed] = [makeOptimizer(), makeOptimizer()];
+    const first = make(uninterrupted);
     first.step();
     first.step();
     const saved = JSON.parse(JSON.stringify(first.stateDict())) as optim.ScheduleState;
@@ -91,7 +94,7 @@ for (const [name, [make, lrs]] of Object.entries(tables)) {
     second.loadStateDict(saved);
     first.step();
     second.step();
-    assert.equal(resumed.lr, straight.lr);
+    assert.equal(resumed.lr, uninterrupted.lr);
   });
 }
 
@@ -113,14 +116,14 @@ const plateaus: readonly {
 ];
 
 for (const { options, metrics, lrs } of plateaus) {
-  test(`a plateau lowers the learning rate where PyTorch does, also from a saved state: ${JSON.stringify(options)}`, () => {
+  test(`a plateau lowers the learning rate when PyTorch does, also from a saved state: ${JSON.stringify(options)}`, () => {
     const optimizer = makeOptimizer();
     let plateau = new optim.ReduceOnPlateau(optimizer, options);
     for (const [step, metric] of metrics.entries()) {
       plateau.step(metric);
       assert.ok(
         Math.abs(optimizer.lr - lrs[step]!) <= 1e-12,
-        `step ${step + 1}: ${optimizer.lr} for ${lrs[step]}`,
+        `step ${step + 1}: ${optimizer.lr}, expected ${lrs[step]}`,
       );
       const saved = JSON.parse(JSON.stringify(plateau.stateDict())) as optim.PlateauState;
       plateau = new optim.ReduceOnPlateau(optimizer, options);
@@ -129,7 +132,7 @@ for (const { options, metrics, lrs } of plateaus) {
   });
 }
 
-test("every group has its own rate at the start", () => {
+test("a schedule scales the initial rate of each group", () => {
   const [a, b] = [
     zeros([1], { requiresGrad: true, device: cpu }),
     zeros([1], { requiresGrad: true, device: cpu }),
@@ -142,7 +145,7 @@ test("every group has its own rate at the start", () => {
   );
 });
 
-test("a schedule rejects settings that make no sense, and one cycle rejects a step beyond its last", () => {
+test("schedules reject invalid settings, and a one-cycle schedule rejects a step after its last", () => {
   const optimizer = makeOptimizer();
   rejects("BAD_ARGUMENT", () => new optim.StepSchedule(optimizer, { stepSize: 0 }), /stepSize is 0/);
   rejects("BAD_ARGUMENT", () => new optim.CosineSchedule(optimizer, { tMax: 2.5 }), /whole number/);
@@ -153,7 +156,7 @@ test("a schedule rejects settings that make no sense, and one cycle rejects a st
   rejects("BAD_ARGUMENT", () => cycle.step(), /created for 2 steps/);
 });
 
-/** A schedule as a user writes it, whose formula needs a field. */
+/** A user's schedule, whose formula needs a field. */
 class Shrinking extends optim.Schedule {
   readonly #from: number;
 
@@ -168,22 +171,22 @@ class Shrinking extends optim.Schedule {
   }
 }
 
-test("a schedule of one's own sets its rate of step 0, whoever asks first", () => {
-  const asked: Readonly<Record<string, (optimizer: optim.SGD) => number>> = {
+test("a user's schedule has set its rate of step 0 before any reader reads it", () => {
+  const readers: Readonly<Record<string, (optimizer: optim.SGD) => number>> = {
     "the optimizer": ({ lr }) => lr,
     "a group": ({ groups }) => groups[0]!.lr,
     "its state": (optimizer) => optimizer.stateDict()["groups.0.lr"]!.item(),
     "another schedule": (optimizer) => new optim.ConstantSchedule(optimizer).lrAfter(0),
   };
-  for (const [who, ask] of Object.entries(asked)) {
+  for (const [reader, read] of Object.entries(readers)) {
     const optimizer = makeOptimizer();
     new Shrinking(optimizer, 4);
-    assert.equal(ask(optimizer), 0.025, who);
+    assert.equal(read(optimizer), 0.025, reader);
   }
 });
 
 for (const compiled of [false, true]) {
-  test(`the first step has the rate of a schedule of one's own, ${compiled ? "compiled" : "eager"}, also one made later`, () => {
+  test(`the first step uses the rate of a user's schedule, ${compiled ? "compiled" : "eager"}, also of a later schedule`, () => {
     const w = tensor([0], { requiresGrad: true, device: cpu });
     const sgd = new optim.SGD([w], { lr: 1 });
     const body = () => {
@@ -196,16 +199,16 @@ for (const compiled of [false, true]) {
     run();
     first.step();
     run();
-    const halves = -(1 / 2 + 1 / 3);
-    assert.ok(Math.abs(w.item() - halves) < 1e-6, `${w.item()}`);
+    const afterTwoSteps = -(1 / 2 + 1 / 3);
+    assert.ok(Math.abs(w.item() - afterTwoSteps) < 1e-6, `${w.item()}`);
     sgd.lr = 1;
     new Shrinking(sgd, 8);
     run();
-    assert.ok(Math.abs(w.item() - (halves - 1 / 8)) < 1e-6, `${w.item()}`);
+    assert.ok(Math.abs(w.item() - (afterTwoSteps - 1 / 8)) < 1e-6, `${w.item()}`);
   });
 }
 
-test("a rate that is set after a schedule was made, and a state that is loaded, stand", () => {
+test("a rate that is set after a schedule was created is kept, and so is a loaded state", () => {
   const [set, loaded] = [makeOptimizer(), makeOptimizer()];
   new Shrinking(set, 4);
   set.lr = 0.5;
@@ -214,20 +217,20 @@ test("a rate that is set after a schedule was made, and a state that is loaded, 
   assert.equal(loaded.lr, 0.1);
 });
 
-test("a schedule whose constructor rejected leaves the optimizer alone, and a formula that fails is told to its user", () => {
+test("a schedule whose constructor fails does not change the optimizer, and step() throws the error of a failed formula", () => {
   const optimizer = makeOptimizer();
   rejects("BAD_ARGUMENT", () => new optim.StepSchedule(optimizer, { stepSize: 0 }));
   assert.equal(optimizer.lr, 0.1);
   const schedule = new Shrinking(optimizer, 0);
-  // 0.1 / 0 is no learning rate.
+  // 0.1 / 0 is not a valid learning rate.
   assert.equal(optimizer.lr, 0.1);
   rejects("BAD_ARGUMENT", () => schedule.step(), /lr is Infinity/);
 });
 
-test("a lambda schedule has a function for all groups, or one for each", () => {
+test("a lambda schedule has one function for all groups, or one function for each", () => {
   const params = [1, 2].map(() => zeros([1], { requiresGrad: true, device: cpu }));
   const optimizer = new optim.SGD(
-    params.map((one) => ({ params: [one] })),
+    params.map((parameter) => ({ params: [parameter] })),
     { lr: 1 },
   );
   new optim.LambdaSchedule(optimizer, { lrLambda: [() => 0.5, () => 0.25] });

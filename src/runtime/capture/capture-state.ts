@@ -48,7 +48,10 @@ export class CaptureStateMachine {
   /** Runs one pass of the captured function. */
   during<T>(pass: CapturePass, body: () => T): T {
     if (this.#state !== "preparing") {
-      throw new HoldfastError("CAPTURE_ORDER", `A capture cannot go from ${this.#state} to ${pass}.`);
+      throw new HoldfastError(
+        "CAPTURE_ORDER",
+        `A capture cannot go from ${this.#state} to ${pass}. Call enter() before a pass, and end each pass before the next.`,
+      );
     }
     this.#state = pass;
     try {
@@ -59,7 +62,7 @@ export class CaptureStateMachine {
     }
   }
 
-  /** Ends the capture; returns whether there was one. */
+  /** Ends the capture. Returns true if one was open. */
   leave(): boolean {
     const wasOpen = this.#state !== "idle";
     this.#state = "idle";
@@ -68,24 +71,28 @@ export class CaptureStateMachine {
   }
 
   /**
-   * Rejects what the function may do only in the first pass, for lazy resources: allocations, placements, kernel loads.
+   * Rejects actions that are legal only in the first pass, for lazy resources: allocations, placements, kernel loads.
    */
   reject(what: string, label: string, size?: number): void {
     if (this.#state === "running" || this.#state === "recording") throw this.#rejection(what, label, size);
   }
 
-  /** Rejects what the function may never do: read values, synchronize, free, reset, replay. */
+  /** Rejects actions that are never legal in the function: read values, synchronize, free, reset, replay. */
   rejectInside(what: string, label: string, size?: number): void {
     if (this.isInside) throw this.#rejection(what, label, size);
   }
 
   #rejection(what: string, label: string, size?: number): HoldfastError {
-    const much = size === undefined ? "" : ` of ${formatBytes(size)}`;
+    const amount = size === undefined ? "" : ` of ${formatBytes(size)}`;
     return new HoldfastError(
       "CAPTURE_REJECTED",
-      `${what}${much} by ${label} inside capture "${this.#name}". A captured function may only launch kernels, fill and copy on ` +
-        "the device; the driver was not called. Do this before the capture, or read values after a replay.",
+      `${capitalized(what)}${amount} by ${label} is not allowed inside capture "${this.#name}". A captured function may only launch ` +
+        "kernels, and fill and copy on the device. The driver was not called. Do this before the capture, or after a replay.",
       { numbers: { what, label, capture: this.#name } },
     );
   }
+}
+
+function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,15 +1,15 @@
-/** Captures through the runtime: their effect, their rejections, and that a rejected one leaves no trace. */
+/** Captures through the runtime: their effect and their rejections. A rejected capture has no effect. */
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { rejects } from "../../../test/support/rejects.js";
 import { openTestDriver, type TestDriver } from "../../../test/support/test-device.js";
 import {
-  around,
   basicKernels,
   blockCount,
   type Driver,
   type Graph,
+  interceptCalls,
   type Stream,
   strict,
 } from "../../driver/index.js";
@@ -57,11 +57,11 @@ function grow(): void {
 
 const first = (): number => new Float32Array(runtime.read(state).buffer)[0]!;
 
-describe("a rehearsal", () => {
-  test("replays as a capture does, and neither compares its results nor puts them back", () => {
+describe("a capture for timing", () => {
+  test("replays like a capture, and neither compares nor restores its results", () => {
     let reads = 0;
     open({ capture: "on" }, (driver) =>
-      around(strict(driver), (call, _, proceed) => {
+      interceptCalls(strict(driver), (call, _, proceed) => {
         if (call === "copyToHost") reads++;
         return proceed();
       }),
@@ -79,7 +79,7 @@ describe("a rehearsal", () => {
     rejects("CLOSED", () => capturedForTiming.replay());
   });
 
-  test("is held to what a captured function may do, and has no place inside one", () => {
+  test("has the rules of a captured function, and is rejected inside a capture", () => {
     open();
     rejects("CAPTURE_REJECTED", () => runtime.captureForTiming("look", () => void runtime.read(state)));
     rejects("CAPTURE_ORDER", () =>
@@ -88,7 +88,7 @@ describe("a rehearsal", () => {
     assert.equal(first(), 3);
   });
 
-  test("runs directly where capture is off", () => {
+  test("runs directly if capture is off", () => {
     open({ capture: "off" });
     const capturedForTiming = runtime.captureForTiming("growth", grow);
     assert.deepEqual([capturedForTiming.mode, first()], ["direct", 3]);
@@ -97,7 +97,7 @@ describe("a rehearsal", () => {
   });
 });
 
-test("a capture leaves what it writes as it was; each replay does the work once", () => {
+test("a capture restores the memory it writes, and each replay does the work once", () => {
   open();
   const graph = runtime.capture("grow", grow);
   assert.equal(graph.mode, "graph");
@@ -108,7 +108,7 @@ test("a capture leaves what it writes as it was; each replay does the work once"
   assert.equal(first(), 12);
 });
 
-test("a replay reads the present value of what it was given in memory", () => {
+test("a replay reads the current values in memory", () => {
   open();
   const graph = runtime.capture("grow", grow);
   graph.replay();
@@ -117,7 +117,7 @@ test("a replay reads the present value of what it was given in memory", () => {
   assert.equal(first(), 60);
 });
 
-test("the graph keeps step memory alive until it is closed, and is charged for", () => {
+test("the graph keeps step memory alive until it is closed, and is charged to the budget", () => {
   open();
   const graph = runtime.step(() => {
     const scratch = runtime.arena.allocate(4 * count, "scratch");
@@ -136,18 +136,18 @@ test("the graph keeps step memory alive until it is closed, and is charged for",
   rejects("CLOSED", () => graph.replay());
 });
 
-describe("what a captured function may not do", () => {
+describe("an illegal action in a captured function", () => {
   const illegal: Record<string, () => unknown> = {
-    "allocation of 48 KiB by matmul": () => runtime.arena.allocate(48 * 1024, "matmul"),
-    "read-back of 4 B by factor": () => runtime.read(factor),
-    "upload of 1 tensors by factor": () => runtime.upload([{ source: new Float32Array(1), target: factor }]),
-    "synchronise by synchronize\\(\\)": () => runtime.synchronize(),
-    "a step by step\\(\\)": () => runtime.step(() => undefined),
-    "placement of 256 B by late": () => runtime.persistent.place("scalars", "late", [{ name: "x", size: 4 }]),
-    "close by close\\(\\)": () => runtime.close(),
+    "Allocation of 48 KiB by matmul": () => runtime.arena.allocate(48 * 1024, "matmul"),
+    "Read-back of 4 B by factor": () => runtime.read(factor),
+    "Upload of 1 tensor by factor": () => runtime.upload([{ source: new Float32Array(1), target: factor }]),
+    "Synchronization by synchronize\\(\\)": () => runtime.synchronize(),
+    "Opening of a step by step\\(\\)": () => runtime.step(() => undefined),
+    "Placement of 256 B by late": () => runtime.persistent.place("scalars", "late", [{ name: "x", size: 4 }]),
+    "Closing of the runtime by close\\(\\)": () => runtime.close(),
   };
   for (const [named, call] of Object.entries(illegal)) {
-    test(`${named} is rejected by name, and nothing has changed`, () => {
+    test(`${named} is rejected by name, and has no effect`, () => {
       open();
       const body = (): void => {
         grow();
@@ -156,7 +156,7 @@ describe("what a captured function may not do", () => {
       rejects(
         "CAPTURE_REJECTED",
         () => runtime.capture("bad", body),
-        new RegExp(`^${named} inside capture "bad"`),
+        new RegExp(`^${named} is not allowed inside capture "bad"`),
       );
       assert.equal(first(), 3);
       assert.equal(runtime.arena.figures.pins, 0);
@@ -172,7 +172,7 @@ describe("what a captured function may not do", () => {
     rejects("CAPTURE_REJECTED", () => runtime.capture("async", body), /is async/);
   });
 
-  test("other work each time is rejected", () => {
+  test("different work each time is rejected", () => {
     open();
     let calls = 0;
     const body = (): void => {
@@ -183,13 +183,13 @@ describe("what a captured function may not do", () => {
     assert.equal(first(), 3);
   });
 
-  test("a capture inside a capture is an error of its own", () => {
+  test("a capture inside a capture has a separate error", () => {
     open({ capture: "auto" });
     rejects("CAPTURE_ORDER", () => runtime.capture("outer", () => void runtime.capture("inner", grow)));
   });
 });
 
-test("lazy resources are made before the recording", () => {
+test("lazy resources are created before the recording", () => {
   open();
   let scratch: Storage | undefined;
   const graph = runtime.capture("lazy", () => {
@@ -201,9 +201,9 @@ test("lazy resources are made before the recording", () => {
   assert.equal(first(), 6);
 });
 
-test("a replay that differs from the direct run is rejected, naming the buffer and the byte", () => {
+test("a replay that differs from the direct run is rejected with the buffer and the byte", () => {
   open({ capture: "on" }, (driver) =>
-    around(driver, (call, _args, proceed) => {
+    interceptCalls(driver, (call, _args, proceed) => {
       const result = proceed();
       if (call === "launchGraph") {
         runtime.synchronize();
@@ -225,7 +225,7 @@ test("memory and host nodes, or a missing node, are rejected", () => {
     [{ kernel: 0 }, /0 work nodes for 1 recorded commands/],
   ] as const) {
     open({ capture: "on" }, (driver) =>
-      around(driver, (call, _args, proceed) => {
+      interceptCalls(driver, (call, _args, proceed) => {
         const result = proceed();
         if (call !== "endCapture") return result;
         const graph = result as Graph;
@@ -238,7 +238,7 @@ test("memory and host nodes, or a missing node, are rejected", () => {
   }
 });
 
-test("with capture auto a rejection is told once, and the work runs directly, once a replay", () => {
+test("with capture auto a rejection is reported once, and each replay runs the work directly", () => {
   open({ capture: "auto" });
   const body = (): void => {
     runtime.arena.free(runtime.arena.allocate(64, "scratch"));
@@ -249,7 +249,10 @@ test("with capture auto a rejection is told once, and the work runs directly, on
     work.map(({ mode }) => mode),
     ["direct", "direct"],
   );
-  assert.match(work[0]!.reason ?? "", /free by scratch inside capture "a"|allocation of 64 B by scratch/);
+  assert.match(
+    work[0]!.reason ?? "",
+    /Free by scratch is not allowed inside capture "a"|Allocation of 64 B by scratch/,
+  );
   assert.equal(first(), 3);
   work[0]!.replay();
   assert.equal(first(), 6);
@@ -259,7 +262,7 @@ test("with capture auto a rejection is told once, and the work runs directly, on
 test("with capture off the work runs directly and the driver records nothing", () => {
   let captures = 0;
   open({ capture: "off" }, (driver) =>
-    around(driver, (call, _args, proceed) => {
+    interceptCalls(driver, (call, _args, proceed) => {
       if (call === "beginCapture") captures += 1;
       return proceed();
     }),
@@ -271,7 +274,7 @@ test("with capture off the work runs directly and the driver records nothing", (
   assert.equal(captures, 0);
 });
 
-test("a function that makes its views anew each time is captured", () => {
+test("a function that creates new views each time is captured", () => {
   open();
   const graph = runtime.capture("views", () => {
     const half = runtime.view(state, 0, 2 * count, "half");
@@ -283,14 +286,14 @@ test("a function that makes its views anew each time is captured", () => {
   assert.deepEqual([values[0], values[count / 2 - 1], values[count / 2]], [6, 6, 3]);
 });
 
-describe("branches", () => {
+describe("side streams", () => {
   const growOn = (side: Stream): void => {
     const kernel = runtime.kernel(basicKernels.scale);
     const values = [state, state, factor, count];
     runtime.launch({ op: "grow", kernel, blocks: blockCount(count), arguments: values, stream: side });
   };
 
-  test("a side stream that is forked from the capture's own and joined again is captured with it", () => {
+  test("a side stream that forks from the captured stream and joins it is captured", () => {
     open();
     const [side, other] = [runtime.createStream(), runtime.createStream()];
     const graph = runtime.capture("forked", () => {
@@ -307,7 +310,7 @@ describe("branches", () => {
     assert.equal(first(), 48);
   });
 
-  test("a mark stands for what its stream was given before it: what comes later has to be joined besides", () => {
+  test("an event covers the work before it: later work must be joined separately", () => {
     open();
     const [side] = runtime.sideStreams(1) as [Stream];
     const body = (isCombined: boolean) => (): void => {
@@ -334,13 +337,13 @@ describe("branches", () => {
     assert.equal(first(), 24);
   });
 
-  test("a mark from outside a capture is rejected inside it", () => {
+  test("an event from outside a capture is rejected inside it", () => {
     open();
-    const mark = runtime.recordEvent(runtime.stream);
+    const event = runtime.recordEvent(runtime.stream);
     rejects("CAPTURE_REJECTED", () =>
-      runtime.capture("foreign", () => runtime.waitEvent(mark, runtime.stream)),
+      runtime.capture("foreign", () => runtime.waitEvent(event, runtime.stream)),
     );
-    runtime.destroyEvent(mark);
+    runtime.destroyEvent(event);
   });
 
   test("side streams are the same ones each time", () => {
@@ -348,16 +351,16 @@ describe("branches", () => {
     const three = runtime.sideStreams(3);
     assert.equal(new Set([runtime.stream, ...three]).size, 4);
     assert.deepEqual(runtime.sideStreams(2), three.slice(0, 2));
-    const first = runtime.sideStreams(2, { isFirst: true });
+    const first = runtime.sideStreams(2, { isHighPriority: true });
     assert.equal(new Set([runtime.stream, ...three, ...first]).size, 6);
-    assert.deepEqual(runtime.sideStreams(1, { isFirst: true }), first.slice(0, 1));
+    assert.deepEqual(runtime.sideStreams(1, { isHighPriority: true }), first.slice(0, 1));
   });
 
   for (const wrap of [strict, (driver: Driver) => driver]) {
-    test(`a stream that the capture does not know is rejected by name, and nothing of it runs (${wrap.name})`, () => {
+    test(`work on a stream outside the capture is rejected by name, and does not run (${wrap.name})`, () => {
       open({ capture: "on" }, wrap);
       const side = runtime.createStream();
-      const message = /^launch on stream \d+, which is not ordered behind the capture's own by grow/;
+      const message = /^Launch on stream \d+, which does not wait for the captured stream, by grow/;
       rejects("CAPTURE_REJECTED", () => runtime.capture("strange", () => growOn(side)), message);
       rejects("CAPTURE_REJECTED", () =>
         runtime.capture("waits", () => runtime.orderStreams(side, runtime.stream)),
@@ -366,7 +369,7 @@ describe("branches", () => {
       assert.equal(first(), 3);
     });
 
-    test(`a branch that is not joined before the end is rejected, and nothing has changed (${wrap.name})`, () => {
+    test(`a side stream that is not joined before the end is rejected, without effect (${wrap.name})`, () => {
       open({ capture: "on" }, wrap);
       const side = runtime.createStream();
       const body = (): void => {

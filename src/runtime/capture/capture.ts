@@ -6,19 +6,19 @@
  *   3. recording: any allocation, synchronization or host access is rejected by name before the driver is called.
  *
  * Then the graph's nodes are counted, and one replay is compared with the direct run, bit for bit. In all cases the
- * memory that the function writes is restored: only the first `replay()` has an effect. A capture for timing, whose
- * results nobody reads, skips the comparison and the restore.
+ * memory that the function writes is restored: only the first `replay()` has an effect. A capture for timing skips the
+ * comparison and the restore: its results are not used.
  */
 
 import type { Driver, Graph, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { bytes, formatSpan } from "../../units/index.js";
-import { type Arena, poisonByte } from "../memory/arena.js";
+import { bytes, formatSpan, runAll } from "../../units/index.js";
+import type { Arena } from "../memory/arena.js";
 import type { Budget } from "../memory/budget.js";
 import type { PersistentMemory } from "../memory/persistent.js";
+import { poisonByte } from "../memory/step-allocator.js";
 import { ownerOf } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
-import { runAll } from "../run-all.js";
 import type { Transfer } from "../transfer/transfer.js";
 import type { CapturePass, CaptureStateMachine } from "./capture-state.js";
 import {
@@ -29,7 +29,7 @@ import {
   takeSnapshot,
   withoutCovered,
 } from "./checksum.js";
-import { type AccessSet, noAccess, spanKeys, type Work } from "./work.js";
+import { type AccessSet, emptyAccessSet, spanKeys, type Work } from "./work.js";
 
 export interface CaptureOptions {
   readonly driver: Driver;
@@ -37,7 +37,7 @@ export interface CaptureOptions {
   readonly arena: Arena;
   readonly persistent: PersistentMemory;
   readonly budget: Budget;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
   readonly work: Work;
   readonly transfer: Transfer;
   readonly recorder: Recorder;
@@ -51,23 +51,23 @@ export class CapturedGraph {
   readonly name: string;
   readonly graph: Graph;
   readonly #options: CaptureOptions;
-  readonly #letGo: () => void;
+  readonly #release: () => void;
   #isClosed = false;
 
-  constructor(options: CaptureOptions, name: string, graph: Graph, letGo: () => void) {
+  constructor(options: CaptureOptions, name: string, graph: Graph, release: () => void) {
     this.name = name;
     this.graph = graph;
     this.#options = options;
-    this.#letGo = letGo;
+    this.#release = release;
   }
 
   /** Runs the whole graph once, in one launch. */
   replay(): void {
     if (this.#isClosed) {
-      throw new HoldfastError("CLOSED", `Graph "${this.name}" is closed; capture it again to replay it.`);
+      throw new HoldfastError("CLOSED", `Graph "${this.name}" is closed. Capture it again to replay it.`);
     }
-    const { driver, stream, recorder, gate } = this.#options;
-    gate.rejectInside("replay", this.name);
+    const { driver, stream, recorder, captureState } = this.#options;
+    captureState.rejectInside("replay", this.name);
     driver.launchGraph(stream, this.graph);
     recorder.record("replay", this.name);
   }
@@ -75,27 +75,27 @@ export class CapturedGraph {
   /** Destroys the graph, then unpins its buffers. Idempotent. */
   close(): void {
     if (this.#isClosed) return;
-    const { driver, stream, gate } = this.#options;
-    gate.rejectInside("close of a graph", this.name);
+    const { driver, stream, captureState } = this.#options;
+    captureState.rejectInside("close of a graph", this.name);
     driver.synchronize(stream);
     this.#isClosed = true;
-    this.#letGo();
+    this.#release();
   }
 }
 
 /**
- * Captures `body`. A failed capture leaves no trace except the function's lazy resources. With purpose "rehearsal", all
+ * Captures `body`. A failed capture has no effect except the function's lazy resources. With purpose "timing", all
  * written memory is scratch and is not compared.
  */
 export function captureGraph(
   options: CaptureOptions,
   name: string,
   body: () => void,
-  purpose?: ScratchMemory | "rehearsal",
+  purpose?: ScratchMemory | "timing",
 ): CapturedGraph {
-  const { driver, stream, gate, transfer, recorder, arena, persistent, budget } = options;
+  const { driver, stream, captureState, transfer, recorder, arena, persistent, budget } = options;
   const undo: (() => void)[] = [];
-  gate.enter(name);
+  captureState.enter(name);
   try {
     const accesses = runPass(options, name, "observing", body);
     // Pinned from here on: a lazy resource created while observing must live until it is recorded.
@@ -112,13 +112,13 @@ export function captureGraph(
     undo.push(() => budget.release(charge));
 
     // Scratch memory is not restored: it may be most of the memory.
-    const scratch = purpose === "rehearsal" ? undefined : purpose;
-    const results = purpose === "rehearsal" ? [] : withoutCovered(accesses.written);
+    const scratch = purpose === "timing" ? undefined : purpose;
+    const results = purpose === "timing" ? [] : withoutCovered(accesses.written);
     const outputs = results.filter((storage) => ownerOf(storage) !== scratch?.storage);
     const compared = scratch ? [...outputs, scratch.storage] : outputs;
     const before = takeSnapshot(transfer, outputs);
-    const putBack = () => restoreSnapshot(transfer, before);
-    undo.push(putBack);
+    const restore = () => restoreSnapshot(transfer, before);
+    undo.push(restore);
     // Both runs start from NaN there, so a read of unwritten scratch shows up as a difference.
     const poisonScratch = (): void => {
       if (scratch) driver.fill(stream, scratch.storage.span, poisonByte);
@@ -126,7 +126,7 @@ export function captureGraph(
     poisonScratch();
     requireSameWork(name, accesses, runPass(options, name, "running", body, accesses));
     const expected = takeChecksums(transfer, compared);
-    putBack();
+    restore();
 
     const graph = record(driver, stream, () =>
       requireSameWork(name, accesses, runPass(options, name, "recording", body, accesses)),
@@ -137,42 +137,42 @@ export function captureGraph(
     poisonScratch();
     driver.launchGraph(stream, graph);
     requireSameChecksums(name, expected, takeChecksums(transfer, compared), scratch);
-    putBack();
+    restore();
 
     recorder.record("capture", name, 0, accesses.commands);
-    undo.splice(undo.indexOf(putBack), 1);
+    undo.splice(undo.indexOf(restore), 1);
     return new CapturedGraph(options, name, graph, () => runAll(undo.reverse()));
   } catch (error) {
-    gate.leave();
+    captureState.leave();
     recorder.record("reject", `capture ${name}`);
     try {
       runAll(undo.reverse());
     } catch (failure) {
       throw new HoldfastError(
         "DRIVER_FAILED",
-        `Capture "${name}" failed and could not be undone: ${(failure as Error).message} The contents of the memory that it writes are ` +
-          "unknown; load a checkpoint.",
+        `Capture "${name}" failed and could not be undone: ${(failure as Error).message} The memory that it writes has undefined ` +
+          "contents now. Load a checkpoint.",
         { cause: error },
       );
     }
     throw error;
   } finally {
-    gate.leave();
+    captureState.leave();
   }
 }
 
 /** Runs one pass of the function and returns its access set. */
 function runPass(
-  { driver, work, gate }: CaptureOptions,
+  { driver, work, captureState }: CaptureOptions,
   name: string,
   pass: CapturePass,
   body: () => unknown,
   observed?: AccessSet,
 ): AccessSet {
-  const accesses = noAccess(observed);
+  const accesses = emptyAccessSet(observed);
   work.accesses = accesses;
   try {
-    const result = gate.during(pass, body);
+    const result = captureState.during(pass, body);
     if (result instanceof Promise) {
       result.catch(() => undefined);
       throw new HoldfastError(
@@ -209,7 +209,7 @@ function record(driver: Driver, stream: Stream, body: () => void): Graph {
 }
 
 function requireJoined(name: string, { streams }: AccessSet): void {
-  const [unjoined] = [...streams].find(([, { issued: given, awaited: joined }]) => joined < given) ?? [];
+  const [unjoined] = [...streams].find(([, { issued, awaited }]) => awaited < issued) ?? [];
   if (!unjoined) return;
   throw new HoldfastError(
     "CAPTURE_REJECTED",
@@ -222,13 +222,13 @@ function requireJoined(name: string, { streams }: AccessSet): void {
 /** A graph is valid only if the function does the same work on the same memory every time. */
 function requireSameWork(name: string, observed: AccessSet, now: AccessSet): void {
   const observedRanges = spanKeys(observed.all);
-  const stranger = [...now.all].find(({ span }) => !observedRanges.has(formatSpan(span)));
-  if (!stranger && now.commands === observed.commands && spanKeys(now.all).size === observedRanges.size)
+  const newStorage = [...now.all].find(({ span }) => !observedRanges.has(formatSpan(span)));
+  if (!newStorage && now.commands === observed.commands && spanKeys(now.all).size === observedRanges.size)
     return;
   throw new HoldfastError(
     "CAPTURE_REJECTED",
     `The function of capture "${name}" does different work each time: ${observed.commands} commands on ${observed.all.size} ` +
-      `storages at first, then ${now.commands} on ${now.all.size}${stranger ? `, including "${stranger.label}"` : ""}. ` +
+      `storages at first, then ${now.commands} on ${now.all.size}${newStorage ? `, including "${newStorage.label}"` : ""}. ` +
       "A captured function must do the same work every time.",
     { numbers: { capture: name, commands: observed.commands, commandsNow: now.commands } },
   );
@@ -240,7 +240,8 @@ function requireNodes(name: string, { nodes }: Graph, commands: number): void {
   throw new HoldfastError(
     "CAPTURE_NODES",
     `The graph of "${name}" has ${counted} work nodes for ${commands} recorded commands, ${nodes.memory} memory nodes and ` +
-      `${nodes.host} host nodes. Only work nodes are allowed: memory nodes make the second launch fail, host nodes block.`,
+      `${nodes.host} host nodes. Only work nodes are allowed: memory nodes make the second launch fail, and host nodes block. ` +
+      "Move allocations and host callbacks out of the captured function.",
     { numbers: { ...nodes, commands } },
   );
 }

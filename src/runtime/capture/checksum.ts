@@ -20,13 +20,13 @@ function requireEqual(name: string, direct: Snapshot, replayed: Snapshot): void 
   for (const [storage, expected] of direct) {
     const actual = replayed.get(storage);
     if (actual && Buffer.compare(expected, actual) === 0) continue;
-    const at = expected.findIndex((byte, index) => byte !== actual?.[index]);
+    const byte = expected.findIndex((value, index) => value !== actual?.[index]);
     throw new HoldfastError(
       "CAPTURE_MISMATCH",
-      `The replay of "${name}" differs from the same work run directly: first in "${storage.label}" at byte ${at} of ` +
-        `${expected.length} (${expected[at]} directly, ${actual?.[at]} replayed). The graph was not kept; the captured ` +
+      `The replay of "${name}" differs from the same work run directly: first in "${storage.label}" at byte ${byte} of ` +
+        `${expected.length} (${expected[byte]} directly, ${actual?.[byte]} replayed). The graph was not kept; the captured ` +
         "function must do the same work on the same memory every time.",
-      { numbers: { capture: name, storage: storage.label, byte: at } },
+      { numbers: { capture: name, storage: storage.label, byte } },
     );
   }
 }
@@ -55,35 +55,37 @@ export interface ScratchMemory {
 /** The results of a run: small storages as bytes, large ones as checksums of chunks. */
 export interface Checksums {
   readonly bytes: Snapshot;
-  readonly prints: ReadonlyMap<Storage, Print>;
+  readonly chunkChecksums: ReadonlyMap<Storage, ChunkChecksums>;
 }
 
-type Print = readonly { readonly offset: number; readonly checksum: string }[];
+type ChunkChecksums = readonly { readonly offset: number; readonly checksum: string }[];
 
-const printedBytes = 64 * 1024;
+const chunkBytes = 64 * 1024;
 
 export function takeChecksums(transfer: Transfer, storages: readonly Storage[]): Checksums {
-  const isLarge = ({ span }: Storage): boolean => span.size > printedBytes;
+  const isLarge = ({ span }: Storage): boolean => span.size > chunkBytes;
   return {
     bytes: takeSnapshot(
       transfer,
       storages.filter((storage) => !isLarge(storage)),
     ),
-    prints: new Map(storages.filter(isLarge).map((storage) => [storage, takePrint(transfer, storage)])),
+    chunkChecksums: new Map(
+      storages.filter(isLarge).map((storage) => [storage, takeChunkChecksums(transfer, storage)]),
+    ),
   };
 }
 
-function takePrint(transfer: Transfer, storage: Storage): Print {
-  const print: { offset: number; checksum: string }[] = [];
+function takeChunkChecksums(transfer: Transfer, storage: Storage): ChunkChecksums {
+  const checksums: { offset: number; checksum: string }[] = [];
   transfer.readChunks(storage, (chunk, start) => {
-    for (let at = 0; at < chunk.length; at += printedBytes) {
+    for (let offset = 0; offset < chunk.length; offset += chunkBytes) {
       const checksum = createHash("sha1")
-        .update(chunk.subarray(at, at + printedBytes))
+        .update(chunk.subarray(offset, offset + chunkBytes))
         .digest("base64");
-      print.push({ offset: start + at, checksum });
+      checksums.push({ offset: start + offset, checksum });
     }
   });
-  return print;
+  return checksums;
 }
 
 /** Rejects a replay whose results differ from those of the direct run, and names the first difference. */
@@ -94,15 +96,15 @@ export function requireSameChecksums(
   scratch: ScratchMemory | undefined,
 ): void {
   requireEqual(name, direct.bytes, replayed.bytes);
-  for (const [storage, print] of direct.prints) {
-    const actual = replayed.prints.get(storage);
-    const chunk = print.find(({ checksum }, index) => checksum !== actual?.[index]?.checksum);
+  for (const [storage, checksums] of direct.chunkChecksums) {
+    const actual = replayed.chunkChecksums.get(storage);
+    const chunk = checksums.find(({ checksum }, index) => checksum !== actual?.[index]?.checksum);
     if (!chunk) continue;
     const label = storage === scratch?.storage ? scratch.nameAt(chunk.offset) : storage.label;
     throw new HoldfastError(
       "CAPTURE_MISMATCH",
       `The replay of "${name}" differs from the same work run directly: first in "${label}", in bytes ${chunk.offset} to ` +
-        `${chunk.offset + printedBytes} of its memory. The graph was not kept; the captured function must do the same work on ` +
+        `${chunk.offset + chunkBytes} of its memory. The graph was not kept; the captured function must do the same work on ` +
         "the same memory every time.",
       { numbers: { capture: name, storage: label, byte: chunk.offset } },
     );

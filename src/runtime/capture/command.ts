@@ -15,7 +15,7 @@ export interface LaunchCommand {
   readonly blocks: number;
   /** A storage for each memory parameter of the kernel, a number for each scalar. */
   readonly arguments: readonly (Storage | number)[];
-  /** Default: the runtime's own stream. */
+  /** Default: the runtime's stream. */
   readonly stream?: Stream;
   /** Programmatic dependent launch: it may start while the launch before it on its stream ends. */
   readonly isPdl?: boolean;

@@ -1,4 +1,4 @@
-/** Traces: while one is open, work is recorded instead of submitted. */
+/** The receiver of a trace. While a trace is open, work is recorded instead of submitted. */
 
 import type { Storage } from "../memory/storage.js";
 import type { UploadItem } from "../transfer/transfer.js";
@@ -13,18 +13,26 @@ export interface IndexCheck {
   readonly range: string;
 }
 
-/** Receives the work of a function that is traced, and rejects what can't be traced. */
+/** Receives the work of a traced function, and rejects work that cannot be traced. */
 export interface TraceSink {
   record(command: LoadedCommand): void;
   upload(items: Iterable<UploadItem>): void;
-  /** Registers a guard: a predicate that must still hold for the traced step to be replayed. */
-  assume(holds: () => boolean): void;
-  /** From here on persistent memory changes only if this number (f64) is finite; without a number, always. */
-  guard(number: Storage | undefined): void;
-  /** From here on persistent memory changes only if `found` (f64) is Infinity, which means that no index is bad. */
-  checkIndices(found: Storage, check: IndexCheck): void;
+  /** Adds a guard: a predicate that must hold whenever the traced step is replayed. */
+  addGuard(isValid: () => boolean): void;
+  /**
+   * Makes later writes to persistent memory depend on a value (f64): they happen only if it is finite. Undefined ends the
+   * condition.
+   */
+  writeOnlyIfFinite(value: Storage | undefined): void;
+  /**
+   * Makes later writes to persistent memory depend on valid indices: they happen only if `firstInvalid` (f64) is
+   * Infinity.
+   */
+  checkIndices(firstInvalid: Storage, check: IndexCheck): void;
   /** Declares the storage's contents dead until they are written again. */
-  forget(storage: Storage): void;
-  /** Throws: the function reads a value, waits, opens a step or captures. `advice` replaces the usual way out. */
+  discard(storage: Storage): void;
+  /**
+   * Throws: the function reads a value, waits, opens a step or captures. `advice` replaces the default advice.
+   */
   reject(what: string, label: string, advice?: string): never;
 }

@@ -1,6 +1,6 @@
 /**
- * Work: the one way in which launches, fills and copies reach a stream. Storages are checked to be live, the op is noted
- * for stall reports, and during a capture all accessed storages are collected, so that the graph can own them.
+ * Issues all launches, fills and copies of a runtime. It checks that storages are live and notes the op for stall
+ * reports. During a capture it collects the accessed storages, so that the graph can own them.
  */
 
 import type { Driver, Event, Kernel, Parameter, Stream } from "../../driver/index.js";
@@ -17,13 +17,13 @@ export interface AccessSet {
   readonly written: Set<Storage>;
   /** The spans that may be written, after the first pass: contents that were not saved could not be restored. */
   readonly writable: ReadonlySet<string> | undefined;
-  /** How many commands were issued; each must become one node of the graph. */
+  /** Number of issued commands; each must become one node of the graph. */
   commands: number;
-  /** The side streams that were ordered after the capture's own stream. */
+  /** The side streams that wait for the captured stream, directly or through others. */
   readonly streams: Map<Stream, SideStream>;
 }
 
-/** A side stream of a capture: how many commands and waits it was issued, and up to which of them others wait for it. */
+/** A side stream of a capture: the number of its commands and waits, and how many of these another stream waits for. */
 export interface SideStream {
   issued: number;
   awaited: number;
@@ -34,18 +34,18 @@ export interface StreamEvent {
   readonly stream: Stream;
   /** Undefined while a capture only observes: nothing is issued then. */
   readonly event: Event | undefined;
-  /** For a side stream of a capture: how much it had been issued, and in which pass. */
+  /** For a side stream of a capture: its `issued` count at the event, and the access set of the pass. */
   readonly issued: number;
   readonly accesses: AccessSet | undefined;
 }
 
-/** For the start of a pass; `observed` is what the first pass has collected. */
-export function noAccess(observed?: AccessSet): AccessSet {
+/** The empty access set for the start of a pass. `observed` is the set of the first pass. */
+export function emptyAccessSet(observed?: AccessSet): AccessSet {
   const writable = observed && spanKeys(observed.written);
   return { all: new Set(), written: new Set(), writable, commands: 0, streams: new Map() };
 }
 
-/** Views are made anew in each pass, so storages are compared by their bytes. */
+/** Each pass creates new views, so storages are compared by their spans. */
 export function spanKeys(storages: Iterable<Storage>): Set<string> {
   return new Set([...storages].map(({ span }) => formatSpan(span)));
 }
@@ -55,7 +55,7 @@ export interface WorkOptions {
   readonly stream: Stream;
   readonly sharedStatus: SharedStatus;
   readonly labels: LabelTable;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
   readonly requireLive: (storage: Storage, use: string) => void;
   /** The storage that owns a view's bytes: a graph owns that one. */
   readonly arenaOwnerOf: (storage: Storage) => Storage;
@@ -68,9 +68,9 @@ export interface LaunchRequest {
   readonly blocks: number;
   /** A storage for each memory parameter of the kernel, a number for each scalar. */
   readonly arguments: readonly (Storage | number)[];
-  /** Default: the runtime's own stream. Order others with `orderStreams`. */
+  /** Default: the runtime's stream. Order others with `orderStreams`. */
   readonly stream?: Stream;
-  /** Programmatic dependent launch: it may start while the launch before it on its stream ends, if its kernel waits. */
+  /** Programmatic dependent launch: it may start while its predecessor on the stream ends, if its kernel waits. */
   readonly isPdl?: boolean;
 }
 
@@ -85,7 +85,7 @@ export class Work {
 
   launch(request: LaunchRequest): void {
     const { op, kernel, blocks, arguments: passed, stream = this.#options.stream, isPdl = false } = request;
-    this.#requireMember(stream, `launch on stream ${stream.id}`, op);
+    this.#requireCaptured(stream, `launch on stream ${stream.id}`, op);
     const values = passed.map((value, index) => {
       if (typeof value === "number") return value;
       this.#note(op, value, kernel.parameters[index]);
@@ -96,7 +96,7 @@ export class Work {
     if (captured) captured.issued += 1;
   }
 
-  /** Everything issued to `later` from now on waits for everything issued to `earlier` so far. */
+  /** Lets later work of `later` wait for all work issued to `earlier` so far. */
   orderStreams(earlier: Stream, later: Stream): void {
     const event = this.recordEvent(earlier);
     try {
@@ -106,13 +106,13 @@ export class Work {
     }
   }
 
-  /** Records everything that a stream was issued so far. The caller destroys the event. */
+  /** Records an event after all work issued to a stream so far. The caller destroys it. */
   recordEvent(stream: Stream): StreamEvent {
-    const { driver, gate } = this.#options;
-    this.#requireMember(stream, `wait for stream ${stream.id}`, "orderStreams");
+    const { driver, captureState } = this.#options;
+    this.#requireCaptured(stream, `wait for stream ${stream.id}`, "orderStreams");
     const { accesses } = this;
     const issued = accesses?.streams.get(stream)?.issued ?? 0;
-    if (gate.state === "observing") return { stream, event: undefined, issued, accesses };
+    if (captureState.state === "observing") return { stream, event: undefined, issued, accesses };
     const event = driver.createEvent();
     try {
       driver.recordEvent(event, stream);
@@ -123,27 +123,30 @@ export class Work {
     return { stream, event, issued, accesses };
   }
 
-  /** Everything issued to `later` from now on waits for the event. */
+  /** Lets later work of `later` wait for the event. */
   waitEvent({ stream: earlier, event, issued, accesses }: StreamEvent, later: Stream): void {
-    const { driver, stream: main, gate } = this.#options;
+    const { driver, stream: main, captureState } = this.#options;
     if (accesses !== this.accesses)
-      gate.rejectInside(`wait for an event of stream ${earlier.id} from outside`, "waitEvent");
+      captureState.rejectInside(
+        `wait for an event of stream ${earlier.id} that was recorded outside the capture`,
+        "waitEvent",
+      );
     if (this.accesses) {
-      // A stream that waits for a side stream answers for its work from here on.
+      // A stream that waits for a side stream must itself be joined from here on.
       const { streams } = this.accesses;
       const stream = streams.get(earlier);
-      const isOwed = stream !== undefined && stream.awaited < issued;
+      const isUnjoined = stream !== undefined && stream.awaited < issued;
       if (stream) stream.awaited = Math.max(stream.awaited, issued);
       if (later !== main) {
         const waiting = streams.get(later) ?? { issued: 0, awaited: 0 };
         streams.set(later, waiting);
-        if (isOwed) waiting.issued += 1;
+        if (isUnjoined) waiting.issued += 1;
       }
     }
     if (event) driver.waitEvent(later, event);
   }
 
-  /** Streams that wait for it go on waiting. */
+  /** Streams that already wait for the event still do. */
   destroyEvent({ event }: StreamEvent): void {
     if (event) this.#options.driver.destroyEvent(event);
   }
@@ -168,11 +171,11 @@ export class Work {
     this.#send(op, () => driver.copyOnDevice(stream, target.span, source.span));
   }
 
-  /** Inside a capture, work on a stream that the capture does not know would run instead of being recorded. */
-  #requireMember(stream: Stream, what: string, label: string): void {
-    const isMember = stream === this.#options.stream || this.accesses?.streams.has(stream);
-    if (!isMember)
-      this.#options.gate.rejectInside(`${what}, which is not ordered behind the capture's own`, label);
+  /** Inside a capture, work on a stream outside the capture would run instead of being recorded. */
+  #requireCaptured(stream: Stream, what: string, label: string): void {
+    const isCaptured = stream === this.#options.stream || this.accesses?.streams.has(stream);
+    if (!isCaptured)
+      this.#options.captureState.rejectInside(`${what}, which does not wait for the captured stream,`, label);
   }
 
   #note(op: string, used: Storage, parameter: Parameter | undefined): void {
@@ -187,17 +190,17 @@ export class Work {
   }
 
   #send(op: string, send: () => void): void {
-    const { sharedStatus, labels, gate } = this.#options;
+    const { sharedStatus, labels, captureState } = this.#options;
     sharedStatus.op = labels.idOf(op);
     if (this.accesses) this.accesses.commands += 1;
-    if (gate.state !== "observing") send();
+    if (captureState.state !== "observing") send();
   }
 }
 
 function newTarget(op: string, storage: Storage): HoldfastError {
   return new HoldfastError(
     "CAPTURE_REJECTED",
-    `${op} writes "${storage.label}", which the captured function did not write when it was first run. ` +
+    `${op} writes "${storage.label}", which the captured function did not write in its first run. ` +
       "A captured function must do the same work every time.",
     { numbers: { op, storage: storage.label } },
   );

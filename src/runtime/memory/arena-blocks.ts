@@ -1,4 +1,4 @@
-/** The arena's live blocks, and the sums that reports make of them. */
+/** The arena's live blocks, and their sums for reports. */
 
 import type { Bytes, Span } from "../../units/index.js";
 import type { Storage } from "./storage.js";
@@ -21,8 +21,8 @@ export interface Block {
   views: Set<Storage> | undefined;
   /** The pins of the storage and its views; most have none. */
   pins: Pins | undefined;
-  /** A reset has passed: only its pins keep it alive. */
-  isDue: boolean;
+  /** True after a reset: only its pins keep it alive. */
+  isExpired: boolean;
 }
 
 export interface Pin {
@@ -71,9 +71,9 @@ export interface Holder {
   readonly size: number;
 }
 
-/** A pin keeps the block across a reset; of its views only the pinned ones survive. */
-export function outlive(block: Block): void {
-  block.isDue = true;
+/** Keeps a pinned block across a reset; its unpinned views end. */
+export function keepPinned(block: Block): void {
+  block.isExpired = true;
   for (const view of block.views ?? []) endView(block, view);
 }
 
@@ -83,17 +83,17 @@ export function endView(block: Block, view: Storage): void {
 }
 
 /** Bytes by allocating op, largest first. */
-export function listHolders(blocks: Iterable<Block>, count: number): Holder[] {
+export function listHolders(blocks: Iterable<Block>, maxHolders: number): Holder[] {
   const byLabel = new Map<string, Holder>();
   for (const { storage, extent } of blocks) {
     const { label } = storage;
-    const so = byLabel.get(label);
-    byLabel.set(label, { label, count: (so?.count ?? 0) + 1, size: (so?.size ?? 0) + extent.size });
+    const { count, size } = byLabel.get(label) ?? { count: 0, size: 0 };
+    byLabel.set(label, { label, count: count + 1, size: size + extent.size });
   }
-  return [...byLabel.values()].sort((a, b) => b.size - a.size).slice(0, count);
+  return [...byLabel.values()].sort((a, b) => b.size - a.size).slice(0, maxHolders);
 }
 
-/** Live bytes by what keeps them alive: a pin, the open step, or only the missing reset. */
+/** Live bytes by the reason that keeps them alive: a pin, the open step, or a missing reset. */
 export function sumByReason(
   blocks: Iterable<Block>,
   openStep: number,

@@ -50,7 +50,8 @@ export function badSize(size: number, label: string): HoldfastError {
 export function badView(storage: Storage, offset: number, size: number): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `A view of ${size} bytes at ${offset} does not fit ${describe(storage)} of ${storage.span.size} bytes.`,
+    `A view of ${size} bytes at offset ${offset} does not fit in ${describe(storage)}, which has ${storage.span.size} bytes. ` +
+      "Pass a range inside the storage, of 1 byte or more.",
     { numbers: { offset, size, available: storage.span.size } },
   );
 }
@@ -58,14 +59,14 @@ export function badView(storage: Storage, offset: number, size: number): Holdfas
 export function viewFreed(view: Storage): HoldfastError {
   return new HoldfastError(
     "VIEW_NOT_OWNER",
-    `${describe(view)} is a view of ${describe(ownerOf(view))} and owns no bytes. Drop the view, or free its owner.`,
+    `Storage "${view.label}" is a view of ${describe(ownerOf(view))} and owns no bytes. Drop the view, or free its owner.`,
   );
 }
 
 export function pinnedFreed(storage: Storage, pinnedBy: readonly string[]): HoldfastError {
   return new HoldfastError(
     "PINNED",
-    `${describe(storage)} is pinned by ${pinnedBy.join(", ")} and cannot be freed. Unpin it first.`,
+    `Storage "${storage.label}" is pinned by ${pinnedBy.join(", ")} and cannot be freed. Unpin it first.`,
     { numbers: { pins: pinnedBy.length } },
   );
 }
@@ -73,19 +74,22 @@ export function pinnedFreed(storage: Storage, pinnedBy: readonly string[]): Hold
 export function viewedFreed(storage: Storage, views: number): HoldfastError {
   return new HoldfastError(
     "HAS_VIEWS",
-    `${describe(storage)} cannot be freed: ${views} views of it are alive. Drop them first.`,
+    `Storage "${storage.label}" cannot be freed: it has ${views} live ${views === 1 ? "view" : "views"}. Drop ${views === 1 ? "it" : "them"} first.`,
     { numbers: { views } },
   );
 }
 
 export function notPinned(storage: Storage): HoldfastError {
-  return new HoldfastError("NOT_PINNED", `${describe(storage)} is not pinned. Call unpin once per pin.`);
+  return new HoldfastError(
+    "NOT_PINNED",
+    `Storage "${storage.label}" is not pinned. Call unpin once per pin.`,
+  );
 }
 
 export function notOwner(storage: Storage, use: string): HoldfastError {
   return new HoldfastError(
     "NOT_OWNER",
-    `${use} of ${describe(storage)}: this arena did not allocate it in this form (its owner, address or size differs). ` +
+    `${use}: this arena did not allocate ${describe(storage)} in this form (its owner, address or size differs). ` +
       "Use the storage object that allocate() returned.",
   );
 }
@@ -93,18 +97,18 @@ export function notOwner(storage: Storage, use: string): HoldfastError {
 export function dead(storage: Storage, use: string, step: number, now: number): HoldfastError {
   return new HoldfastError(
     use === "free" ? "DOUBLE_FREE" : "DEAD_STORAGE",
-    `${use} of ${describe(storage)}, which is dead: it was allocated in generation ${storage.generation}` +
+    `${use}: ${describe(storage)} is dead. It was allocated in generation ${storage.generation}` +
       `${step > 0 ? ` (step ${step})` : ""}, and the arena is at generation ${now}. ` +
       "Pin a storage that must outlive its step, or use it inside the step.",
     { numbers: { generation: storage.generation, now, step } },
   );
 }
 
-export function deadInside(storage: Storage, use: string): HoldfastError {
+export function deadInSubArena(storage: Storage, use: string): HoldfastError {
   return new HoldfastError(
     use === "free" ? "DOUBLE_FREE" : "DEAD_STORAGE",
-    `${use} of ${describe(storage)}, which is dead: it was allocated in a sub-arena, and ended with the function that ran ` +
-      "in it. Use it inside that function, or copy it to memory outside the sub-arena.",
+    `${use}: ${describe(storage)} is dead. It was allocated in a sub-arena, and ended with the function that ran in it. ` +
+      "Use it inside that function, or copy it to memory outside the sub-arena.",
   );
 }
 

@@ -26,6 +26,18 @@ export class ArenaFigures {
     this.#cells[figure] = (this.#cells[figure] ?? 0) + value;
   }
 
+  /** Counts an allocation that was a hit, a reuse or a miss. `top` is the end of the highest block, in bytes. */
+  countAllocation(source: number, size: number, extent: number, top: number): void {
+    this.add(source, 1);
+    this.add(cell.allocationsThisStep, 1);
+    this.add(cell.bytesThisStep, size);
+    this.add(cell.allocations, 1);
+    this.add(cell.bytes, size);
+    this.add(cell.live, extent);
+    this.set(cell.offset, top);
+    if (top > this.get(cell.highWater)) this.set(cell.highWater, top);
+  }
+
   clear(): void {
     this.#cells.fill(0);
   }

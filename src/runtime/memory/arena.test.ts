@@ -1,4 +1,4 @@
-/** The arena's rules one by one; random sequences of them are in test/memory-model.test.ts. */
+/** The arena's rules, one by one. Random sequences of calls are in test/memory-model.test.ts. */
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
@@ -20,7 +20,7 @@ beforeEach(() => {
     memory: "16MiB",
     arena: "8MiB",
     staging: "2MiB",
-    // What a GPU commits at least.
+    // The minimum that a GPU commits.
     chunk: bytes(2 * mib),
     poison: true,
     stallAfter: "off",
@@ -40,7 +40,7 @@ function bytesAt(span: Span): Uint8Array {
 }
 
 describe("growth", () => {
-  test("memory is committed in chunks, as it is used, and never moves what is there", () => {
+  test("memory is committed in chunks as it is used, and nothing moves", () => {
     const { arena } = runtime;
     assert.equal(arena.figures.committed, 0);
     const first = arena.allocate(1000, "first");
@@ -52,7 +52,7 @@ describe("growth", () => {
     assert.deepEqual([arena.figures.misses, arena.figures.hits], [2, 0]);
   });
 
-  test("the last chunk is a short one where the budget has no more", () => {
+  test("the last chunk is short if the budget has no more", () => {
     const { arena, persistent } = runtime;
     persistent.place("weights", "big", [{ name: "w", size: 12 * mib }]);
     arena.allocate(1000, "small");
@@ -64,21 +64,17 @@ describe("growth", () => {
 });
 
 describe("life and death", () => {
-  test("what is made in a step dies at its end, filled with NaN, and its use is rejected by name", () => {
+  test("a storage of a step dies at its end, filled with NaN, and its use is rejected by name", () => {
     const gone = runtime.step(() => {
-      const made = runtime.arena.allocate(64, "softmax");
-      runtime.fill(made, 0);
-      return made;
+      const storages = runtime.arena.allocate(64, "softmax");
+      runtime.fill(storages, 0);
+      return storages;
     });
     assert.ok(bytesAt(gone.span).every((byte) => byte === 0xff));
-    rejects(
-      "DEAD_STORAGE",
-      () => runtime.read(gone),
-      /read-back of storage "softmax", which is dead.*step 1/,
-    );
+    rejects("DEAD_STORAGE", () => runtime.read(gone), /read-back: storage "softmax" is dead.*step 1/);
   });
 
-  test("what is made outside a step outlives steps and dies at a reset", () => {
+  test("a storage allocated outside a step survives steps and dies at a reset", () => {
     const kept = runtime.arena.allocate(64, "kept");
     runtime.step(() => undefined);
     assert.ok(runtime.arena.isLive(kept));
@@ -86,32 +82,32 @@ describe("life and death", () => {
     assert.ok(!runtime.arena.isLive(kept));
   });
 
-  test("a pin keeps exactly its bytes; what lies beside it is reused", () => {
+  test("a pin keeps exactly its bytes; adjacent memory is reused", () => {
     const { arena } = runtime;
     const [, middle] = runtime.step(() => {
-      const made = ["a", "b", "c"].map((label) => arena.allocate(256, label));
-      runtime.fill(made[1]!, 5);
-      arena.pin(made[1]!, "backward");
-      return made;
+      const storages = ["a", "b", "c"].map((label) => arena.allocate(256, label));
+      runtime.fill(storages[1]!, 5);
+      arena.pin(storages[1]!, "backward");
+      return storages;
     });
-    const beside = [arena.allocate(256, "d"), arena.allocate(256, "e")].map((one) => one.span.address);
-    assert.deepEqual(beside.sort(), [middle!.span.address - 256, middle!.span.address + 256]);
+    const adjacent = [arena.allocate(256, "d"), arena.allocate(256, "e")].map((one) => one.span.address);
+    assert.deepEqual(adjacent.sort(), [middle!.span.address - 256, middle!.span.address + 256]);
     assert.ok(bytesAt(middle!.span).every((byte) => byte === 5));
     arena.unpin(middle!);
     rejects("DEAD_STORAGE", () => runtime.read(middle!));
   });
 
-  test("a pin taken back inside its own step leaves the storage to the step's end", () => {
+  test("a storage unpinned inside its step lives until the step ends", () => {
     runtime.step(() => {
-      const made = runtime.arena.allocate(256, "a");
-      runtime.arena.pin(made, "save");
-      runtime.arena.unpin(made);
-      assert.ok(runtime.arena.isLive(made));
+      const storages = runtime.arena.allocate(256, "a");
+      runtime.arena.pin(storages, "save");
+      runtime.arena.unpin(storages);
+      assert.ok(runtime.arena.isLive(storages));
     });
     assert.equal(runtime.arena.figures.live, 0);
   });
 
-  test("the same step made again gets the same addresses", () => {
+  test("the same step run again gets the same addresses", () => {
     const run = (): number[] =>
       runtime.step(() =>
         [3000, 17, 40_000, 256].map((size) => runtime.arena.allocate(size, "op").span.address),
@@ -121,12 +117,12 @@ describe("life and death", () => {
 });
 
 describe("misuse", () => {
-  test("freeing twice, freeing a view, freeing what is pinned or viewed are errors with names", () => {
+  test("a double free, and a free of a view, a pinned or a viewed storage, are errors with a code", () => {
     const { arena } = runtime;
     const a = arena.allocate(512, "a");
     const view = runtime.view(a, 256, 128, "tail");
     rejects("VIEW_NOT_OWNER", () => arena.free(view), /"tail" is a view of storage "a"/);
-    rejects("HAS_VIEWS", () => arena.free(a), /1 views/);
+    rejects("HAS_VIEWS", () => arena.free(a), /it has 1 live view\. Drop it/);
     arena.dropView(view);
     rejects("DEAD_STORAGE", () => arena.dropView(view));
     arena.pin(a, "graph 1");
@@ -134,10 +130,10 @@ describe("misuse", () => {
     arena.unpin(a);
     rejects("NOT_PINNED", () => arena.unpin(a));
     arena.free(a);
-    rejects("DOUBLE_FREE", () => arena.free(a), /free of storage "a", which is dead/);
+    rejects("DOUBLE_FREE", () => arena.free(a), /free: storage "a" is dead/);
   });
 
-  test("a free after the place was handed out again is rejected, and the new owner is unharmed", () => {
+  test("a free after the memory was reused is rejected, and the new storage is unchanged", () => {
     const { arena } = runtime;
     const a = arena.allocate(512, "a");
     arena.reset();
@@ -155,7 +151,7 @@ describe("misuse", () => {
     });
   });
 
-  test("after the close everything is rejected", () => {
+  test("after close() every call is rejected", () => {
     const a = runtime.arena.allocate(16, "a");
     runtime.close();
     rejects("CLOSED", () => runtime.arena.allocate(16, "b"));
@@ -164,7 +160,7 @@ describe("misuse", () => {
   });
 });
 
-test("a full arena says so with its figures, its holders by op and a cause", () => {
+test("the error of a full arena has the figures, the holders by op and the cause", () => {
   runtime.step(() => {
     for (let index = 0; index < 4; index++) runtime.arena.allocate(1.5 * mib, "attention");
     rejects(
@@ -175,7 +171,7 @@ test("a full arena says so with its figures, its holders by op and a cause", () 
   });
 });
 
-test("holders are added up by op, largest first", () => {
+test("holders are summed by op, largest first", () => {
   const { arena } = runtime;
   arena.allocate(256, "small");
   for (let index = 0; index < 3; index++) arena.allocate(512, "large");

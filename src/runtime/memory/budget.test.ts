@@ -1,4 +1,4 @@
-/** The budget: charges, rejections and their text, pressure. */
+/** The budget: charges, rejections with their text, memory pressure. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,19 +11,19 @@ import type { OutOfMemory } from "./diagnose-oom.js";
 
 function open(limit: number, available = () => bytes(Number.MAX_SAFE_INTEGER)) {
   const sharedStatus = new SharedStatus();
-  const pressed: (number | OutOfMemory)[] = [];
+  const reports: (number | OutOfMemory)[] = [];
   const budget: Budget = new Budget({
     limit: bytes(limit),
     reason: "HOLDFAST_MEMORY",
     sharedStatus,
     recorder: new Recorder(),
     available,
-    onPressure: (shortage) => pressed.push(shortage ?? budget.used),
+    onMemoryPressure: (oom) => reports.push(oom ?? budget.used),
   });
-  return { budget, sharedStatus, pressed };
+  return { budget, sharedStatus, pressed: reports };
 }
 
-test("charges add up by label, on the board too, and come back", () => {
+test("charges are summed by label, also in the shared status, and are returned", () => {
   const { budget, sharedStatus } = open(GiB);
   const weights = budget.charge("weights", bytes(10 * MiB), "model");
   budget.charge("moments", bytes(20 * MiB), "AdamW");
@@ -34,7 +34,7 @@ test("charges add up by label, on the board too, and come back", () => {
   assert.equal(budget.left, GiB - 20 * MiB);
 });
 
-test("a rejection says what was asked, what is left, who holds the rest, and what to change", () => {
+test("a rejection has the request, the rest, the holders and the advice", () => {
   const { budget } = open(100 * MiB);
   budget.charge("weights", bytes(60 * MiB), "model");
   budget.charge("step arena", bytes(30 * MiB), "growth for matmul");
@@ -44,7 +44,7 @@ test("a rejection says what was asked, what is left, who holds the rest, and wha
       assert.ok(error instanceof HoldfastError);
       assert.equal(error.code, "OUT_OF_BUDGET");
       assert.equal(error.numbers["left"], 10 * MiB);
-      for (const part of [
+      for (const text of [
         "cannot provide 20 MiB (gradients: grads)",
         "10 MiB is left of 100 MiB",
         "limit                  100 MiB   HOLDFAST_MEMORY",
@@ -52,7 +52,7 @@ test("a rejection says what was asked, what is left, who holds the rest, and wha
         "growth for matmul (step arena) 30 MiB",
         "What to change: raise HOLDFAST_MEMORY",
       ]) {
-        assert.ok(error.message.includes(part), `${part}\n---\n${error.message}`);
+        assert.ok(error.message.includes(text), `${text}\n---\n${error.message}`);
       }
       return true;
     },
@@ -60,7 +60,7 @@ test("a rejection says what was asked, what is left, who holds the rest, and wha
   assert.equal(budget.used, 90 * MiB);
 });
 
-test("what the machine no longer has is rejected even inside the limit", () => {
+test("memory that the machine no longer has is rejected even below the limit", () => {
   let available = bytes(GiB);
   const { budget } = open(GiB, () => available);
   budget.charge("weights", bytes(100 * MiB), "model");
@@ -72,21 +72,21 @@ test("what the machine no longer has is rejected even inside the limit", () => {
   assert.equal(budget.used, 100 * MiB);
 });
 
-test("pressure is told from nine tenths on, and at a rejection with what was asked", () => {
-  const { budget, pressed } = open(100 * MiB);
+test("pressure is reported from nine tenths on, and at a rejection with the request", () => {
+  const { budget, pressed: reports } = open(100 * MiB);
   budget.charge("weights", bytes(80 * MiB), "a");
-  assert.deepEqual(pressed, []);
+  assert.deepEqual(reports, []);
   budget.charge("weights", bytes(15 * MiB), "b");
   assert.throws(() => budget.charge("weights", bytes(6 * MiB), "c"));
   assert.throws(() => budget.charge("step arena", bytes(7 * MiB), "d"));
-  assert.deepEqual(pressed, [
+  assert.deepEqual(reports, [
     95 * MiB,
     { requested: 6 * MiB, obstacle: "budget" },
     { requested: 7 * MiB, obstacle: "memory" },
   ]);
 });
 
-test("a charge comes back once", () => {
+test("a charge can be returned once", () => {
   const { budget } = open(GiB);
   const charge = budget.charge("weights", bytes(MiB), "a");
   budget.release(charge);

@@ -26,10 +26,10 @@ export interface BudgetOptions {
   readonly reason: string;
   readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
-  /** The bytes available right now, whatever the limit; called at every charge. */
+  /** The bytes available now, independent of the limit. Called at every charge. */
   readonly available: () => Bytes;
   /** Called when the budget comes under pressure, and when it rejects a charge, with the request. */
-  readonly onPressure: (oom?: OutOfMemory) => void;
+  readonly onMemoryPressure: (oom?: OutOfMemory) => void;
 }
 
 /** The budget's limit, and the holders of its bytes. */
@@ -67,13 +67,13 @@ export class Budget {
     if (size > this.left || size > available) {
       this.#options.recorder.record("reject", holder, 0, size);
       const isGrowth = label === "step arena";
-      this.#options.onPressure({ requested: size, obstacle: isGrowth ? "memory" : "budget" });
+      this.#options.onMemoryPressure({ requested: size, obstacle: isGrowth ? "memory" : "budget" });
       throw this.#rejection(charge, available);
     }
     this.#charges.add(charge);
     this.#add(label, size);
     this.#options.recorder.record("charge", holder, 0, size);
-    if (this.used > pressureShare * this.limit) this.#options.onPressure();
+    if (this.used > pressureShare * this.limit) this.#options.onMemoryPressure();
     return charge;
   }
 
@@ -86,6 +86,11 @@ export class Budget {
       );
     }
     this.#add(charge.label, -charge.size);
+  }
+
+  /** Bytes in use under each label. */
+  get usedByLabel(): Readonly<Record<BudgetLabel, number>> {
+    return this.#options.sharedStatus.readBudget();
   }
 
   /** The largest holders, largest first. Charges of one holder under one label are summed. */

@@ -1,4 +1,4 @@
-/** How much of a machine's memory may be taken, for each kind of machine. */
+/** The available memory of each kind of machine. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,11 +9,11 @@ import { chooseLimit, readFreeMemory } from "./free-memory.js";
 
 function freeOn(
   memory: DeviceInfo["memory"],
-  told: { total: number; free: number },
+  reported: { total: number; free: number },
   host: { total: number; available: number; binding?: number },
 ) {
   const driver = {
-    memory: () => ({ total: bytes(told.total), free: bytes(told.free) }),
+    memory: () => ({ total: bytes(reported.total), free: bytes(reported.free) }),
   } as Partial<Driver> as Driver;
   const hostInfo: HostMemoryInfo = {
     total: bytes(host.total),
@@ -27,7 +27,7 @@ function freeOn(
 
 const anyHost = { total: 64 * GiB, available: 32 * GiB };
 
-test("a discrete card gives the driver's free figure less max(512 MiB, 2 %)", () => {
+test("a discrete card has the driver's free figure less max(512 MiB, 2 %)", () => {
   assert.equal(
     freeOn("discrete", { total: 16 * GiB, free: 10 * GiB }, anyHost).available,
     10 * GiB - 512 * MiB,
@@ -37,33 +37,33 @@ test("a discrete card gives the driver's free figure less max(512 MiB, 2 %)", ()
   assert.equal(large.free, 90 * GiB);
 });
 
-test("a unified machine gives MemAvailable less max(8 GiB, 10 %), whatever the driver says", () => {
-  const told = { total: 128 * GiB, free: GiB };
-  assert.equal(freeOn("unified", told, { total: 160 * GiB, available: 100 * GiB }).free, 100 * GiB);
-  assert.equal(freeOn("unified", told, { total: 160 * GiB, available: 100 * GiB }).available, 84 * GiB);
-  assert.equal(freeOn("unified", told, { total: 32 * GiB, available: 20 * GiB }).available, 12 * GiB);
-  assert.equal(freeOn("unified", told, { total: 32 * GiB, available: 7 * GiB }).available, 0);
+test("a unified machine has MemAvailable less max(8 GiB, 10 %), independent of the driver's figure", () => {
+  const reported = { total: 128 * GiB, free: GiB };
+  assert.equal(freeOn("unified", reported, { total: 160 * GiB, available: 100 * GiB }).free, 100 * GiB);
+  assert.equal(freeOn("unified", reported, { total: 160 * GiB, available: 100 * GiB }).available, 84 * GiB);
+  assert.equal(freeOn("unified", reported, { total: 32 * GiB, available: 20 * GiB }).available, 12 * GiB);
+  assert.equal(freeOn("unified", reported, { total: 32 * GiB, available: 7 * GiB }).available, 0);
 });
 
-test("the CPU gives what its driver can address, or the host's memory less max(512 MiB, 10 %) if that is less", () => {
-  const told = { total: 4 * GiB, free: 4 * GiB };
-  assert.equal(freeOn("host", told, anyHost).available, 4 * GiB);
-  assert.equal(freeOn("host", told, { total: 2 * GiB, available: GiB }).available, GiB - 512 * MiB);
+test("the CPU has its driver's address space, or the host's memory less max(512 MiB, 10 %) if that is less", () => {
+  const reported = { total: 4 * GiB, free: 4 * GiB };
+  assert.equal(freeOn("host", reported, anyHost).available, 4 * GiB);
+  assert.equal(freeOn("host", reported, { total: 2 * GiB, available: GiB }).available, GiB - 512 * MiB);
 });
 
-test("in a container the margin is a share of the limit that binds, and not of the host", () => {
-  const told = { total: 4 * GiB, free: 4 * GiB };
+test("in a container the margin is a share of the binding limit, not of the host", () => {
+  const reported = { total: 4 * GiB, free: 4 * GiB };
   const host = { total: 24 * GiB, available: 1900 * MiB, binding: 2 * GiB };
-  const free = freeOn("host", told, host);
+  const free = freeOn("host", reported, host);
   assert.equal(free.available, 1900 * MiB - 512 * MiB);
   assert.match(free.reason, /^what remains of the cgroup limit of 2 GiB, 1\.86 GiB, less 512 MiB$/);
-  const small = freeOn("host", told, { ...host, available: 400 * MiB, binding: 512 * MiB });
+  const small = freeOn("host", reported, { ...host, available: 400 * MiB, binding: 512 * MiB });
   assert.equal(small.available, 400 * MiB - 128 * MiB);
 });
 
-test("a size that was asked for is taken at its word, without a margin", () => {
-  const told = { total: 4 * GiB, free: 4 * GiB };
-  const free = freeOn("host", told, { total: 24 * GiB, available: 300 * MiB, binding: 2 * GiB });
+test("a requested size has no margin", () => {
+  const reported = { total: 4 * GiB, free: 4 * GiB };
+  const free = freeOn("host", reported, { total: 24 * GiB, available: 300 * MiB, binding: 2 * GiB });
   assert.equal(free.available, 0);
   assert.deepEqual(chooseLimit(bytes(256 * MiB), free), { limit: 256 * MiB, reason: "HOLDFAST_MEMORY" });
   assert.throws(
@@ -72,7 +72,7 @@ test("a size that was asked for is taken at its word, without a margin", () => {
   );
 });
 
-test("a budget that the machine can't give is rejected at the start, with both numbers", () => {
+test("a budget that the machine cannot provide is rejected at the start, with both numbers", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 20 * GiB });
   assert.deepEqual(chooseLimit(bytes(12 * GiB), free), { limit: 12 * GiB, reason: "HOLDFAST_MEMORY" });
   assert.throws(
@@ -86,7 +86,7 @@ test("a budget that the machine can't give is rejected at the start, with both n
   );
 });
 
-test("a machine with nothing to give is rejected at the start", () => {
+test("a machine without available memory is rejected at the start", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 7 * GiB });
   assert.throws(
     () => chooseLimit("auto", free),

@@ -9,7 +9,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, formatBytes, GiB, MiB } from "../../units/index.js";
 
 export interface FreeMemory {
-  /** Bytes really free now, whatever the driver reports. */
+  /** Bytes really free now. The driver may report another figure. */
   readonly free: Bytes;
   /** Maximum budget that a user can request by size. */
   readonly maxBytes: Bytes;
@@ -23,7 +23,7 @@ export interface FreeMemory {
 
 type HostReader = () => HostMemoryInfo;
 
-/** Reads what this device can provide right now. */
+/** Reads the memory that this device can provide now. */
 export function readFreeMemory(device: DeviceInfo, driver: Driver, readHost: HostReader): FreeMemory {
   const reported = driver.memory();
   switch (device.memory) {
@@ -36,16 +36,16 @@ export function readFreeMemory(device: DeviceInfo, driver: Driver, readHost: Hos
       const margin = isHostBound
         ? Math.max(0.1 * host.total, 8 * GiB)
         : computeMargin(host.binding, 0.1, 512 * MiB);
-      const offered = less(host.available, margin, whoseMemory(host));
-      return isHostBound ? { ...offered, maxBytes: offered.available } : offered;
+      const limits = less(host.available, margin, whoseMemory(host));
+      return isHostBound ? { ...limits, maxBytes: limits.available } : limits;
     }
     case "host": {
       const host = readHost();
-      const offered = less(host.available, computeMargin(host.binding, 0.1, 512 * MiB), whoseMemory(host));
-      const maxBytes = Math.min(offered.maxBytes, reported.free) as Bytes;
-      return offered.available < reported.free
-        ? { ...offered, maxBytes }
-        : { ...offered, maxBytes, available: reported.free, reason: "the CPU driver's address space" };
+      const limits = less(host.available, computeMargin(host.binding, 0.1, 512 * MiB), whoseMemory(host));
+      const maxBytes = Math.min(limits.maxBytes, reported.free) as Bytes;
+      return limits.available < reported.free
+        ? { ...limits, maxBytes }
+        : { ...limits, maxBytes, available: reported.free, reason: "the CPU driver's address space" };
     }
   }
 }

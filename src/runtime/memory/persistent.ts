@@ -5,16 +5,14 @@
 
 import type { Driver } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { type Address, alignUp, type Bytes, type Span } from "../../units/index.js";
+import { type Address, alignUp, type Bytes, runAll, type Span } from "../../units/index.js";
 import type { CaptureStateMachine } from "../capture/capture-state.js";
 import type { Recorder } from "../observe/recorder.js";
 import type { BudgetLabel } from "../observe/shared-status.js";
-import { runAll } from "../run-all.js";
-import { alignment } from "./arena.js";
 import type { Pin } from "./arena-blocks.js";
 import { badView } from "./arena-errors.js";
 import type { Budget, Charge } from "./budget.js";
-import { ownerOf, type Storage, viewSpan } from "./storage.js";
+import { alignment, ownerOf, type Storage, viewSpan } from "./storage.js";
 
 export interface PersistentStorage extends Storage {
   readonly kind: "persistent";
@@ -51,7 +49,7 @@ export interface PersistentOptions {
   readonly driver: Driver;
   readonly budget: Budget;
   readonly recorder: Recorder;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
 }
 
 /** Index of the storage that covers the whole region. */
@@ -69,16 +67,16 @@ export class PersistentMemory {
     return [...this.#regions.keys()];
   }
 
-  /** Places tensors in a new region, or throws and leaves nothing behind. */
+  /** Places tensors in a new region, or throws and changes nothing. */
   place(label: BudgetLabel, name: string, tensors: readonly Placement[]): Region {
-    const { driver, budget, recorder, gate } = this.#options;
+    const { driver, budget, recorder, captureState } = this.#options;
     const size = paddedSize(name, tensors);
-    gate.reject("placement", name, size);
-    const whole = alignUp(size, driver.describe().granularity);
-    const charge = budget.charge(label, whole, name);
+    captureState.reject("placement", name, size);
+    const roundedSize = alignUp(size, driver.describe().granularity);
+    const charge = budget.charge(label, roundedSize, name);
     let reservation: Span | undefined;
     try {
-      reservation = driver.reserve(whole);
+      reservation = driver.reserve(roundedSize);
       driver.commit(reservation);
     } catch (error) {
       if (reservation) driver.release(reservation);
@@ -93,10 +91,10 @@ export class PersistentMemory {
       span,
       storages,
       get whole() {
-        return all;
+        return whole;
       },
     };
-    const all: PersistentStorage = {
+    const whole: PersistentStorage = {
       kind: "persistent",
       span,
       generation: 0,
@@ -135,7 +133,7 @@ export class PersistentMemory {
         `Region "${region.name}" was already released, or belongs to another runtime. Release a region once.`,
       );
     }
-    this.#options.gate.rejectInside("release of a region", region.name);
+    this.#options.captureState.rejectInside("release of a region", region.name);
     if (state.pins.length > 0) {
       const holders = [...new Set(state.pins.map(({ by }) => by))].join(", ");
       throw new HoldfastError(
@@ -195,10 +193,10 @@ export class PersistentMemory {
     const isPlaced = this.#regions.has((storage as PersistentStorage).home);
     throw new HoldfastError(
       isPlaced ? "NOT_OWNER" : "DEAD_STORAGE",
-      `${use} of persistent storage "${storage.label}": ` +
+      `${use}: persistent storage "${storage.label}" ` +
         (isPlaced
-          ? "it is a modified copy. Use the storage object that place() returned."
-          : "its region was released, or belongs to another runtime."),
+          ? "is a modified copy. Use the storage object that place() returned."
+          : "is dead: its region was released, or belongs to another runtime. Keep the region until its last use."),
     );
   }
 

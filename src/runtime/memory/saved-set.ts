@@ -1,6 +1,6 @@
 /** The storages that one backward pass needs: pinned together until it has run, then released together. */
 
-import { runAll } from "../run-all.js";
+import { runAll } from "../../units/index.js";
 import type { Arena } from "./arena.js";
 import type { Storage } from "./storage.js";
 

@@ -5,6 +5,9 @@
 
 import type { Bytes, Span } from "../../units/index.js";
 
+/** Alignment and size granularity of every storage, for vectorized loads. */
+export const alignment = 256;
+
 /** A range of device memory with its owner and its generation. */
 export interface Storage {
   readonly kind: "persistent" | "step";

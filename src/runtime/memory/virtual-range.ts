@@ -38,10 +38,12 @@ export class VirtualRange {
   /** Commits memory up to at least `end`, and returns the new range. */
   grow(end: number, label: string): Span {
     const { driver, budget, chunk } = this.#options;
-    const whole = Math.min(alignUp(end, alignUp(chunk, this.#granularity)), this.range.size);
+    const chunkEnd = Math.min(alignUp(end, alignUp(chunk, this.#granularity)), this.range.size);
     // The last chunk may be short: growth must not fail for memory that was not requested.
     const target =
-      whole - this.#committed > budget.left ? Math.min(whole, alignUp(end, this.#granularity)) : whole;
+      chunkEnd - this.#committed > budget.left
+        ? Math.min(chunkEnd, alignUp(end, this.#granularity))
+        : chunkEnd;
     const added: Span = {
       address: (this.range.address + this.#committed) as Address,
       size: (target - this.#committed) as Bytes,

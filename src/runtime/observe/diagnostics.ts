@@ -1,6 +1,6 @@
 /**
- * The memory diagnostics: one record with the figures for a memory shortage, and its text. Printed at the first
- * pressure, on demand, and at the start if phases are logged.
+ * The memory diagnostics: one record with the figures that explain running out of memory, and its text. Printed when
+ * memory first gets short, on demand, and at the start if phases are logged.
  */
 
 import type { DeviceInfo } from "../../driver/index.js";
@@ -21,6 +21,8 @@ export interface Diagnostics {
     readonly reason: string;
     readonly used: number;
     readonly left: number;
+    readonly usedByLabel: Readonly<Record<BudgetLabel, number>>;
+    /** The largest holders, at most 8. */
     readonly holders: readonly { label: BudgetLabel; holder: string; size: number }[];
   };
   readonly arena: Readonly<Record<ArenaFigure, number>> & {
@@ -32,10 +34,10 @@ export interface Diagnostics {
   readonly diagnosis: OomDiagnosis | "no pressure";
 }
 
-/** From this share of the capacity or the limit on, there is pressure to diagnose. */
+/** The share of the capacity or the limit from which memory is under pressure. */
 const pressureShare = 0.9;
 
-export function diagnose(sources: {
+export function diagnose(inputs: {
   readonly device: DeviceInfo;
   readonly step: number;
   readonly budget: Budget;
@@ -45,9 +47,9 @@ export function diagnose(sources: {
   /** The request that caused the pressure. */
   readonly oom?: OutOfMemory | undefined;
 }): Diagnostics {
-  const { device, step, budget, arena, up, down } = sources;
+  const { device, step, budget, arena, up, down } = inputs;
   const figures = arena.figures;
-  const oom = sources.oom ?? nextOutOfMemory(figures, budget);
+  const oom = inputs.oom ?? nextOutOfMemory(figures, budget);
   return {
     device: { kind: device.kind, name: device.name, memory: device.memory },
     step,
@@ -56,6 +58,7 @@ export function diagnose(sources: {
       reason: budget.reason,
       used: budget.used,
       left: budget.left,
+      usedByLabel: budget.usedByLabel,
       holders: budget.holders(8),
     },
     arena: {
@@ -69,7 +72,7 @@ export function diagnose(sources: {
   };
 }
 
-/** The first request that would no longer fit, if that is close. */
+/** The smallest request that would not fit; undefined unless memory is under pressure. */
 function nextOutOfMemory(figures: Record<ArenaFigure, number>, budget: Budget): OutOfMemory | undefined {
   const { live, capacity } = figures;
   if (live > pressureShare * capacity) return { requested: capacity - live + 1, obstacle: "arena" };
@@ -83,9 +86,7 @@ export function diagnosticsText(state: Diagnostics, occasion: string): string {
   const size = formatBytes;
   const row = (name: string, text: string): string => `  ${name.padEnd(12)}${text}`;
   const list = (holders: readonly { name: string; size: number }[]): string =>
-    holders.length === 0
-      ? "nobody"
-      : holders.map((holder) => `${holder.name} ${size(holder.size)}`).join(", ");
+    holders.length === 0 ? "none" : holders.map((holder) => `${holder.name} ${size(holder.size)}`).join(", ");
   return [
     `holdfast: memory ${occasion}: ${device.name}`,
     row("budget", `${size(budget.used)} of ${size(budget.limit)} in use (${budget.reason})`),

@@ -3,10 +3,10 @@
  * in another thread can print the text even if the engine hangs.
  */
 
-const maximumLabels = 8192;
-const maximumLabelBytes = 96;
+const maxLabels = 8192;
+const maxLabelBytes = 96;
 const poolBytes = 256 * 1024;
-const tableBytes = 4 * (2 + 2 * maximumLabels);
+const tableBytes = 4 * (2 + 2 * maxLabels);
 
 /** Used when the table is full: labels are only for messages, and a run must not end for lack of one. */
 const otherLabels = "(other)";
@@ -41,8 +41,8 @@ export class LabelTable {
     if (existing !== undefined) return existing;
     const id = this.count;
     const start = Atomics.load(this.#table, 1);
-    if (id === maximumLabels || start + maximumLabelBytes > poolBytes) return 1;
-    const target = this.#pool.subarray(start, start + maximumLabelBytes);
+    if (id === maxLabels || start + maxLabelBytes > poolBytes) return 1;
+    const target = this.#pool.subarray(start, start + maxLabelBytes);
     const { written } = encoder.encodeInto(text, target);
     this.#table[2 + 2 * id] = start;
     this.#table[3 + 2 * id] = written;

@@ -1,4 +1,4 @@
-/** Phases: on the board while they last, in the log and the recorder with entry and exit. */
+/** Phases: in the shared status while they last, in the log and the recorder with entry and exit. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -18,13 +18,13 @@ function engine() {
 }
 
 describe("phases", () => {
-  it("log their entry and their exit with the time they took", () => {
+  it("log their entry, their exit and the elapsed time", () => {
     const { clock, lines, phases } = engine();
     phases.run("step", () => clock.advance(1500), { number: 12 });
     assert.deepEqual(lines, ["step 12: entered", "step 12: exited after 1.5s, done"]);
   });
 
-  it("exit by an exception too, and log the code and the message", () => {
+  it("exit on an exception, and log its code and message", () => {
     const { sharedStatus, lines, phases } = engine();
     const rejection = new HoldfastError("OUT_OF_BUDGET", "No room for weights.");
     const fail = () => {
@@ -38,7 +38,7 @@ describe("phases", () => {
     );
   });
 
-  it("are on the board while they last, nested ones too", () => {
+  it("are in the shared status while they last, also if nested", () => {
     const { sharedStatus, phases } = engine();
     const titles = () => sharedStatus.openPhases().map(({ phase, number }) => phaseTitle(phase, number));
     phases.run(
@@ -52,14 +52,14 @@ describe("phases", () => {
     assert.deepEqual(titles(), []);
   });
 
-  it("hand on what their function returns", () => {
+  it("return the result of their function", () => {
     assert.equal(
       engine().phases.run("plan", () => 42),
       42,
     );
   });
 
-  it("are in the recorder with the step they belong to", () => {
+  it("are in the recorder with their step", () => {
     const { sharedStatus, recorder, phases } = engine();
     phases.run("step", () => {}, { number: 5 });
     assert.equal(sharedStatus.step, 5);
@@ -72,7 +72,7 @@ describe("phases", () => {
     );
   });
 
-  it("leave the label table alone, however many steps there are", () => {
+  it("add nothing to the label table with more steps", () => {
     const { recorder, phases } = engine();
     phases.run("step", () => {}, { number: 1 });
     const labels = recorder.labels.count;
@@ -80,7 +80,7 @@ describe("phases", () => {
     assert.equal(recorder.labels.count, labels);
   });
 
-  it("last until an asynchronous function is done, whether it succeeds or fails", async () => {
+  it("last until an asynchronous function succeeds or fails", async () => {
     const { sharedStatus, lines, phases } = engine();
     const depths: number[] = [];
     const work = async () => {
@@ -95,13 +95,13 @@ describe("phases", () => {
     assert.equal(await phases.runAsync("init", async () => "up"), "up");
   });
 
-  it("reject an asynchronous function where a synchronous one is meant", () => {
+  it("reject an asynchronous function in run()", () => {
     const { sharedStatus, phases } = engine();
     assert.throws(() => phases.run("step", async () => {}), { code: "BAD_ARGUMENT", message: /runAsync/ });
     assert.deepEqual(sharedStatus.openPhases(), []);
   });
 
-  it("exit when the log itself fails", () => {
+  it("exit if the log fails", () => {
     const sharedStatus = new SharedStatus();
     const log = () => {
       throw new Error("disk full");

@@ -1,6 +1,6 @@
 /**
- * Runs the engine's phases. Each is in the shared status while it lasts, in the recorder with its start and end, and in
- * the log with entry, exit, elapsed time and outcome. A phase always exits, also by an exception.
+ * Runs the engine's phases. The shared status shows a phase while it lasts, and the recorder has its start
+ * and end. The log has its entry, exit, elapsed time and outcome. A phase always exits, also on an exception.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -12,7 +12,7 @@ import type { PhaseName, SharedStatus } from "./shared-status.js";
 export interface PhaseDetails {
   /** The step's number, from 1. Later events belong to the last numbered step. */
   readonly number?: number;
-  /** The subject, for the log: `weights`. Use few different texts: the label table keeps every one. */
+  /** The subject, for the log: `weights`. Use few different labels: the label table keeps each of them. */
   readonly label?: string;
 }
 

@@ -1,4 +1,4 @@
-/** The line that shows long work, on a fake clock and a terminal of strings. */
+/** The progress line, with a fake clock and a terminal that collects strings. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -33,7 +33,7 @@ test("work that takes less than two seconds is not shown", () => {
   assert.deepEqual(written, []);
 });
 
-test("longer work is one line with phase, stage, counts and time, which goes when the work ends", () => {
+test("longer work is one line with phase, stage, counts and time, erased when the work ends", () => {
   const { clock, written, phases } = terminal();
   phases.run(
     "compile",
@@ -58,7 +58,7 @@ test("longer work is one line with phase, stage, counts and time, which goes whe
   ]);
 });
 
-test("the line goes also where the work fails, and fits the terminal", () => {
+test("the line is erased when the work fails, and fits the terminal", () => {
   const { clock, written, phases } = terminal(20);
   assert.throws(() =>
     phases.run("plan", () => {
@@ -70,7 +70,7 @@ test("the line goes also where the work fails, and fits the terminal", () => {
   assert.deepEqual(written, ["\rholdfast: plan: a s\u001b[K", erased]);
 });
 
-test("a step is not shown: a user's program is not ours to narrate", () => {
+test("a step is not shown", () => {
   const { clock, written, phases } = terminal();
   phases.run("step", () => {
     clock.advance(60_000);

@@ -42,7 +42,7 @@ test("a second reader of the same memory sees the same events and texts", () => 
   assert.equal(reader.recent()[0]?.label, "step 12");
 });
 
-test("a table full of labels still takes new ones, under one name", () => {
+test("a full table accepts new labels under one common name", () => {
   const labels = new LabelTable();
   const ids = Array.from({ length: 10_000 }, (_, index) => labels.idOf(`label ${index}`));
   assert.equal(labels.textOf(ids[17]!), "label 17");
@@ -50,7 +50,7 @@ test("a table full of labels still takes new ones, under one name", () => {
   assert.equal(labels.idOf("label 17"), ids[17]);
 });
 
-test("a long label is cut and not lost", () => {
+test("a long label is truncated, not lost", () => {
   const labels = new LabelTable();
   assert.equal(labels.textOf(labels.idOf("ä".repeat(100))), "ä".repeat(48));
 });

@@ -83,14 +83,14 @@ export class Recorder {
 
   record(kind: EventKind, label: string, address = 0, size = 0): void {
     const serial = this.recorded;
-    const at = (serial % this.capacity) * fields;
+    const start = (serial % this.capacity) * fields;
     const ring = this.#ring;
-    ring[at] = this.#clock.nowMs();
-    ring[at + 1] = address;
-    ring[at + 2] = size;
-    ring[at + 3] = kindIds[kind];
-    ring[at + 4] = this.labels.idOf(label);
-    ring[at + 5] = this.step;
+    ring[start] = this.#clock.nowMs();
+    ring[start + 1] = address;
+    ring[start + 2] = size;
+    ring[start + 3] = kindIds[kind];
+    ring[start + 4] = this.labels.idOf(label);
+    ring[start + 5] = this.step;
     this.#head[0] = serial + 1;
   }
 
@@ -100,10 +100,10 @@ export class Recorder {
     const start = Math.max(0, end - Math.min(count, this.capacity));
     const events: RecordedEvent[] = [];
     for (let serial = start; serial < end; serial++) {
-      const at = (serial % this.capacity) * fields;
+      const start = (serial % this.capacity) * fields;
       const [atMs = 0, address = 0, size = 0, kind = 0, label = 0, step = 0] = this.#ring.subarray(
-        at,
-        at + fields,
+        start,
+        start + fields,
       );
       events.push({
         serial,

@@ -59,21 +59,21 @@ export const arenaFigures = [
 export type ArenaFigure = (typeof arenaFigures)[number];
 
 /** Phases may nest (a read-back inside a step); deeper levels are counted but not stored. */
-const maximumDepth = 8;
+const maxDepth = 8;
 const phaseFields = 3;
 
 /** Polling an event is not progress: an engine that polls for ever is stalled. */
 const polling = driverCalls.indexOf("isReached");
 
 /** Start of each section, in f64s. */
-const at = (() => {
+const offsets = (() => {
   const step = 0;
   const op = 1;
-  const call = 2; // index + 1 of the driver call, its entry time, how many calls there were
+  const call = 2; // index + 1 of the driver call, its entry time, the number of calls so far
   const moved = 5;
   const depth = 6;
   const phases = 7; // index, number, entry time, per level
-  const budgetLimit = phases + maximumDepth * phaseFields;
+  const budgetLimit = phases + maxDepth * phaseFields;
   const budget = budgetLimit + 1;
   const arena = budget + budgetLabels.length;
   return {
@@ -110,53 +110,53 @@ export class SharedStatus {
   /** The arena's figures, in the order of `arenaFigures`. */
   readonly arena: Float64Array;
 
-  constructor(memory = new SharedArrayBuffer(8 * at.end)) {
+  constructor(memory = new SharedArrayBuffer(8 * offsets.end)) {
     this.memory = memory;
     this.#cells = new Float64Array(memory);
-    this.budgetUsed = this.#cells.subarray(at.budget, at.budget + budgetLabels.length);
-    this.arena = this.#cells.subarray(at.arena, at.end);
+    this.budgetUsed = this.#cells.subarray(offsets.budget, offsets.budget + budgetLabels.length);
+    this.arena = this.#cells.subarray(offsets.arena, offsets.end);
   }
 
   enterPhase(phase: PhaseName, number: number, nowMs: number): void {
-    const depth = this.#read(at.depth);
-    if (depth < maximumDepth) {
-      const cell = at.phases + depth * phaseFields;
+    const depth = this.#read(offsets.depth);
+    if (depth < maxDepth) {
+      const cell = offsets.phases + depth * phaseFields;
       this.#cells[cell] = phaseNames.indexOf(phase);
       this.#cells[cell + 1] = number;
       this.#cells[cell + 2] = nowMs;
     }
-    this.#cells[at.moved] = nowMs;
-    this.#cells[at.depth] = depth + 1;
+    this.#cells[offsets.moved] = nowMs;
+    this.#cells[offsets.depth] = depth + 1;
   }
 
   exitPhase(nowMs: number): void {
-    this.#cells[at.moved] = nowMs;
-    this.#cells[at.depth] = Math.max(0, this.#read(at.depth) - 1);
+    this.#cells[offsets.moved] = nowMs;
+    this.#cells[offsets.depth] = Math.max(0, this.#read(offsets.depth) - 1);
   }
 
   /** `call` is its index in `driverCalls`. */
   enterCall(call: number, nowMs: number): void {
-    this.#cells[at.call + 1] = nowMs;
-    this.#cells[at.call + 2] = this.#read(at.call + 2) + 1;
-    if (call !== polling) this.#cells[at.moved] = nowMs;
-    this.#cells[at.call] = call + 1;
+    this.#cells[offsets.call + 1] = nowMs;
+    this.#cells[offsets.call + 2] = this.#read(offsets.call + 2) + 1;
+    if (call !== polling) this.#cells[offsets.moved] = nowMs;
+    this.#cells[offsets.call] = call + 1;
   }
 
   exitCall(nowMs: number): void {
-    if (this.#read(at.call) !== polling + 1) this.#cells[at.moved] = nowMs;
-    this.#cells[at.call] = 0;
+    if (this.#read(offsets.call) !== polling + 1) this.#cells[offsets.moved] = nowMs;
+    this.#cells[offsets.call] = 0;
   }
 
   /** When a phase or a driver call was last entered or left: a watcher measures inactivity from it. */
   get movedMs(): number {
-    return this.#read(at.moved);
+    return this.#read(offsets.moved);
   }
 
   /** The open phases, outermost first. */
   openPhases(): PhaseReading[] {
-    const depth = Math.min(maximumDepth, this.#read(at.depth));
+    const depth = Math.min(maxDepth, this.#read(offsets.depth));
     return Array.from({ length: depth }, (_, level) => {
-      const cell = at.phases + level * phaseFields;
+      const cell = offsets.phases + level * phaseFields;
       return {
         phase: phaseNames[this.#read(cell)] ?? "init",
         number: this.#read(cell + 1),
@@ -167,37 +167,37 @@ export class SharedStatus {
 
   /** The open driver call, if any. */
   openCall(): CallReading | undefined {
-    const call = driverCalls[this.#read(at.call) - 1];
-    return call && { call, enteredMs: this.#read(at.call + 1) };
+    const call = driverCalls[this.#read(offsets.call) - 1];
+    return call && { call, enteredMs: this.#read(offsets.call + 1) };
   }
 
   get driverCallsMade(): number {
-    return this.#read(at.call + 2);
+    return this.#read(offsets.call + 2);
   }
 
   get step(): number {
-    return this.#read(at.step);
+    return this.#read(offsets.step);
   }
 
   set step(step: number) {
-    this.#cells[at.step] = step;
+    this.#cells[offsets.step] = step;
   }
 
   /** The label number of the current op, in the run's `LabelTable`. */
   get op(): number {
-    return this.#read(at.op);
+    return this.#read(offsets.op);
   }
 
   set op(label: number) {
-    this.#cells[at.op] = label;
+    this.#cells[offsets.op] = label;
   }
 
   get budgetLimit(): number {
-    return this.#read(at.budgetLimit);
+    return this.#read(offsets.budgetLimit);
   }
 
   set budgetLimit(limit: number) {
-    this.#cells[at.budgetLimit] = limit;
+    this.#cells[offsets.budgetLimit] = limit;
   }
 
   readBudget(): Record<BudgetLabel, number> {

@@ -1,4 +1,4 @@
-/** The watch over work that comes before any runtime. */
+/** The watchdog for work without a runtime. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { exitCodes } from "../../errors/index.js";
 import { startWatch } from "./watch.js";
 
-test("work passes through, with its result or its failure, and closing twice is harmless", () => {
+test("run() returns the result or throws the error, and close() is idempotent", () => {
   const watch = startWatch({ stallAfter: 30_000, reports: tmpdir(), onStall: "end" });
   assert.equal(
     watch.run("a sum", () => 2 + 3),
@@ -26,7 +26,7 @@ test("work passes through, with its result or its failure, and closing twice is 
   watch.close();
 });
 
-test("work that stands still ends the process with exit code 86 and a report that names it", () => {
+test("stalled work ends the process with exit code 86 and a report that names it", () => {
   const reports = mkdtempSync(join(tmpdir(), "holdfast-watch-"));
   const script = `
     import { startWatch } from ${JSON.stringify(new URL("./watch.js", import.meta.url).href)};

@@ -1,7 +1,7 @@
-/** A watchdog for work before any runtime is open, such as probing a machine: a driver can hang there too. */
+/** A watchdog for work without a runtime, such as probing a machine: a driver can hang there too. */
 
+import { runAll } from "../../units/index.js";
 import { openWatchdog } from "../open.js";
-import { runAll } from "../run-all.js";
 import type { Settings } from "../settings.js";
 import { Phases } from "./phases.js";
 import { Recorder } from "./recorder.js";

@@ -1,4 +1,4 @@
-/** Every driver call stands on the board while it lasts. */
+/** Every driver call is in the shared status while it lasts. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -14,7 +14,7 @@ function stubDriver(during: (call: string, args: unknown[]) => unknown): Driver 
 }
 
 describe("a watched driver", () => {
-  it("stands on the board with each call while it runs, and with none after", () => {
+  it("shows each call in the shared status while it runs, and none afterwards", () => {
     const sharedStatus = new SharedStatus();
     const clock = new FakeClock();
     clock.advance(500);
@@ -48,7 +48,7 @@ describe("a watched driver", () => {
     assert.deepEqual([call, ...given], ["copyToDevice", stream, span(16, 4), host]);
   });
 
-  it("is off the board again when the call throws", () => {
+  it("shows no call after one has thrown", () => {
     const sharedStatus = new SharedStatus();
     const clock = new FakeClock();
     const reject = () => {
@@ -60,7 +60,7 @@ describe("a watched driver", () => {
     assert.equal(sharedStatus.movedMs, 70);
   });
 
-  it("moves with every call but the one that only asks", () => {
+  it("counts every call as progress, except polling", () => {
     const sharedStatus = new SharedStatus();
     const clock = new FakeClock();
     const driver = watched(

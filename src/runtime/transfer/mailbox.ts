@@ -48,7 +48,9 @@ export class Mailbox {
     if (this.isBusy || size > this.#memory.size) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `A mailbox of ${this.#memory.size} bytes cannot take ${size} bytes of "${storage.label}"${this.isBusy ? " before it is emptied" : ""}.`,
+        this.isBusy
+          ? `The mailbox still holds an earlier transfer and cannot take "${storage.label}". Call take() first.`
+          : `The mailbox has ${this.#memory.size} bytes and cannot take the ${size} bytes of "${storage.label}". Create a larger one.`,
       );
     }
     driver.copyToHost(stream, { memory: this.#memory, offset: bytes(0), size }, storage.span);

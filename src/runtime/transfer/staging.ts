@@ -5,13 +5,12 @@
 
 import type { Driver, Event, HostMemory, HostSpan, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { type Bytes, bytes, formatBytes } from "../../units/index.js";
+import { type Bytes, bytes, formatBytes, runAll } from "../../units/index.js";
 import type { Budget } from "../memory/budget.js";
-import { runAll } from "../run-all.js";
 
 /** Four slots: the host writes one while up to three are in flight. */
 const slotCount = 4;
-const smallestSlot = 4096;
+const minSlotBytes = 4096;
 
 export interface StagingSlot {
   readonly memory: HostMemory;
@@ -28,11 +27,11 @@ export class StagingRing {
   #next = 0;
 
   constructor(driver: Driver, budget: Budget, size: Bytes) {
-    this.slotSize = bytes(Math.floor(size / slotCount / smallestSlot) * smallestSlot);
+    this.slotSize = bytes(Math.floor(size / slotCount / minSlotBytes) * minSlotBytes);
     if (this.slotSize === 0) {
       throw new HoldfastError(
         "BAD_SETTING",
-        `A staging ring of ${formatBytes(size)} is too small; set HOLDFAST_STAGING to ${formatBytes(slotCount * smallestSlot)} or more.`,
+        `A staging ring of ${formatBytes(size)} is too small; set HOLDFAST_STAGING to ${formatBytes(slotCount * minSlotBytes)} or more.`,
       );
     }
     this.#driver = driver;

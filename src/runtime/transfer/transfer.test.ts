@@ -1,11 +1,11 @@
-/** Uploads and read-backs: every byte, few copies, checked before the first one moves. */
+/** Uploads and read-backs: every byte, few copies, all items checked before the first copy. */
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 import fc from "fast-check";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openTestCpu, openTestDriver, type TestDriver } from "../../../test/support/test-device.js";
-import { around, type Driver, strict } from "../../driver/index.js";
+import { type Driver, interceptCalls, strict } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { KiB, type Span } from "../../units/index.js";
 import { openRuntime, type Runtime, type RuntimeOptions } from "../runtime.js";
@@ -30,7 +30,7 @@ afterEach(() => {
 const random = (size: number, seed: number): Uint8Array =>
   Uint8Array.from({ length: size }, (_, index) => (index * 31 + seed * 17 + (index >> 8)) & 0xff);
 
-test("tensors of any sizes go up and come back unchanged, in as few copies as the ring allows", () => {
+test("tensors of any size are uploaded and read back unchanged, in as few copies as possible", () => {
   open();
   const slot = 16 * KiB;
   fc.assert(
@@ -53,24 +53,24 @@ test("tensors of any sizes go up and come back unchanged, in as few copies as th
 
 const padding = (size: number): number => (256 - (size % 256)) % 256;
 
-test("uploads to two views of one storage leave the bytes between them alone", () => {
+test("uploads to two views of one storage do not change the bytes between them", () => {
   open();
   const owner = runtime.arena.allocate(300, "owner");
   runtime.upload([{ source: random(300, 1), target: owner }]);
   const views = [runtime.view(owner, 0, 100), runtime.view(owner, 200, 100)];
   runtime.upload(views.map((target, index) => ({ source: random(100, 5 + index), target })));
-  const found = runtime.read(owner);
-  assert.deepEqual(found.subarray(0, 100), random(100, 5));
-  assert.deepEqual(found.subarray(100, 200), random(300, 1).subarray(100, 200));
-  assert.deepEqual(found.subarray(200), random(100, 6));
+  const actual = runtime.read(owner);
+  assert.deepEqual(actual.subarray(0, 100), random(100, 5));
+  assert.deepEqual(actual.subarray(100, 200), random(300, 1).subarray(100, 200));
+  assert.deepEqual(actual.subarray(200), random(100, 6));
 });
 
-test("regions that happen to lie side by side are never crossed by one copy", () => {
+test("one copy never crosses two regions, even if they are adjacent", () => {
   const targets: Span[] = [];
-  // On a GPU they need not lie so.
+  // On a GPU they need not be adjacent.
   const cpu = openTestCpu();
   open({}, () =>
-    around(strict(cpu), (call, args, proceed) => {
+    interceptCalls(strict(cpu), (call, args, proceed) => {
       if (call === "copyToDevice") targets.push(args[1] as Span);
       return proceed();
     }),
@@ -103,21 +103,21 @@ test("every item is checked before the first byte moves", () => {
   assert.throws(() => runtime.upload(list), /is not a typed array/);
 });
 
-test("a source may be a part of a larger buffer, of any element type", () => {
+test("a source may be a view of a larger buffer, of any element type", () => {
   open();
   const target = runtime.arena.allocate(24, "f64");
   runtime.upload([{ source: new Float64Array([9, 1.5, -2, 3, 9]).subarray(1, 4), target }]);
   assert.deepEqual(new Float64Array(runtime.read(target).buffer), new Float64Array([1.5, -2, 3]));
 });
 
-test("with verification on, a byte that changes on its way is found", () => {
+test("with verification on, a byte that changes during the copy is detected", () => {
   open({ verifyUploads: true }, (driver) =>
-    around(driver, (call, args, proceed) => {
+    interceptCalls(driver, (call, args, proceed) => {
       const result = proceed();
       if (call === "copyToDevice") {
         driver.synchronize(args[0] as never);
-        device.alterBytes(args[1] as Span, (found) => {
-          found[3]! ^= 1;
+        device.alterBytes(args[1] as Span, (actual) => {
+          actual[3]! ^= 1;
         });
       }
       return result;
@@ -130,7 +130,7 @@ test("with verification on, a byte that changes on its way is found", () => {
   );
 });
 
-test("with verification on, a good upload passes", () => {
+test("with verification on, a correct upload passes", () => {
   open({ verifyUploads: true });
   const target = runtime.arena.allocate(40_000, "w");
   runtime.upload([{ source: random(40_000, 1), target }]);

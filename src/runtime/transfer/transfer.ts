@@ -1,6 +1,6 @@
 /**
- * Upload and read-back. The number of driver calls depends on bytes, not on tensors: adjacent device memory is uploaded
- * in one copy per staging slot, however many tensors it holds.
+ * Upload and read-back. The number of driver calls depends on bytes, not on tensors: one copy per staging slot uploads
+ * adjacent device memory.
  */
 
 import { crc32 } from "node:zlib";
@@ -8,8 +8,7 @@ import type { Driver, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Address, alignUp, type Bytes, formatBytes, type Span } from "../../units/index.js";
 import type { CaptureStateMachine } from "../capture/capture-state.js";
-import { alignment } from "../memory/arena.js";
-import type { Storage } from "../memory/storage.js";
+import { alignment, type Storage } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
 import { type StagingRing, type StagingSlot, slotSpan } from "./staging.js";
 
@@ -34,7 +33,7 @@ export interface TransferOptions {
   readonly stream: Stream;
   readonly staging: StagingRing;
   readonly recorder: Recorder;
-  readonly gate: CaptureStateMachine;
+  readonly captureState: CaptureStateMachine;
   readonly requireLive: (storage: Storage, use: string) => void;
   /** Read every upload back and compare checksums. */
   readonly verify: boolean;
@@ -53,17 +52,20 @@ export class Transfer {
   /** Copies host arrays to the device. Checks every item before the first byte moves. */
   upload(items: Iterable<UploadItem>): TransferCount {
     const list = [...items];
-    this.#options.gate.rejectInside(`upload of ${list.length} tensors`, list[0]?.target.label ?? "nothing");
-    for (const item of list) this.#require(item);
+    this.#options.captureState.rejectInside(
+      `upload of ${list.length} ${list.length === 1 ? "tensor" : "tensors"}`,
+      list[0]?.target.label ?? "nothing",
+    );
+    for (const item of list) this.#requireUploadable(item);
     const before = { ...this.up };
     const onSent = this.#options.verify ? this.#verifyCopy : undefined;
-    const gathering = new Gathering(this.#options, this.up, onSent);
+    const batch = new UploadBatch(this.#options, this.up, onSent);
     for (const { source, target } of list) {
-      gathering.add(asBytes(source), target);
+      batch.add(asBytes(source), target);
       this.up.tensors += 1;
       this.up.bytes += source.byteLength;
     }
-    gathering.send();
+    batch.send();
     return {
       copies: this.up.copies - before.copies,
       bytes: this.up.bytes - before.bytes,
@@ -73,19 +75,18 @@ export class Transfer {
 
   /** Copies a storage's bytes to the host, after all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
-    const { gate, requireLive } = this.#options;
-    gate.rejectInside("read-back", storage.label, storage.span.size);
+    const { captureState, requireLive } = this.#options;
+    captureState.rejectInside("read-back", storage.label, storage.span.size);
     requireLive(storage, "read-back");
     return this.#read(storage.span, storage.label);
   }
 
   /**
-   * Passes a storage's bytes to a function, one staging slot at a time, for data that need not be on the host as a
-   * whole.
+   * Passes a storage's bytes to a function, one staging slot at a time, so that the host need not hold all of them.
    */
   readChunks(storage: Storage, visit: (chunk: Uint8Array, offset: number) => void): void {
-    const { gate, requireLive } = this.#options;
-    gate.rejectInside("read-back", storage.label, storage.span.size);
+    const { captureState, requireLive } = this.#options;
+    captureState.rejectInside("read-back", storage.label, storage.span.size);
     requireLive(storage, "read-back");
     this.#readChunks(storage.span, storage.label, visit);
   }
@@ -119,18 +120,18 @@ export class Transfer {
     this.down.tensors += 1;
   }
 
-  #require({ source, target }: UploadItem): void {
+  #requireUploadable({ source, target }: UploadItem): void {
     if (!ArrayBuffer.isView(source)) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `The source of the upload to "${target.label}" is not a typed array.`,
+        `The source of the upload to "${target.label}" is not a typed array. Pass a Float32Array or another typed array.`,
       );
     }
     this.#options.requireLive(target, "upload");
     if (source.byteLength !== target.span.size) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `The upload to "${target.label}" has ${source.byteLength} bytes, but the storage has ${target.span.size}.`,
+        `The upload to "${target.label}" has ${source.byteLength} bytes, but the storage has ${target.span.size}. Pass an array of the same size.`,
         { numbers: { source: source.byteLength, target: target.span.size } },
       );
     }
@@ -143,7 +144,7 @@ export class Transfer {
     throw new HoldfastError(
       "UPLOAD_CORRUPT",
       `The copy of ${formatBytes(target.size)} that starts with "${label}" was uploaded with checksum ${hex(sent)} but ` +
-        `read back with ${hex(received)}.`,
+        `read back with ${hex(received)}. The source changed during the upload, or the machine is faulty.`,
       { numbers: { sent, found: received, size: target.size } },
     );
   };
@@ -165,7 +166,7 @@ interface OpenSlot {
 }
 
 /** Collects adjacent device memory in a staging slot and sends it as one copy. */
-class Gathering {
+class UploadBatch {
   readonly #options: TransferOptions;
   readonly #count: TransferCount;
   readonly #onSent: OnSent | undefined;
@@ -180,18 +181,18 @@ class Gathering {
   add(source: Uint8Array, target: Storage): void {
     const { slotSize } = this.#options.staging;
     const { address } = target.span;
-    if (this.#open && !continues(this.#open, target)) this.send();
+    if (this.#open && !isAdjacent(this.#open, target)) this.send();
     let sent = 0;
     while (sent < source.length) {
       const open = this.#openAt(address + sent, target);
-      const at = Math.min(slotSize, address + sent - open.start);
-      const chunk = source.subarray(sent, sent + slotSize - at);
-      open.buffer.fill(0, open.length, at);
-      open.buffer.set(chunk, at);
-      open.length = at + chunk.length;
+      const offset = Math.min(slotSize, address + sent - open.start);
+      const chunk = source.subarray(sent, sent + slotSize - offset);
+      open.buffer.fill(0, open.length, offset);
+      open.buffer.set(chunk, offset);
+      open.length = offset + chunk.length;
       sent += chunk.length;
       const end = address + source.length;
-      // A view's neighbours are its owner's bytes; an owner is followed by its own padding.
+      // A view is followed by other bytes of its owner, an owner by its padding.
       open.paddedEnd = target.owner ? end : alignUp(end, alignment);
       if (open.length === slotSize) this.send();
     }
@@ -216,14 +217,14 @@ class Gathering {
       const { staging } = this.#options;
       const slot = staging.take();
       const buffer = staging.view(slot, staging.slotSize);
-      this.#open = { slot, buffer: buffer, start, home, label, length: 0, paddedEnd: start };
+      this.#open = { slot, buffer, start, home, label, length: 0, paddedEnd: start };
     }
     return this.#open;
   }
 }
 
 /** True if a storage starts where the slot's last one ended, with or without padding. */
-function continues({ start, length, home, paddedEnd }: OpenSlot, target: Storage): boolean {
+function isAdjacent({ start, length, home, paddedEnd }: OpenSlot, target: Storage): boolean {
   const { address } = target.span;
   return target.home === home && (address === start + length || address === paddedEnd);
 }

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { FakeClock } from "../../units/index.js";
 import { AuditTimes } from "./audit-times.js";
 
-/** The calls out of `count` that were audited; each call and each audit takes so long. */
+/** The calls out of `count` that were audited, if each call and each audit takes this long. */
 function auditedCalls(count: number, { callMs, auditMs }: { callMs: number; auditMs: number }): number[] {
   const clock = new FakeClock();
   const times = new AuditTimes(clock);
@@ -29,11 +29,11 @@ test("calls 2 to 8 of a plan are audited, and then every power of two", () => {
 test("a long run spends a thousandth of its time on audits", () => {
   const [callMs, auditMs] = [10, 1];
   const audited = auditedCalls(20_000, { callMs, auditMs });
-  assert.ok(audited.length > 150, "now and then to the end");
+  assert.ok(audited.length > 150, "audits continue to the end");
   assert.ok(audited.length * auditMs < 0.0012 * 20_000 * callMs);
 });
 
-test("an audit that throws is due again", () => {
+test("an audit that throws stays due", () => {
   const times = new AuditTimes(new FakeClock());
   times.noteCall();
   assert.throws(() =>

@@ -1,4 +1,4 @@
-/** Which of several ways to run a step is kept. */
+/** Autotuning of a schedule: which candidate is kept. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,31 +6,31 @@ import { autotuneSchedule, type Candidate } from "./autotune-schedule.js";
 
 class Memory {
   closed = 0;
-  /** Who runs in it. */
-  readonly users: CountedWay[] = [];
+  /** The candidates that run in it. */
+  readonly users: CountedCandidate[] = [];
 
   close(): void {
     assert.ok(
-      this.users.every((way) => way.closed > 0),
-      "memory is given up in which somebody runs",
+      this.users.every((candidate) => candidate.closed > 0),
+      "memory is closed while a candidate uses it",
     );
     this.closed += 1;
   }
 }
 
-interface CountedWay extends Candidate {
+interface CountedCandidate extends Candidate {
   readonly memory: Memory;
   runs: number;
   closed: number;
 }
 
-/** Ways that take so many milliseconds by a clock of their own, and count their runs. The first two share their memory. */
-function waysOf(...durations: readonly [number, ...number[]]) {
+/** Candidates with these durations on a fake clock, which count their runs. The first two share their memory. */
+function tune(...durations: readonly [number, ...number[]]) {
   let now = 0;
   const shared = new Memory();
-  const ways = durations.map((ms, index): CountedWay => {
-    const way: CountedWay = {
-      name: `way ${index}`,
+  const candidates = durations.map((ms, index): CountedCandidate => {
+    const candidate: CountedCandidate = {
+      name: `candidate ${index}`,
       memory: index < 2 ? shared : new Memory(),
       runs: 0,
       closed: 0,
@@ -38,80 +38,80 @@ function waysOf(...durations: readonly [number, ...number[]]) {
         mode: index === 1 ? "direct" : "graph",
         replay() {
           now += ms;
-          way.runs += 1;
+          candidate.runs += 1;
         },
         close() {
-          way.closed += 1;
+          candidate.closed += 1;
         },
       },
     };
-    way.memory.users.push(way);
-    return way;
-  }) as [CountedWay, ...CountedWay[]];
-  return { ways, tried: autotuneSchedule({ synchronize: () => undefined }, ways, () => now) };
+    candidate.memory.users.push(candidate);
+    return candidate;
+  }) as [CountedCandidate, ...CountedCandidate[]];
+  return { candidates, schedule: autotuneSchedule({ synchronize: () => undefined }, candidates, () => now) };
 }
 
-const runsOf = (ways: readonly CountedWay[]): number[] => ways.map(({ runs }) => runs);
+const runsOf = (candidates: readonly CountedCandidate[]): number[] => candidates.map(({ runs }) => runs);
 
-test("the quickest of two is kept, with the memory that both run in, and the other is closed", () => {
+test("the faster of two is kept with their shared memory, and the other is closed", () => {
   for (const [durations, kept] of [
     [[1, 3], 0],
     [[3, 1], 1],
   ] as const) {
-    const { ways, tried } = waysOf(durations[0], durations[1]);
-    for (let call = 0; call < 50; call++) tried.replay();
-    assert.deepEqual(tried.verdict, {
-      kept: `way ${kept}`,
-      times: { "way 0": durations[0], "way 1": durations[1] },
+    const { candidates, schedule } = tune(durations[0], durations[1]);
+    for (let call = 0; call < 50; call++) schedule.replay();
+    assert.deepEqual(schedule.tuning, {
+      kept: `candidate ${kept}`,
+      times: { "candidate 0": durations[0], "candidate 1": durations[1] },
     });
-    assert.equal(tried.kept, ways[kept]);
-    assert.equal(tried.mode, kept === 0 ? "graph" : "direct");
-    assert.deepEqual(runsOf(ways), kept === 0 ? [46, 4] : [4, 46]);
+    assert.equal(schedule.kept, candidates[kept]);
+    assert.equal(schedule.mode, kept === 0 ? "graph" : "direct");
+    assert.deepEqual(runsOf(candidates), kept === 0 ? [46, 4] : [4, 46]);
     assert.deepEqual(
-      ways.map(({ closed }) => closed),
+      candidates.map(({ closed }) => closed),
       kept === 0 ? [0, 1] : [1, 0],
     );
-    assert.equal(ways[0].memory.closed, 0);
-    assert.equal(tried.reason, kept === 0 ? undefined : "that takes 1.000 ms, and a way 0 3.000");
+    assert.equal(candidates[0].memory.closed, 0);
+    assert.equal(schedule.reason, kept === 0 ? undefined : "that takes 1.000 ms, and a candidate 0 3.000");
   }
 });
 
-test("of three, what is given up is closed with its memory", () => {
-  const third = waysOf(2, 3, 1);
-  for (let call = 0; call < 12; call++) third.tried.replay();
-  assert.equal(third.tried.verdict?.kept, "way 2");
-  assert.ok(third.ways[0].memory.closed > 0);
-  assert.equal(third.ways[2]!.memory.closed, 0);
+test("rejected candidates are closed with their memory", () => {
+  const third = tune(2, 3, 1);
+  for (let call = 0; call < 12; call++) third.schedule.replay();
+  assert.equal(third.schedule.tuning?.kept, "candidate 2");
+  assert.ok(third.candidates[0].memory.closed > 0);
+  assert.equal(third.candidates[2]!.memory.closed, 0);
 
-  const first = waysOf(1, 3, 2);
-  for (let call = 0; call < 12; call++) first.tried.replay();
-  assert.equal(first.tried.verdict?.kept, "way 0");
-  assert.deepEqual([first.ways[0].memory.closed, first.ways[2]!.memory.closed], [0, 1]);
+  const first = tune(1, 3, 2);
+  for (let call = 0; call < 12; call++) first.schedule.replay();
+  assert.equal(first.schedule.tuning?.kept, "candidate 0");
+  assert.deepEqual([first.candidates[0].memory.closed, first.candidates[2]!.memory.closed], [0, 1]);
 });
 
-test("of equal ones the first is kept", () => {
-  const { ways, tried } = waysOf(1, 1, 1);
-  for (let call = 0; call < 20; call++) tried.replay();
-  assert.equal(tried.kept, ways[0]);
+test("of equally fast candidates the first is kept", () => {
+  const { candidates, schedule } = tune(1, 1, 1);
+  for (let call = 0; call < 20; call++) schedule.replay();
+  assert.equal(schedule.kept, candidates[0]);
 });
 
-test("every call runs the step once, by whichever way, each in its turn", () => {
-  const { ways, tried } = waysOf(1, 1, 1);
+test("every call runs the step once, and the candidates take turns", () => {
+  const { candidates, schedule } = tune(1, 1, 1);
   for (let call = 1; call <= 20; call++) {
-    tried.replay();
+    schedule.replay();
     assert.equal(
-      runsOf(ways).reduce((sum, runs) => sum + runs),
+      runsOf(candidates).reduce((sum, runs) => sum + runs),
       call,
     );
-    if (call === 5) assert.deepEqual(runsOf(ways), [2, 2, 1]);
+    if (call === 5) assert.deepEqual(runsOf(candidates), [2, 2, 1]);
   }
 });
 
-test("closing closes every way and all memory, before a verdict and behind it", () => {
+test("closing closes all candidates and all memory, before and after tuning", () => {
   for (const calls of [5, 20]) {
-    const { ways, tried } = waysOf(1, 2, 3);
-    for (let call = 0; call < calls; call++) tried.replay();
-    tried.close();
-    assert.ok(ways.every(({ closed, memory }) => closed > 0 && memory.closed > 0));
+    const { candidates, schedule } = tune(1, 2, 3);
+    for (let call = 0; call < calls; call++) schedule.replay();
+    schedule.close();
+    assert.ok(candidates.every(({ closed, memory }) => closed > 0 && memory.closed > 0));
   }
 });

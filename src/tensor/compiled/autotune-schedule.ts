@@ -1,14 +1,11 @@
-/**
- * Keeps the fastest of several candidates for running a step: the first calls time them in turn, then the others are
- * closed.
- */
+/** Autotunes how a step runs: the first calls time several candidates in turn; then all but the fastest are closed. */
 
 import type { Replayable, Runtime } from "../../runtime/index.js";
 
-/** Trials per candidate; the first does not count, because it may load and warm up. */
-const tries = 4;
+/** Trials per candidate. The first does not count, because it may load and warm up. */
+const trialsPerCandidate = 4;
 
-/** A candidate for running a step, in memory that it may share with others. */
+/** A candidate for running a step. Candidates may share memory. */
 export interface Candidate {
   readonly name: string;
   readonly replayable: Replayable;
@@ -20,54 +17,54 @@ export interface Closable {
   close(): void;
 }
 
-export interface Verdict {
-  /** The name of the kept candidate. */
+export interface TuningResult {
+  /** The name of the fastest candidate, which is kept. */
   readonly kept: string;
   /** The best time by name, in ms. */
   readonly times: Readonly<Record<string, number>>;
 }
 
-export interface Tuned<Own extends Candidate> extends Replayable {
+export interface TunedSchedule<C extends Candidate> extends Replayable {
   /** Set once all candidates have been timed. */
-  readonly verdict: Verdict | undefined;
+  readonly tuning: TuningResult | undefined;
   /** The first candidate until all have been timed. */
-  readonly kept: Own;
+  readonly kept: C;
 }
 
 /**
- * All do the same to the bit, so it does not matter which of them makes a step; of equal ones the first is kept. What is
- * given up is closed, and so is its memory, unless the one that is kept runs in it. `clock` tells milliseconds.
+ * All candidates compute the same bits, so each call may run any of them. Of equally fast candidates the first is kept. The
+ * others are closed, and so is their memory, except the memory of the kept candidate. `clock` returns milliseconds.
  */
-export function autotuneSchedule<Own extends Candidate>(
+export function autotuneSchedule<C extends Candidate>(
   runtime: Pick<Runtime, "synchronize">,
-  ways: readonly [Own, ...Own[]],
+  candidates: readonly [C, ...C[]],
   clock: () => number = () => performance.now(),
-): Tuned<Own> {
-  const times: number[][] = ways.map(() => []);
-  let [kept] = ways;
-  let verdict: Verdict | undefined;
+): TunedSchedule<C> {
+  const times: number[][] = candidates.map(() => []);
+  let [kept] = candidates;
+  let tuning: TuningResult | undefined;
   let calls = 0;
 
-  function tryNext(): void {
-    const turn = calls++ % ways.length;
+  function timeNext(): void {
+    const index = calls++ % candidates.length;
     runtime.synchronize();
     const startedAt = clock();
-    ways[turn]?.replayable.replay();
+    candidates[index]?.replayable.replay();
     runtime.synchronize();
-    times[turn]?.push(clock() - startedAt);
-    if (calls === tries * ways.length) diagnoseOom();
+    times[index]?.push(clock() - startedAt);
+    if (calls === trialsPerCandidate * candidates.length) selectFastest();
   }
 
-  function diagnoseOom(): void {
-    const best = times.map((list) => Math.min(...list.slice(1)));
-    kept = ways[best.indexOf(Math.min(...best))] ?? kept;
-    verdict = {
+  function selectFastest(): void {
+    const best = times.map((trials) => Math.min(...trials.slice(1)));
+    kept = candidates[best.indexOf(Math.min(...best))] ?? kept;
+    tuning = {
       kept: kept.name,
-      times: Object.fromEntries(ways.map(({ name }, index) => [name, best[index] ?? 0])),
+      times: Object.fromEntries(candidates.map(({ name }, index) => [name, best[index] ?? 0])),
     };
     // Memory is freed when no candidate uses it any more.
-    for (const way of ways) if (way !== kept) way.replayable.close();
-    for (const { memory } of ways) if (memory !== kept.memory) memory.close();
+    for (const candidate of candidates) if (candidate !== kept) candidate.replayable.close();
+    for (const { memory } of candidates) if (memory !== kept.memory) memory.close();
   }
 
   return {
@@ -77,25 +74,25 @@ export function autotuneSchedule<Own extends Candidate>(
     get nodes() {
       return kept.replayable.nodes;
     },
-    get verdict() {
-      return verdict;
+    get tuning() {
+      return tuning;
     },
     get reason() {
-      if (!verdict || kept.replayable.mode === "graph") return kept.replayable.reason;
-      const others = Object.entries(verdict.times).filter(([name]) => name !== kept.name);
-      const told = others.map(([name, ms]) => `a ${name} ${ms.toFixed(3)}`).join(", ");
-      return `that takes ${(verdict.times[kept.name] ?? 0).toFixed(3)} ms, and ${told}`;
+      if (!tuning || kept.replayable.mode === "graph") return kept.replayable.reason;
+      const others = Object.entries(tuning.times).filter(([name]) => name !== kept.name);
+      const otherTimes = others.map(([name, ms]) => `a ${name} ${ms.toFixed(3)}`).join(", ");
+      return `that takes ${(tuning.times[kept.name] ?? 0).toFixed(3)} ms, and ${otherTimes}`;
     },
     get kept() {
       return kept;
     },
     replay() {
-      if (verdict) kept.replayable.replay();
-      else tryNext();
+      if (tuning) kept.replayable.replay();
+      else timeNext();
     },
     close() {
-      for (const { replayable } of ways) replayable.close();
-      for (const { memory } of ways) memory.close();
+      for (const { replayable } of candidates) replayable.close();
+      for (const { memory } of candidates) memory.close();
     },
   };
 }

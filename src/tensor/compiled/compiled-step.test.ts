@@ -1,4 +1,4 @@
-/** What a compiled step tells of itself: explain(), memory(), and the rejection of a plan that has no room. */
+/** Reports of a compiled step: explain(), memory(), and the rejection of a plan that exceeds the budget. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ import type { Tensor } from "../tensor.js";
 
 const device = openStrictDevice();
 
-/** Scores of every row with every other: memory that grows with the batch. */
+/** Attention of every row to every other; its memory grows with the batch. */
 function attend(x: Tensor): Tensor {
   return x.matmul(x.t()).softmax(-1).matmul(x);
 }
@@ -24,7 +24,7 @@ function usedOf({ runtime }: Device): {
   return { live, pins, used: runtime.budget.used };
 }
 
-test("memory() tells what a call needs before it takes it, and the call follows the plan that it made", () => {
+test("memory() reports the needs of a call before it allocates, and the call uses the same plan", () => {
   const step = device.compile(attend);
   const x = zeros([64, 16], { device });
   const before = device.runtime.arena.figures.live;
@@ -45,7 +45,7 @@ test("memory() tells what a call needs before it takes it, and the call follows 
   assert.equal(device.runtime.arena.figures.live, before);
 });
 
-test("memory() leaves the step's state as it was: gradients have not arrived, and the call after it is the first", () => {
+test("memory() changes no state: no gradient has arrived, and the next call is the first", () => {
   const w = tensor([2, 3], { device, requiresGrad: true });
   const accumulate = device.compile((x: Tensor) => void w.mul(x).sum().backward());
   const x = tensor([1, 10], { device });
@@ -59,7 +59,7 @@ test("memory() leaves the step's state as it was: gradients have not arrived, an
   assert.deepEqual([read(), accumulate.plans], [[2, 20], 2]);
 });
 
-test("a step whose memory is only planned gives back what it has on close", () => {
+test("closing a step that was only planned frees all its memory", () => {
   const x = zeros([8, 8], { device });
   const before = usedOf(device);
   const step = device.compile(attend);
@@ -68,7 +68,7 @@ test("a step whose memory is only planned gives back what it has on close", () =
   assert.deepEqual(usedOf(device), before);
 });
 
-test("a plan over the budget is rejected before it takes memory, leaves nothing behind, and a smaller batch runs", () => {
+test("a plan over the budget is rejected before it allocates, and a smaller batch runs", () => {
   const small = openDevice({ memory: "64MiB", staging: "1MiB" });
   const step = small.compile(attend);
   const [wide, narrow] = [zeros([4096, 4], { device: small }), zeros([64, 4], { device: small })];
@@ -87,7 +87,7 @@ test("a plan over the budget is rejected before it takes memory, leaves nothing 
   assert.equal(step.plans, 1);
 });
 
-test("explain() has a plan for each shape, and why work runs directly where capture is off", () => {
+test("explain() has a plan for each shape, and says why work runs directly if capture is off", () => {
   withDevice({ capture: "off" }, (direct) => {
     const step = direct.compile((x: Tensor) => x.exp().add(1).log(), { name: "softplus" });
     assert.match(step.explain(), /^Compiled softplus has no plan yet/);

@@ -1,4 +1,4 @@
-/** A compiled step: called with tensors, it replays the plan traced for such tensors. */
+/** A compiled step: a call with tensors replays the plan that was traced for their dtypes and shapes. */
 
 import {
   type ExplainedPlan,
@@ -13,7 +13,8 @@ import {
 } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { StepPlanReport } from "../../records/index.js";
-import type { Device } from "../device.js";
+import { defineMethods } from "../define-methods.js";
+import { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
 import type { RunningPlan } from "./running-plan.js";
 import type { ScalarRing } from "./scalar-ring.js";
@@ -31,8 +32,8 @@ export interface CompileOptions {
   /** Maximum number of plans, one per combination of shapes and module state. Default: 8. */
   readonly maxPlans?: number;
   /**
-   * Trace the function again at calls 2 to 8 of a plan and now and then later, and reject the step if its work differs. The
-   * function's JavaScript runs once more for each audit; default: true.
+   * Trace the function again at calls 2 to 8 of a plan and from time to time later, and reject the step if its work differs.
+   * Each audit runs the function's JavaScript once. Default: true.
    */
   readonly audit?: boolean;
 }
@@ -42,15 +43,15 @@ export interface ReportOptions {
   readonly times?: boolean;
 }
 
-/** A compiled step: call it like the function that it was made from. */
+/** A compiled step: call it like the original function. */
 export interface CompiledStep<I extends readonly Tensor[], R extends StepResult> {
-  /** Runs the step. Its results are valid until its next call; `keep()` copies one. */
+  /** Runs the step. Its results are valid until its next call; `keep()` copies a result. */
   (...inputs: I): R;
   /** Number of plans. */
   readonly plans: number;
   /**
-   * The single numbers that it gave, by their names, oldest first: the last 65,536 that are on the host. They come there now
-   * and then while the device goes on; nothing waits for them.
+   * The scalar results by name, oldest first: the last 65,536 on the host. They are copied to the host from time to time, without
+   * waiting for the device.
    */
   readonly history: Readonly<Record<string, readonly number[]>>;
   /**
@@ -59,8 +60,9 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    */
   readonly skipped: number;
   /**
-   * How many calls were given an index outside its axis, and the first of them. Eager code rejects such an index. A compiled step
-   * skips its updates after the check. At the next read-back it prints one warning, for the first bad index only. Waits for the device.
+   * The number of calls with an index outside its axis, and the first of them. Eager code rejects such an index. A compiled step
+   * skips its updates after the check. At the next read-back it prints one warning, for the first bad index only. Waits for the
+   * device.
    *
    * @example
    * ```ts
@@ -77,7 +79,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    */
   readonly badIndices: BadIndices;
   /**
-   * Requests the latest numbers and adds those that have arrived to the history: for programs that read it more often.
+   * Requests the latest numbers, and adds those that have arrived to the history. Does not wait.
    */
   refresh(): void;
   /** Waits until the history is complete. */
@@ -98,8 +100,8 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    */
   explain(options?: ExplainOptions): string;
   /**
-   * What a call with such inputs needs of step memory, and which persistent memory it touches. The plan is kept for that
-   * call. Inputs, results and constants get their places; step memory is not taken, and nothing is run.
+   * The step memory that a call with these inputs needs, and the persistent memory that it uses. The plan is kept for that call.
+   * Memory for inputs, results and constants is allocated. Step memory is not, and nothing runs.
    *
    * @example
    * ```ts
@@ -107,17 +109,17 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    * const cpu = await device("cpu");
    * const step = cpu.compile((x) => x.matmul(x.t()).softmax(-1).matmul(x));
    * const x = zeros([512, 64]);
-   * const { live } = cpu.runtime.arena.figures;
+   * const { live } = cpu.diagnostics().arena;
    * const { peak } = step.memory(x);
-   * console.log(peak > 512 * 512 * 4, cpu.runtime.arena.figures.live === live); // → true true
+   * console.log(peak > 512 * 512 * 4, cpu.diagnostics().arena.live === live); // → true true
    * cpu.close();
    * ```
    */
   memory(...inputs: I): MemoryReport;
   /**
-   * Its plans as plain data, for those who show or keep them: the passes, the calls, and where each value of step memory lies
-   * and when. With `times`, of plans that run already, what each call takes is measured now, and stays with the plan; that takes
-   * as long as some hundred steps on a GPU and as one on a CPU. What the step leaves behind does not change by it.
+   * Its plans as plain data, to show or to save: the passes, the calls, and the offset and live range of each buffer in step
+   * memory. With `times`, the calls of plans that have run are measured. That takes about a hundred steps on a GPU, and one on a CPU.
+   * The measured times stay with the plan. The state of the step does not change.
    *
    * @example
    * ```ts
@@ -135,7 +137,51 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   close(): void;
 }
 
-export function compileStep<I extends readonly Tensor[], R extends StepResult>(
+declare module "../device.js" {
+  interface Device {
+    /**
+     * Compiles the function of a step to one launch. The first call traces it, plans its memory, verifies the plan and captures
+     * it. Later calls replay it. Code and results are the same as with `step`.
+     *
+     * Calls with other shapes get another plan. So does another state of modules and parameters: train or eval mode,
+     * `requiresGrad`, fields that the function read. Learning rates and random numbers are read from memory each time. Everything
+     * else that the function reads is constant; if a change of it changes the step, the step is rejected with STEP_CHANGED.
+     *
+     * @example
+     * ```ts
+     * import { device, optim, tensor } from "holdfast";
+     * const cpu = await device("cpu");
+     * const w = tensor([8], { requiresGrad: true });
+     * const sgd = new optim.SGD([w], { lr: 0.25 });
+     * const step = cpu.compile((x) => {
+     *   const loss = w.mul(x).square().sum();
+     *   loss.backward();
+     *   sgd.step();
+     *   sgd.zeroGrad();
+     *   return { loss };
+     * });
+     * const x = tensor([1]);
+     * const losses = [1, 2, 3].map(() => step(x).loss.item());
+     * console.log(losses, w.tolist()); // → [ 64, 16, 4 ] [ 1 ]
+     * cpu.close();
+     * ```
+     */
+    compile<I extends readonly Tensor[], R extends StepResult>(
+      body: (...inputs: I) => R,
+      options?: CompileOptions,
+    ): CompiledStep<I, R>;
+  }
+}
+
+const compileMethod: Pick<Device, "compile"> & ThisType<Device> = {
+  compile(body, options = {}) {
+    return compileStep(this, body, options);
+  },
+};
+
+defineMethods(Device, compileMethod);
+
+function compileStep<I extends readonly Tensor[], R extends StepResult>(
   device: Device,
   body: (...inputs: I) => R,
   { name = "step", passes = {}, maxPlans = 8, audit = true }: CompileOptions,
@@ -159,7 +205,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     const plan = planFor(inputs);
     plan.audit();
     plan.inputs.load(inputs);
-    if (!plan.running) begin(plan);
+    if (!plan.running) start(plan);
     figures.noteCall(figuresOf.get(plan));
     return plan.replay(inputs) as R;
   }
@@ -167,31 +213,31 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   function planFor(inputs: I): StepPlan {
     device.requireOpen();
     for (const input of inputs) device.requireLive(requireInput(name, device, input), `compiled ${name}`);
-    // The state that a plan depends on may have changed for good.
+    // A plan whose guards can never hold again is dropped.
     if (!plans.every(holds)) plans.filter((plan) => !holds(plan)).forEach(drop);
     for (const plan of plans) if (plan.inputs.isFor(inputs) && plan.guards.hold) return plan;
     if (plans.length >= maxPlans) throw tooManyPlans(name, maxPlans, plans, inputs);
-    const made = runtime.phases.run("compile", () => makeStepPlan(device, step, inputs), { label: name });
-    plans.push(made);
-    const own = figures.add(made.planned.record);
-    if (own) figuresOf.set(made, own);
-    return made;
+    const created = runtime.phases.run("compile", () => makeStepPlan(device, step, inputs), { label: name });
+    plans.push(created);
+    const planFigures = figures.add(created.planned.record);
+    if (planFigures) figuresOf.set(created, planFigures);
+    return created;
   }
 
   /** Allocates memory for a plan, or rejects and removes it. */
-  function begin(plan: StepPlan): void {
-    const begun = plans.filter(({ running }) => running);
+  function start(plan: StepPlan): void {
+    const started = plans.filter(({ running }) => running);
     try {
       requireAvailable(runtime, plan.planned.memory, {
         name,
         inputs: plan.key,
         shapes: plan.inputs.slots.map(({ shape }) => shape),
-        otherPlans: begun.reduce(
+        otherPlans: started.reduce(
           (sum, { running, planned }) => sum + (running?.planned ?? planned).plan.bytes,
           0,
         ),
       });
-      runtime.phases.run("compile", () => void plan.begin(), { label: name });
+      runtime.phases.run("compile", () => void plan.start(), { label: name });
     } catch (error) {
       drop(plan);
       throw error;
@@ -204,29 +250,29 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     plan.close();
   }
 
-  const explained = ({ key, planned, running }: StepPlan): ExplainedPlan => ({
+  const describePlan = ({ key, planned, running }: StepPlan): ExplainedPlan => ({
     inputs: key,
     planned: running?.planned ?? planned,
     replayable: running?.replayable,
   });
 
-  const explain = (options?: ExplainOptions): string => explainStep(name, plans.map(explained), options);
+  const explain = (options?: ExplainOptions): string => explainStep(name, plans.map(describePlan), options);
 
-  /** Measured times by memory: a plan may still change to another schedule. */
+  /** Measured times by placed step, because autotuning may still select another schedule for a plan. */
   const measured = new WeakMap<PlacedStep, readonly number[]>();
 
   function report({ times = false }: ReportOptions = {}): readonly StepPlanReport[] {
     return plans.map((plan) => {
       const { running } = plan;
       if (times && running) measured.set(running.placed, timeCalls(runtime, running.placed));
-      const known = running && measured.get(running.placed);
-      const { inputs, planned, replayable } = explained(plan);
+      const callTimes = running && measured.get(running.placed);
+      const { inputs, planned, replayable } = describePlan(plan);
       const { calls, ...rest } = reportPlan(planned);
       return {
         ...{ name, inputs, mode: replayable?.mode, reason: replayable?.reason, ...rest },
-        isRejected: replayable?.mode === "direct" && !running?.verdict && runtime.settings.capture !== "off",
-        calls: known ? calls.map((call, index) => ({ ...call, us: known[index] })) : calls,
-        text: explainStep(name, [explained(plan)]),
+        isRejected: replayable?.mode === "direct" && !running?.tuning && runtime.settings.capture !== "off",
+        calls: callTimes ? calls.map((call, index) => ({ ...call, us: callTimes[index] })) : calls,
+        text: explainStep(name, [describePlan(plan)]),
       };
     });
   }
@@ -245,7 +291,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     for (const ring of rings.values()) ring.flush();
   };
   const historyOf = (): Record<string, readonly number[]> =>
-    Object.fromEntries([...rings].map(([result, { known }]) => [result, known]));
+    Object.fromEntries([...rings].map(([result, { latest }]) => [result, latest]));
 
   const compiled = Object.defineProperties(call, {
     plans: { get: () => plans.length },
@@ -270,10 +316,7 @@ type NumbersListener = (numbers: readonly number[]) => void;
 
 const numberListeners = new WeakMap<object, Map<string, NumbersListener>>();
 
-/**
- * Has a function told the single numbers of a result, all of them and in order, as they come to the host. The step's
- * history has the latest alone.
- */
+/** Calls a listener with all scalars of a result, in order, as they arrive on the host. The history has only the latest. */
 export function listenToNumbers(step: object, result: string, listener: NumbersListener): void {
   numberListeners.get(step)?.set(result, listener);
 }
@@ -290,15 +333,15 @@ function requireInput(name: string, device: Device, input: unknown): Tensor {
   if (!(input instanceof Tensor)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `Compiled ${name} takes tensors, but got ${input === null ? "null" : `a ${typeof input}`}. Make a tensor of what changes from ` +
-        "call to call; what does not change needs no argument.",
+      `Compiled ${name} takes tensors, but got ${input === null ? "null" : `a ${typeof input}`}. Pass values that change between ` +
+        "calls as tensors; constants need no argument.",
     );
   }
   if (input.device === device && !(input.requiresGrad && !input.isLeaf)) return input;
   if (input.device === device) {
     throw new HoldfastError(
       "NO_GRADIENT",
-      `Compiled ${name}: input "${input.name}" was made by ops that record gradients, and no gradient flows out of a compiled step to ` +
+      `Compiled ${name}: input "${input.name}" is the result of ops that record gradients, and a compiled step sends no gradient to ` +
         "them. Pass detach() of it, or compute it inside the step.",
     );
   }
@@ -315,15 +358,19 @@ function tooManyPlans(
   inputs: readonly Tensor[],
 ): HoldfastError {
   const key = keyOf(inputs);
-  const alike = plans.filter((plan) => plan.key === key);
-  const changed = [...new Set(alike.flatMap(({ guards }) => guards.broken))];
-  const why =
+  const sameInputs = plans.filter((plan) => plan.key === key);
+  const changed = [...new Set(sameInputs.flatMap(({ guards }) => guards.broken))];
+  const reason =
     changed.length > 0
-      ? `${alike.length} are for inputs of these shapes, and a new one is needed because these changed: ${changed.slice(0, 4).join(", ")}. ` +
+      ? `${sameInputs.length} are for inputs of these shapes, and a new one is needed because these changed: ${changed.slice(0, 4).join(", ")}. ` +
         "Change them less often, pass them as tensors, or raise maxPlans."
-      : `they are for inputs of ${plans.map((plan) => `(${plan.key})`).join(", ")}, and it was called with (${key}). Bring inputs ` +
-        "to few shapes, with padding for instance, or raise maxPlans.";
-  return new HoldfastError("BAD_ARGUMENT", `Compiled ${name} has the most plans allowed (${max}): ${why}`, {
-    numbers: { maxPlans: max },
-  });
+      : `they are for inputs of ${plans.map((plan) => `(${plan.key})`).join(", ")}, and it was called with (${key}). Pad inputs ` +
+        "to fewer shapes, or raise maxPlans.";
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `Compiled ${name} has reached its limit of ${max} plans: ${reason}`,
+    {
+      numbers: { maxPlans: max },
+    },
+  );
 }

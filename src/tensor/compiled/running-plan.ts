@@ -1,4 +1,4 @@
-/** A plan in memory: captured and, unless the schedule is fixed, run by the fastest of several candidates. */
+/** A plan in memory: captured and, if the schedule is not fixed, autotuned among several candidates. */
 
 import {
   assignStreams,
@@ -13,61 +13,71 @@ import {
 import { HoldfastError } from "../../errors/index.js";
 import { capabilitiesOf } from "../../kernels/index.js";
 import type { Replayable, Runtime } from "../../runtime/index.js";
-import { autotuneSchedule, type Candidate, type Tuned, type Verdict } from "./autotune-schedule.js";
+import {
+  autotuneSchedule,
+  type Candidate,
+  type TunedSchedule,
+  type TuningResult,
+} from "./autotune-schedule.js";
 
 export interface RunningPlan {
-  /** With its schedule: while several are timed, the one without side streams. */
+  /** The plan with its schedule: without side streams until all candidates have been timed. */
   readonly planned: PlannedStep;
   readonly placed: PlacedStep;
   readonly replayable: Replayable;
-  /** The time of each candidate, once all have been timed; undefined if there was only one. */
-  readonly verdict: Verdict | undefined;
+  /** The times of the candidates; undefined until all have been timed, or if there is only one. */
+  readonly tuning: TuningResult | undefined;
   close(): void;
 }
 
-/** Who is to run. */
-export interface Runner {
+/** The name of a step, and its passes. */
+export interface PlanOptions {
   readonly name: string;
   readonly passes: PassSettings;
 }
 
 /** If the schedule is fixed and side streams are requested, the plan uses them. */
-export function chooseSchedule(runtime: Runtime, { passes }: Runner, planned: PlannedStep): PlannedStep {
+export function chooseSchedule(runtime: Runtime, { passes }: PlanOptions, planned: PlannedStep): PlannedStep {
   if (streamSetting(passes) !== true || runtime.settings.capture === "auto") return planned;
   return assignStreams(runtime, planned) ?? planned;
 }
 
 /** Allocates a plan's memory and captures it. */
-export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep): RunningPlan {
-  const plain = placePlan(runtime, runner, planned);
+export function startPlan(runtime: Runtime, options: PlanOptions, planned: PlannedStep): RunningPlan {
+  const plain = placePlan(runtime, options, planned);
   const { placed, replayable } = plain;
   if (runtime.settings.capture !== "auto" || replayable.mode !== "graph") {
-    const close = (): void => closeWay(plain);
-    return { planned, placed, replayable, verdict: undefined, close };
+    const close = (): void => closeCandidate(plain);
+    return { planned, placed, replayable, tuning: undefined, close };
   }
   const direct: Replayable = { mode: "direct", replay: placed.run, close: () => undefined };
-  const ways: PlanWay[] = [];
+  const candidates: PlanCandidate[] = [];
   try {
-    ways.push(...serializedCandidate(runtime, runner, plain));
-    for (const way of streamedCandidates(runtime, runner, planned)) {
-      ways.push(way);
-      ways.push(...serializedCandidate(runtime, runner, way));
+    candidates.push(...serializedCandidate(runtime, options, plain));
+    for (const streamed of streamedCandidates(runtime, options, planned)) {
+      candidates.push(streamed);
+      candidates.push(...serializedCandidate(runtime, options, streamed));
     }
-    ways.push({ ...plain, name: "direct", replayable: direct });
-    return runningWhile(autotuneSchedule(runtime, [plain, ...ways]));
+    candidates.push({ ...plain, name: "direct", replayable: direct });
+    return runningPlanOf(autotuneSchedule(runtime, [plain, ...candidates]));
   } catch (error) {
-    for (const way of [plain, ...ways]) closeWay(way);
+    for (const candidate of [plain, ...candidates]) closeCandidate(candidate);
     throw error;
   }
 }
 
 /** Candidates that differ only in how launches follow each other share their memory. */
-interface PlanWay extends Candidate {
+interface PlanCandidate extends Candidate {
   readonly planned: PlannedStep;
   readonly placed: PlacedStep;
 }
 
-function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep, schedule = "graph"): PlanWay {
+function placePlan(
+  runtime: Runtime,
+  { name }: PlanOptions,
+  planned: PlannedStep,
+  schedule = "graph",
+): PlanCandidate {
   const placed = PlacedStep.place(runtime, planned, name);
   try {
     const replayable = runtime.capture(name, placed.run, placed.scratch);
@@ -78,35 +88,40 @@ function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep, sch
   }
 }
 
-/**
- * Programmatic dependent launches occupy the device early, which may slow other kernels: the same schedule without
- * them.
- */
-function serializedCandidate(runtime: Runtime, { name }: Runner, way: PlanWay): PlanWay[] {
-  const planned = serializedStep(way.planned);
+/** The same schedule without programmatic dependent launches, which occupy the device early and may slow other kernels. */
+function serializedCandidate(
+  runtime: Runtime,
+  { name }: PlanOptions,
+  candidate: PlanCandidate,
+): PlanCandidate[] {
+  const planned = serializedStep(candidate.planned);
   if (!planned) return [];
-  const placed = way.placed.serialized();
+  const placed = candidate.placed.serialized();
   const replayable = runtime.capture(name, placed.run, placed.scratch);
   if (replayable.mode === "graph")
-    return [{ ...way, name: `${way.name} without PDL`, replayable, planned, placed }];
+    return [{ ...candidate, name: `${candidate.name} without PDL`, replayable, planned, placed }];
   replayable.close();
   return [];
 }
 
 /** Side streams are tried on GPUs, where small kernels leave the device idle, and only if all plans fit in memory. */
-function* streamedCandidates(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<PlanWay> {
-  const isAllowed = streamSetting(runner.passes) ?? capabilitiesOf(runtime).hasStreams;
+function* streamedCandidates(
+  runtime: Runtime,
+  options: PlanOptions,
+  planned: PlannedStep,
+): Generator<PlanCandidate> {
+  const isAllowed = streamSetting(options.passes) ?? capabilitiesOf(runtime).hasStreams;
   if (!isAllowed) return;
-  for (const [name, options] of Object.entries(streamOptions)) {
-    const streamed = assignStreams(runtime, planned, options);
+  for (const [name, placement] of Object.entries(streamOptions)) {
+    const streamed = assignStreams(runtime, planned, placement);
     if (!streamed) continue;
     if (!fitsMemory(runtime, streamed.memory)) return;
     try {
-      const way = placePlan(runtime, runner, streamed, `graph with ${name}`);
-      if (way.replayable.mode === "graph") yield way;
-      else closeWay(way);
+      const candidate = placePlan(runtime, options, streamed, `graph with ${name}`);
+      if (candidate.replayable.mode === "graph") yield candidate;
+      else closeCandidate(candidate);
     } catch (error) {
-      // The free memory may be fragmented; the plan without side streams has its memory.
+      // The free memory may be fragmented. The plan without side streams already has its memory.
       if (!(error instanceof HoldfastError && memoryRejections.has(error.code))) throw error;
       return;
     }
@@ -115,23 +130,23 @@ function* streamedCandidates(runtime: Runtime, runner: Runner, planned: PlannedS
 
 const memoryRejections: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
 
-function closeWay({ replayable, memory }: Candidate): void {
+function closeCandidate({ replayable, memory }: Candidate): void {
   replayable.close();
   memory.close();
 }
 
-function runningWhile(tried: Tuned<PlanWay>): RunningPlan {
+function runningPlanOf(schedule: TunedSchedule<PlanCandidate>): RunningPlan {
   return {
     get planned() {
-      return tried.kept.planned;
+      return schedule.kept.planned;
     },
     get placed() {
-      return tried.kept.placed;
+      return schedule.kept.placed;
     },
-    get verdict() {
-      return tried.verdict;
+    get tuning() {
+      return schedule.tuning;
     },
-    replayable: tried,
-    close: () => tried.close(),
+    replayable: schedule,
+    close: () => schedule.close(),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * What single numbers a compiled step gives, call after call: on the device each goes to the next place of a ring, and the
- * ring comes to the host now and then, while both go on with their work.
+ * The scalar results of a compiled step. Each call writes its number to the next slot of a ring on the device. The ring is
+ * copied to the host from time to time, without waiting.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -11,21 +11,21 @@ import type { Mailbox, Region, Runtime, Storage } from "../../runtime/index.js";
 import { bufferSizes } from "../../units/index.js";
 
 /** Capacity of a ring; a power of two. */
-const places = bufferSizes.ring;
+const capacity = bufferSizes.ring;
 /** Calls between two transfers of the ring. */
-const readEvery = Math.ceil(places / 4);
+const readEvery = Math.ceil(capacity / 4);
 /** Calls between two polls for its arrival. */
-const askEvery = Math.ceil(places / 32);
+const pollEvery = Math.ceil(capacity / 32);
 
 const putKernels = new Map<Dtype, RowKernel>();
 
 /** Inputs: the ring, the call count, the number. Output: the ring, with the number at index count. */
 function putKernel(dtype: Dtype): RowKernel {
-  const known = putKernels.get(dtype);
-  if (known) return known;
-  const place = term.and(term.load(1, "i32"), places - 1);
+  const cached = putKernels.get(dtype);
+  if (cached) return cached;
+  const slot = term.and(term.load(1, "i32"), capacity - 1);
   const value = term.select(
-    term.eq(term.position, place),
+    term.eq(term.position, slot),
     term.convert(term.load(2, dtypes[dtype].compute), "f64"),
     term.load(0, "f64"),
   );
@@ -66,19 +66,19 @@ export class ScalarRing {
     this.#runtime = runtime;
     this.#onNumbers = onNumbers;
     this.#region = runtime.persistent.place("scalars", `ring of ${name}`, [
-      { name: `ring of ${name}`, size: places * 8 },
+      { name: `ring of ${name}`, size: capacity * 8 },
       { name: `count of ${name}`, size: 4 },
     ]);
     const [ring, count] = this.#region.storages;
-    if (!ring || !count) throw new HoldfastError("BAD_ARGUMENT", `The ring of ${name} has no place.`);
+    if (!ring || !count) throw new HoldfastError("BAD_ARGUMENT", `The ring of ${name} has no memory.`);
     this.#ring = ring;
     this.#count = count;
     runtime.fill(this.#region.whole, 0);
-    this.#mailbox = runtime.createMailbox(places * 8, `ring of ${name}`);
+    this.#mailbox = runtime.createMailbox(capacity * 8, `ring of ${name}`);
   }
 
   /** The latest numbers on the host, oldest first. */
-  get known(): readonly number[] {
+  get latest(): readonly number[] {
     return this.#kept;
   }
 
@@ -90,7 +90,7 @@ export class ScalarRing {
       this.#runtime,
       rowCalls({
         kernel: putKernel(dtype),
-        iteration: iterateRows([places], [[1], [0], [0], [1]], 1),
+        iteration: iterateRows([capacity], [[1], [0], [0], [1]], 1),
         operands: [ring, count, storage, ring],
       }),
     );
@@ -108,8 +108,8 @@ export class ScalarRing {
   noteCall(): void {
     this.#calls += 1;
     // Numbers that are not fetched in time would be overwritten.
-    const isFull = this.#calls - this.#read >= places;
-    if (this.#mailbox.isBusy && (isFull || this.#calls % askEvery === 0)) this.#take(isFull);
+    const isFull = this.#calls - this.#read >= capacity;
+    if (this.#mailbox.isBusy && (isFull || this.#calls % pollEvery === 0)) this.#take(isFull);
     if (!this.#mailbox.isBusy && this.#calls - this.#read >= readEvery) this.#post();
     if (isFull && this.#mailbox.isBusy) this.#take(true);
   }
@@ -145,7 +145,8 @@ export class ScalarRing {
     if (!bytes) return;
     const ring = new Float64Array(bytes.buffer);
     const numbers: number[] = [];
-    for (let call = this.#read; call < this.#posted; call++) numbers.push(ring[call % places] ?? Number.NaN);
+    for (let call = this.#read; call < this.#posted; call++)
+      numbers.push(ring[call % capacity] ?? Number.NaN);
     this.#read = this.#posted;
     this.#kept.push(...numbers);
     const excess = this.#kept.length - bufferSizes.history;

@@ -1,6 +1,6 @@
 /**
- * What a compiled step has noted on the device, as its user sees it: how many calls were skipped, and which bad indices it
- * was given. A bad index is told with the next read-back.
+ * Figures that a compiled step keeps on the device: the number of skipped calls, and the bad indices. The next read-back warns
+ * of a bad index.
  */
 
 import type { BadIndex, StepRecord } from "../../compile/index.js";
@@ -16,13 +16,13 @@ export interface BadIndices {
 }
 
 /** Maximum number of switches between plans before the device is read. */
-const maxTurns = 1024;
+const maxSwitches = 1024;
 
 /** The figures of one plan. */
 export class PlanFigures {
   readonly record: StepRecord;
-  /** Maps a plan's call number to the step's: from call `own` of the plan on, the step's call is `call`. */
-  readonly #turns: { readonly own: number; readonly call: number }[] = [];
+  /** The switches to this plan: its call `planCall` was call `stepCall` of the step. */
+  readonly #switches: { readonly planCall: number; readonly stepCall: number }[] = [];
   #calls = 0;
   /** True if it was called since the device was last read. */
   isDue = false;
@@ -32,15 +32,16 @@ export class PlanFigures {
   }
 
   /** Records a call by the step's call number, from 1. */
-  noteCall(call: number): void {
+  noteCall(stepCall: number): void {
     this.#calls++;
     this.isDue = true;
-    const last = this.#turns.at(-1);
-    if (!last || last.call + this.#calls - last.own !== call) this.#turns.push({ own: this.#calls, call });
+    const last = this.#switches.at(-1);
+    const expected = last && last.stepCall + this.#calls - last.planCall;
+    if (expected !== stepCall) this.#switches.push({ planCall: this.#calls, stepCall });
   }
 
-  get hasManyTurns(): boolean {
-    return this.#turns.length > maxTurns;
+  get hasManySwitches(): boolean {
+    return this.#switches.length > maxSwitches;
   }
 
   /** Waits for the device. */
@@ -48,11 +49,11 @@ export class PlanFigures {
     this.isDue = false;
     const { skipped, badCalls, firstBad } = this.record.read(runtime);
     if (!firstBad) {
-      this.#turns.splice(0, this.#turns.length - 1);
+      this.#switches.splice(0, this.#switches.length - 1);
       return { skipped, bad: { calls: badCalls } };
     }
-    const turn = this.#turns.findLast(({ own }) => own <= firstBad.call);
-    const call = turn ? turn.call + firstBad.call - turn.own : firstBad.call;
+    const latest = this.#switches.findLast(({ planCall }) => planCall <= firstBad.call);
+    const call = latest ? latest.stepCall + firstBad.call - latest.planCall : firstBad.call;
     return { skipped, bad: { calls: badCalls, first: { ...firstBad, call } } };
   }
 }
@@ -64,12 +65,12 @@ export class StepCounters {
   readonly #plans = new Set<PlanFigures>();
   readonly #endListening: () => void;
   #calls = 0;
-  #isTold = false;
+  #hasWarned = false;
 
   constructor(runtime: Runtime, name: string) {
     this.#runtime = runtime;
     this.#name = name;
-    this.#endListening = runtime.onReadBack(() => this.#look());
+    this.#endListening = runtime.onReadBack(() => this.#checkIndices());
   }
 
   /** Adds the figures of a new plan that records any. */
@@ -88,12 +89,12 @@ export class StepCounters {
   noteCall(plan: PlanFigures | undefined): void {
     this.#calls++;
     plan?.noteCall(this.#calls);
-    if (plan?.hasManyTurns) this.#look();
+    if (plan?.hasManySwitches) this.#checkIndices();
   }
 
   /** Called with numbers that have arrived: a NaN may come from a bad index. */
   noteNumbers(numbers: readonly number[]): void {
-    if (!this.#isTold && numbers.some(Number.isNaN)) this.#look();
+    if (!this.#hasWarned && numbers.some(Number.isNaN)) this.#checkIndices();
   }
 
   /** Waits for the device. */
@@ -107,9 +108,9 @@ export class StepCounters {
   }
 
   #badIndicesOf(plans: readonly PlanFigures[]): BadIndices {
-    const found = plans.map((plan) => plan.read(this.#runtime).bad);
-    const firsts = found.flatMap(({ first }) => first ?? []).sort((a, b) => a.call - b.call);
-    const calls = found.reduce((sum, one) => sum + one.calls, 0);
+    const reports = plans.map((plan) => plan.read(this.#runtime).bad);
+    const firsts = reports.flatMap(({ first }) => first ?? []).sort((a, b) => a.call - b.call);
+    const calls = reports.reduce((sum, report) => sum + report.calls, 0);
     return { calls, ...(firsts[0] && { first: firsts[0] }) };
   }
 
@@ -119,12 +120,12 @@ export class StepCounters {
   }
 
   /** Reads the device if a plan with index checks was called since; reports the first bad index once. */
-  #look(): void {
-    if (this.#isTold) return;
+  #checkIndices(): void {
+    if (this.#hasWarned) return;
     const called = [...this.#plans].filter(({ record, isDue }) => isDue && record.hasChecks);
     const { first } = this.#badIndicesOf(called);
     if (!first) return;
-    this.#isTold = true;
+    this.#hasWarned = true;
     this.#runtime.warn(
       `${describeBadIndex(this.#name, first)} This warning is printed once. step.badIndices counts all such calls.`,
     );
@@ -132,9 +133,9 @@ export class StepCounters {
 }
 
 function describeBadIndex(name: string, { index, op, line, call, size, range }: BadIndex): string {
-  const fits = size === 0 ? "no index is valid" : `indices are 0 to ${size - 1}`;
+  const validIndices = size === 0 ? "no index is valid" : `indices are 0 to ${size - 1}`;
   return (
-    `call ${call} of compiled ${name}: ${op}${line ? ` at ${line}` : ""} was given the index ${index}, but ${range} (${fits}). ` +
+    `call ${call} of compiled ${name}: ${op}${line ? ` at ${line}` : ""} got the index ${index}, but ${range} (${validIndices}). ` +
     "The call was skipped. Correct the data."
   );
 }

@@ -1,6 +1,6 @@
 /**
- * The inputs of a compiled step's plan. Each call copies them to memory that the plan owns; afterwards what the step did to
- * an input, a write in place or a gradient, is carried over to the tensor that was passed in.
+ * The inputs of a compiled step's plan. Each call copies them to memory that the plan owns. Afterwards, in-place writes and
+ * gradients are copied back to the tensors that were passed in.
  */
 
 import { noteWrite, Value, versionOf } from "../../autograd/index.js";
@@ -9,21 +9,21 @@ import { type ArrayCopy, copyArrays, type DeviceArray, formatShape, isSameShape 
 import { ownerOf, type Region } from "../../runtime/index.js";
 import type { Device } from "../device.js";
 import { LeafGradient } from "../leaf-gradient.js";
-import { Tensor, type TensorPlace } from "../tensor.js";
+import { type DeviceValue, Tensor } from "../tensor.js";
 import { placeSlots } from "./step-slots.js";
 
 /** An input as the traced function sees it. */
 export class TracedInput extends Tensor {
-  constructor(place: TensorPlace, name: string, gradient: LeafGradient) {
-    super(place, name);
-    this.settleGradient(gradient);
+  constructor(deviceValue: DeviceValue, name: string, gradient: LeafGradient) {
+    super(deviceValue, name);
+    this.setGradientHolder(gradient);
   }
 }
 
 /** The effects of a call on one input. */
 interface InputEffects {
   readonly isWritten: boolean;
-  /** Whether it requires a gradient after the call. */
+  /** True if it requires a gradient after the call. */
   readonly requiresGrad: boolean;
   /** The gradient that the call leaves. */
   readonly gradient: DeviceArray | undefined;
@@ -37,7 +37,7 @@ export class StepInputs {
   readonly #requireGrad: readonly boolean[];
   /** The storages that the inputs are copied to. */
   readonly slots: readonly DeviceArray[];
-  /** The storages of their gradients; placed when one first arrives. */
+  /** The storages of their gradients; allocated when a gradient first arrives. */
   readonly #gradients: (DeviceArray | undefined)[] = [];
   #effects: readonly InputEffects[] = [];
 
@@ -48,7 +48,7 @@ export class StepInputs {
     this.#names = inputs.map((input) => input.name);
     this.#requireGrad = inputs.map(({ requiresGrad }) => requiresGrad);
     const arrays = inputs.map(({ array }) => array);
-    this.slots = placeSlots(device, `${name} inputs`, arrays, onRegion);
+    this.slots = placeSlots(device.runtime, `${name} inputs`, arrays, onRegion);
   }
 
   /** True if the plan fits these inputs. Runs at every call, so it builds no text. */
@@ -63,7 +63,7 @@ export class StepInputs {
     return true;
   }
 
-  /** Runs a trace with its own tensors for the inputs, and records the effects on them. */
+  /** Runs a trace with new tensors for the inputs, and records its effects on them. */
   trace<T>(body: (inputs: readonly Tensor[]) => T): T {
     const inputs = this.slots.map((slot, index) => this.#wrap(slot, index));
     const versions = this.slots.map(({ storage }) => versionOf(storage));
@@ -88,8 +88,8 @@ export class StepInputs {
   }
 
   /**
-   * Carries over to the inputs of a call what it did to them. An input that was a result of this plan is dead by now: its
-   * memory holds the new result.
+   * Copies the effects of a call to its inputs. An input that was a result of this plan is dead now, because its memory holds the
+   * new result.
    */
   deliver(inputs: readonly Tensor[]): void {
     const { persistent } = this.#device.runtime;
@@ -110,22 +110,23 @@ export class StepInputs {
   #wrap(slot: DeviceArray, index: number): TracedInput {
     const { runtime } = this.#device;
     const value = new Value(slot);
-    const place = (): DeviceArray => {
-      const [own] = placeSlots(this.#device, `${this.#name} input gradient ${index}`, [slot], this.#onRegion);
-      this.#gradients[index] = own;
-      return own ?? slot;
+    const allocate = (): DeviceArray => {
+      const [storage] = placeSlots(runtime, `${this.#name} input gradient ${index}`, [slot], this.#onRegion);
+      this.#gradients[index] = storage;
+      return storage ?? slot;
     };
-    const gradient = new LeafGradient(runtime, () => this.#gradients[index] ?? place(), undefined, value);
+    const gradient = new LeafGradient(runtime, () => this.#gradients[index] ?? allocate(), undefined, value);
     if (this.#requireGrad[index]) value.leaf = gradient;
     return new TracedInput({ device: this.#device, value }, this.#names[index] ?? "", gradient);
   }
 
   #requireDisjoint(inputs: readonly Tensor[]): void {
     for (const [index, { isWritten }] of this.#effects.entries()) {
-      const own = inputs[index]?.array.storage;
-      if (!isWritten || !own) continue;
+      const written = inputs[index]?.array.storage;
+      if (!isWritten || !written) continue;
       const other = inputs.findIndex(
-        ({ array: { storage } }, at) => at !== index && storage && ownerOf(storage) === ownerOf(own),
+        ({ array: { storage } }, candidate) =>
+          candidate !== index && storage && ownerOf(storage) === ownerOf(written),
       );
       if (other < 0) continue;
       throw new HoldfastError(
@@ -137,7 +138,7 @@ export class StepInputs {
   }
 }
 
-/** The dtypes and shapes that a plan is for. */
+/** The dtypes and shapes of inputs as one text. */
 export function keyOf(inputs: readonly Tensor[]): string {
   return inputs
     .map(

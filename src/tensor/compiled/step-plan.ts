@@ -1,6 +1,6 @@
 /**
- * One plan of a compiled step: its function traced for inputs of given shapes, and planned; then, with its first call, in
- * memory and captured. It is valid while its guards hold, and audited now and then.
+ * One plan of a compiled step. The function is traced and planned for inputs of certain shapes; the first call allocates its
+ * memory and captures it. A plan is valid while its guards hold, and is audited from time to time.
  */
 
 import { type Guards, noteWrite } from "../../autograd/index.js";
@@ -18,7 +18,7 @@ import { overlaps } from "../../units/index.js";
 import type { Device } from "../device.js";
 import type { Tensor } from "../tensor.js";
 import { AuditTimes } from "./audit-times.js";
-import { beginPlan, chooseSchedule, type RunningPlan } from "./running-plan.js";
+import { chooseSchedule, type RunningPlan, startPlan } from "./running-plan.js";
 import { keyOf, StepInputs } from "./step-inputs.js";
 import type { StepResult } from "./step-results.js";
 import { audit, type StepBody, traceUntilStable } from "./step-trace.js";
@@ -33,8 +33,8 @@ export interface StepPlan {
   /** Undefined before it starts. */
   readonly running: RunningPlan | undefined;
   /** Allocates its step memory and captures it, once. Its inputs must be loaded: the first replay is compared. */
-  begin(): RunningPlan;
-  /** Traces the function again if that is due, and rejects a plan that no longer matches the function. */
+  start(): RunningPlan;
+  /** Traces the function again if an audit is due, and rejects a plan that no longer matches the function. */
   audit(): void;
   /** Replays it on loaded inputs. */
   replay(inputs: readonly Tensor[]): StepResult;
@@ -52,9 +52,9 @@ export interface StepFunction extends StepBody {
 export function makeStepPlan(device: Device, step: StepFunction, inputs: readonly Tensor[]): StepPlan {
   const { runtime } = device;
   const undo: (() => void)[] = [];
-  const own = new Set<Region>();
+  const regions = new Set<Region>();
   const releaseLater = (region: Region): void => {
-    own.add(region);
+    regions.add(region);
     undo.push(() => runtime.persistent.release(region));
   };
   const rings = new Set(step.rings.keys());
@@ -62,15 +62,15 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     const slots = new StepInputs(device, step.name, inputs, releaseLater);
     const { trace, guards } = traceUntilStable(device, step, slots, releaseLater);
     const { result: results } = trace;
-    const straight = planStep(runtime, trace, step.passes, step.name);
-    for (const region of straight.regions) releaseLater(region);
-    const planned = chooseSchedule(runtime, step, straight);
+    const unscheduled = planStep(runtime, trace, step.passes, step.name);
+    for (const region of unscheduled.regions) releaseLater(region);
+    const planned = chooseSchedule(runtime, step, unscheduled);
     let running: RunningPlan | undefined;
-    const begin = (): RunningPlan => {
-      const begun = beginPlan(runtime, step, planned);
-      undo.push(() => begun.close());
-      running = begun;
-      return begun;
+    const start = (): RunningPlan => {
+      const started = startPlan(runtime, step, planned);
+      undo.push(() => started.close());
+      running = started;
+      return started;
     };
     const times = new AuditTimes();
     let expected: ExpectedWork | undefined;
@@ -80,7 +80,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
       get running() {
         return running;
       },
-      begin: () => running ?? begin(),
+      start: () => running ?? start(),
       audit() {
         if (rejection) throw rejection;
         if (!step.isAudited || !times.isDue()) return;
@@ -94,16 +94,16 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
           throw error;
         }
       },
-      replay(given) {
-        const { placed, replayable } = running ?? begin();
-        requireNotWritten(step.name, given, placed, own);
+      replay(inputs) {
+        const { placed, replayable } = running ?? start();
+        requireNotWritten(step.name, inputs, placed, regions);
         replayable.replay();
         times.noteCall();
         for (const storage of placed.written) noteWrite(storage);
         guards.leave();
-        // Ends the results of the previous call: an input that was one of them must no longer be written.
+        // Ends the results of the previous call first: if an input was one of them, nothing may be written to it.
         const result = results.next();
-        slots.deliver(given);
+        slots.deliver(inputs);
         return result;
       },
       close: () => endAll(undo),
@@ -120,18 +120,18 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
 }
 
 /**
- * A parameter that the step updates can't be its input: the function would see a copy of it as it was before the update. Earlier
- * results of the plan, and what else it owns, are no such inputs.
+ * Rejects an input whose memory the step writes, such as a parameter: the function would read a copy from before the update.
+ * Memory that the plan owns is exempt, such as earlier results.
  */
 function requireNotWritten(
   name: string,
   inputs: readonly Tensor[],
   { written, writtenSpans }: PlacedStep,
-  own: ReadonlySet<object>,
+  ownedRegions: ReadonlySet<object>,
 ): void {
   for (const [index, input] of inputs.entries()) {
     const { storage } = input.array;
-    if (storage?.kind !== "persistent" || own.has(storage.home)) continue;
+    if (storage?.kind !== "persistent" || ownedRegions.has(storage.home)) continue;
     if (!written.some(({ home }) => home === storage.home)) continue;
     if (!writtenSpans.some((span) => overlaps(span, storage.span))) continue;
     throw new HoldfastError(

@@ -1,6 +1,6 @@
 /**
- * The results of a compiled step's plan: copied to memory that the plan owns, and handed out anew by every call. The next
- * call writes over them, so the tensors of the call before are dead from then on.
+ * The results of a compiled step's plan. Each call copies them to memory that the plan owns, and returns new tensors. The next
+ * call overwrites that memory, so tensors of earlier calls are dead.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -12,11 +12,11 @@ import { Tensor } from "../tensor.js";
 import { ScalarRing } from "./scalar-ring.js";
 import { placeSlots } from "./step-slots.js";
 
-/** What a step may return: nothing, a tensor, or several by index or name. */
+/** The result of a step: nothing, a tensor, or several by index or name. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a function without a return is what most steps are
 export type StepResult = void | Tensor | readonly Tensor[] | Readonly<Record<string, Tensor>>;
 
-/** The parts of a compiled step that its results need. */
+/** The members of a compiled step that its results need. */
 export interface ResultOwner {
   readonly name: string;
   /** The rings of its scalars, by name; created on first use. */
@@ -42,7 +42,9 @@ export class StepResults {
     this.#owner = owner;
     this.#shape = shapeOf(owner.name, result);
     const arrays = this.#shape.tensors.map(({ array }) => array);
-    this.#slots = placeSlots(device, `${owner.name} results`, arrays, onRegion).map((slot) => ({ ...slot }));
+    this.#slots = placeSlots(device.runtime, `${owner.name} results`, arrays, onRegion).map((slot) => ({
+      ...slot,
+    }));
     this.#store(this.#shape);
   }
 
@@ -59,7 +61,7 @@ export class StepResults {
     this.#store(shape);
   }
 
-  /** The results of the last call. Those of the call before are dead from here on. */
+  /** The results of the last call. Results of earlier calls die. */
   next(): StepResult {
     const { names, hadGraph, rebuild } = this.#shape;
     const device = this.#device;
@@ -89,8 +91,8 @@ export class StepResults {
 
   #ringOf(result: string): ScalarRing {
     const { name, rings, onNumbers } = this.#owner;
-    const known = rings.get(result);
-    if (known) return known;
+    const existing = rings.get(result);
+    if (existing) return existing;
     const { runtime } = this.#device;
     const ring = runtime.outsideTrace(
       () => new ScalarRing(runtime, `${name}.${result}`, (numbers) => onNumbers(result, numbers)),
@@ -105,44 +107,44 @@ interface ResultShape {
   readonly keys: readonly string[];
   readonly names: readonly string[];
   readonly tensors: readonly Tensor[];
-  /** Which of them had a graph inside the step. */
+  /** True for each tensor that had a graph inside the step. */
   readonly hadGraph: readonly boolean[];
   /** The same structure with other tensors. */
   rebuild(tensors: readonly Tensor[]): StepResult;
 }
 
 function shapeOf(name: string, result: StepResult): ResultShape {
-  if (result === undefined) return subexpressionsOf([], [], () => undefined);
-  if (result instanceof Tensor) return subexpressionsOf(["result"], [result], ([tensor]) => tensor);
+  if (result === undefined) return resultShape([], [], () => undefined);
+  if (result instanceof Tensor) return resultShape(["result"], [result], ([tensor]) => tensor);
   if (result instanceof Promise) {
     result.catch(() => undefined);
     throw new HoldfastError(
       "STEP_ASYNC",
-      `Compiled ${name} is an async function: what it does after its first await would not be traced. Await before the call.`,
+      `Compiled ${name} is an async function, and work after its first await would not be traced. Await before the call.`,
     );
   }
   const isRecord = typeof result === "object" && result !== null;
   const keys = isRecord ? Object.keys(result) : [];
   const tensors: readonly Tensor[] = isRecord ? Object.values(result) : [result];
-  for (const [index, one] of tensors.entries()) {
-    if (one instanceof Tensor) continue;
+  for (const [index, item] of tensors.entries()) {
+    if (item instanceof Tensor) continue;
     throw new HoldfastError(
       "NOT_TRACEABLE",
-      `Compiled ${name} returns ${keys[index] === undefined ? "a" : `"${keys[index]}", a`} ${typeof one}, which would be the same after every call. Return ` +
+      `Compiled ${name} returns ${keys[index] === undefined ? "a" : `"${keys[index]}", a`} ${typeof item}, which would be the same after every call. Return ` +
         "tensors: one, a list, or an object of them.",
     );
   }
   const isList = Array.isArray(result);
-  return subexpressionsOf(keys, tensors, (given) => (isList ? given : named(keys, given)));
+  return resultShape(keys, tensors, (results) => (isList ? results : namedResults(keys, results)));
 }
 
-function named(keys: readonly string[], given: readonly Tensor[]): Record<string, Tensor> {
+function namedResults(keys: readonly string[], results: readonly Tensor[]): Record<string, Tensor> {
   const record: Record<string, Tensor> = {};
-  for (const [index, tensor] of given.entries()) record[keys[index] ?? ""] = tensor;
+  for (const [index, tensor] of results.entries()) record[keys[index] ?? ""] = tensor;
   return record;
 }
 
-function subexpressionsOf(
+function resultShape(
   keys: readonly string[],
   tensors: readonly Tensor[],
   rebuild: ResultShape["rebuild"],
@@ -153,6 +155,8 @@ function subexpressionsOf(
 }
 
 function describe({ keys, tensors }: ResultShape): string {
-  const each = tensors.map(({ dtype, shape }, index) => `${keys[index]} ${dtype} ${formatShape(shape)}`);
-  return each.join(", ") || "nothing";
+  const descriptions = tensors.map(
+    ({ dtype, shape }, index) => `${keys[index]} ${dtype} ${formatShape(shape)}`,
+  );
+  return descriptions.join(", ") || "nothing";
 }

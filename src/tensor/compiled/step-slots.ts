@@ -1,13 +1,12 @@
-/** Memory of a compiled step that outlives its calls: inputs and results. */
+/** Persistent memory of a compiled step for its inputs and results. */
 
 import { dtypes } from "../../ir/index.js";
 import { contiguousStrides, type DeviceArray, sizeOf } from "../../ops/index.js";
-import type { Region, Storage } from "../../runtime/index.js";
-import type { Device } from "../device.js";
+import type { Region, Runtime, Storage } from "../../runtime/index.js";
 
-/** Persistent memory for arrays of these shapes. The region is passed on, to be released with the plan. */
+/** Allocates persistent memory for arrays of these shapes. `onRegion` gets the region, to release it with the plan. */
 export function placeSlots(
-  { runtime }: Device,
+  runtime: Runtime,
   name: string,
   arrays: readonly Pick<DeviceArray, "shape" | "dtype">[],
   onRegion: (region: Region) => void,

@@ -19,13 +19,10 @@ export interface TracedStep {
   readonly guards: Guards;
 }
 
-/** How often a trace may change the state that it read. */
+/** Maximum number of traces, if each changes the state that it read. */
 const maxTraces = 4;
 
-/**
- * A trace may change its initial state, as an optimizer that splits its step-count groups does: then it is traced
- * again.
- */
+/** Traces a step again if the trace changed its initial state, as an optimizer does that splits its step-count groups. */
 export function traceUntilStable(
   device: Device,
   step: StepBody,
@@ -50,7 +47,7 @@ export function traceUntilStable(
   }
   throw new HoldfastError(
     "NOT_TRACEABLE",
-    `Compiled ${step.name} does other work each time that it is traced. Make it do the same for the same shapes.`,
+    `Compiled ${step.name} does different work each time that it is traced. Make it do the same work for the same shapes.`,
   );
 }
 
@@ -76,14 +73,14 @@ function run<T>(
   { name, body }: StepBody,
   inputs: StepInputs,
   guards: Guards,
-  finish: (result: StepResult) => T,
+  store: (result: StepResult) => T,
 ): T {
   const traced = (): T =>
     inputs.trace((tensors) => {
       const result = body(...tensors);
       // A skipped step still returns its results: its loss shows why it was skipped.
-      if (result !== undefined) device.runtime.guard(undefined);
-      return finish(result);
+      if (result !== undefined) device.runtime.traceSink?.writeOnlyIfFinite(undefined);
+      return store(result);
     });
   return device.inTracedStep(() =>
     rejectingDraws(
@@ -96,7 +93,7 @@ function run<T>(
 function rejectDraw(name: string): never {
   throw new HoldfastError(
     "NOT_TRACEABLE",
-    `Compiled ${name} draws random numbers on the host, as randn() and rand() do: every call would have the same ones. ` +
+    `Compiled ${name} draws random numbers on the host, as randn() and rand() do: every call would use the same numbers. ` +
       "Draw them before the call and pass them in; dropout draws on the device.",
   );
 }

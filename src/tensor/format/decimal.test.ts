@@ -1,4 +1,4 @@
-/** Decimal digits: as few as tell a float from its neighbours, and rounded to even. */
+/** Decimal digits: the fewest that identify a float, rounded to even. */
 
 import assert from "node:assert/strict";
 import { it } from "node:test";
@@ -9,7 +9,7 @@ import { type Decimal, roundedDecimal, roundTo, shortestDecimal, writeOut } from
 const numberOf = ({ digits, exponent }: Decimal): number =>
   Number(`${digits}e${exponent - digits.length + 1}`);
 
-/** Every number of fewer digits that could stand for the value: the two around it. */
+/** The two numbers with one digit less around the value. */
 function shorter(value: number, { digits }: Decimal): number[] {
   if (digits.length === 1) return [];
   const fewer = roundedDecimal(value, digits.length - 1);
@@ -21,7 +21,7 @@ for (const [dtype, widen] of [
   ["f16", widenF16],
   ["bf16", widenBf16],
 ] as const) {
-  it(`the shortest digits of every ${dtype} are read back as that value, and none shorter are`, () => {
+  it(`the shortest digits of every ${dtype} read back as that value, and no shorter digits do`, () => {
     const round = roundTo[dtype];
     for (const value of widen(Uint16Array.from({ length: 0x8000 }, (_, bits) => bits))) {
       if (!Number.isFinite(value)) continue;
@@ -32,7 +32,7 @@ for (const [dtype, widen] of [
   });
 }
 
-it("the shortest digits of an f32 are read back as that value, and none shorter are", () => {
+it("the shortest digits of an f32 read back as that value, and no shorter digits do", () => {
   fc.assert(
     fc.property(fc.float({ noNaN: true, noDefaultInfinity: true, min: 0 }), (value) => {
       const shortest = shortestDecimal(value, "f32");
@@ -43,12 +43,12 @@ it("the shortest digits of an f32 are read back as that value, and none shorter 
   );
 });
 
-it("above a power of two the next decimal up is taken where the nearest belongs to the float below", () => {
+it("above a power of two, the next decimal up is used if the nearest reads back as the float below", () => {
   assert.deepEqual(shortestDecimal(2 ** 90, "f32"), { digits: "12379401", exponent: 27 });
   assert.equal(roundedDecimal(2 ** 90, 8).digits, "12379400");
 });
 
-it("an exact tie is rounded to even, whatever is a little above it up", () => {
+it("an exact tie is rounded to even, and anything above it up", () => {
   assert.deepEqual(roundedDecimal(0.125, 2), { digits: "12", exponent: -1 });
   assert.deepEqual(roundedDecimal(0.375, 2), { digits: "38", exponent: -1 });
   assert.deepEqual(roundedDecimal(0.125 + 2 ** -50, 2), { digits: "13", exponent: -1 });
@@ -56,7 +56,7 @@ it("an exact tie is rounded to even, whatever is a little above it up", () => {
   assert.deepEqual(roundedDecimal(0, 3), { digits: "000", exponent: 0 });
 });
 
-it("digits are written out before and behind the point", () => {
+it("digits are split before and after the decimal point", () => {
   assert.deepEqual(writeOut({ digits: "125", exponent: 0 }), { whole: "1", fraction: "25" });
   assert.deepEqual(writeOut({ digits: "125", exponent: 4 }), { whole: "12500", fraction: "" });
   assert.deepEqual(writeOut({ digits: "125", exponent: -2 }), { whole: "0", fraction: "0125" });

@@ -1,14 +1,14 @@
 /**
- * Finite floats as decimal digits: the fewest that tell a float of its dtype from its neighbours, or exactly so many,
- * rounded from the exact value, ties to even. `toFixed` and its like won't do: they know only f64, in which the f32
- * nearest to 0.1 is 0.10000000149011612, and they round ties up.
+ * Finite floats as decimal digits: the fewest that identify a float of its dtype, or a fixed number of digits, rounded from the
+ * exact value, ties to even. `toFixed` and similar functions do not serve: they know only f64, in which the f32 nearest to 0.1 is
+ * 0.10000000149011612, and they round ties up.
  */
 
 import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../ir/index.js";
 
 export type FloatDtype = "f32" | "f64" | "bf16" | "f16";
 
-/** d.ddd… × 10^exponent, without a sign. The first digit is 0 in zero alone. */
+/** d.ddd… × 10^exponent, without a sign. The first digit is 0 only for zero. */
 export interface Decimal {
   readonly digits: string;
   readonly exponent: number;
@@ -22,10 +22,10 @@ export const roundTo: Readonly<Record<FloatDtype, (value: number) => number>> = 
   f16: (value) => widenF16(narrowToF16(Float32Array.of(value)))[0] ?? Number.NaN,
 };
 
-/** Nine digits tell any two f32 apart. */
-const enoughForF32 = 9;
+/** Nine digits identify every f32. */
+const maxF32Digits = 9;
 
-/** The fewest digits that the dtype reads back as this value; among those the nearest to it. */
+/** The fewest digits that the dtype reads back as this value; of several candidates, the nearest to it. */
 export function shortestDecimal(value: number, dtype: FloatDtype): Decimal {
   const magnitude = Math.abs(value);
   if (dtype === "f64") return parse(magnitude.toExponential());
@@ -33,15 +33,15 @@ export function shortestDecimal(value: number, dtype: FloatDtype): Decimal {
   const round = roundTo[dtype];
   const isReadBack = ({ digits, exponent }: Decimal): boolean =>
     round(Number(`${digits}e${exponent - digits.length + 1}`)) === magnitude;
-  for (let count = 1; count < enoughForF32; count++) {
+  for (let count = 1; count < maxF32Digits; count++) {
     const nearest = cut(exact, count);
     if (isReadBack(nearest)) return nearest;
-    // The floats below a power of two lie closer than those above: there the next decimal up may be read back where
-    // the nearest is not.
+    // Floats are denser below a power of two than above. There, the next decimal up may read back as this value when the nearest
+    // does not.
     const above = cut(exact, count, "up");
     if (isReadBack(above)) return above;
   }
-  return cut(exact, enoughForF32);
+  return cut(exact, maxF32Digits);
 }
 
 /** The value to this many digits, at least one. */
@@ -49,7 +49,7 @@ export function roundedDecimal(value: number, count: number): Decimal {
   return cut(exactDecimal(value), count);
 }
 
-/** More digits than two floats that differ can share: a tie in these is a true tie. */
+/** Has more digits than two different floats can share, so a tie in these digits is a true tie. */
 function exactDecimal(value: number): Decimal {
   return parse(Math.abs(value).toExponential(60));
 }
@@ -62,7 +62,7 @@ function cut({ digits, exponent }: Decimal, count: number, direction?: "up"): De
   const isUp = direction === "up" || rest > half || (rest === half && isOdd);
   if (!isUp) return { digits: kept, exponent };
   const rounded = String(BigInt(kept) + 1n);
-  // 9.99 carried to 10.0: one place higher, with the same number of digits.
+  // 9.99 becomes 10.0: the exponent grows by one, and the number of digits stays.
   const carry = rounded.length - kept.length;
   return { digits: rounded.slice(0, count), exponent: exponent + carry };
 }
@@ -72,12 +72,12 @@ function parse(text: string): Decimal {
   return { digits, exponent: Number(exponent) };
 }
 
-/** The digits before the point and those behind it, when the number is written out. */
+/** The digits before and after the decimal point, in positional notation. */
 export function writeOut({ digits, exponent }: Decimal): {
   readonly whole: string;
   readonly fraction: string;
 } {
-  const places = exponent < 0 ? "0".repeat(-exponent) + digits : digits.padEnd(exponent + 1, "0");
+  const padded = exponent < 0 ? "0".repeat(-exponent) + digits : digits.padEnd(exponent + 1, "0");
   const point = Math.max(0, exponent) + 1;
-  return { whole: places.slice(0, point), fraction: places.slice(point) };
+  return { whole: padded.slice(0, point), fraction: padded.slice(point) };
 }

@@ -1,6 +1,6 @@
 /**
- * The words that elements are printed as: NumPy's digits and columns with JavaScript's words. `NaN`, `Infinity`, `true`
- * and `false` are what a TypeScript user writes, greps for and sees in every other console.log.
+ * Elements as text: NumPy's digits and columns with JavaScript's words. TypeScript users write `NaN`, `Infinity`, `true` and
+ * `false`, and see them in every other console.log.
  */
 
 import type { Dtype } from "../../ir/index.js";
@@ -13,26 +13,26 @@ import {
   writeOut,
 } from "./decimal.js";
 
-/** The most digits behind the point in an array; an element alone has all that it needs. */
+/** Maximum number of digits after the decimal point in an array. A scalar is printed with all its digits. */
 const precision = 8;
 
-/** From here on numbers are too small to be written out. */
-const smallestWrittenOut = 1e-4;
+/** Smaller numbers are printed in scientific notation. */
+const minPositional = 1e-4;
 
-/** And from here on too large: the digits before the point would promise more than the dtype holds. */
-const largeFrom: Readonly<Record<FloatDtype, number>> = {
+/** Numbers from here on are printed in scientific notation: more digits would exceed the precision of the dtype. */
+const minScientific: Readonly<Record<FloatDtype, number>> = {
   f64: 1e8,
   f32: 1e6,
   f16: 1e3,
-  // NumPy has no bf16. Its rule for the others would put 128 in scientific notation, which helps nobody.
+  // NumPy has no bf16. Its rule for other dtypes would print 128 in scientific notation.
   bf16: 1e3,
 };
 
-/** The elements of one array, all of one width. */
+/** The elements of one array, padded to one width. */
 export function elementWords(values: readonly number[], dtype: Dtype): string[] {
   switch (dtype) {
     case "bool":
-      // As wide as `false` even where there is none, as NumPy does: masks of one shape print alike.
+      // As wide as `false` even if no element is false, as in NumPy: masks of one shape have the same layout.
       return values.map((value) => booleanWord(value).padStart("false".length));
     case "i32":
     case "u8":
@@ -42,7 +42,7 @@ export function elementWords(values: readonly number[], dtype: Dtype): string[] 
   }
 }
 
-/** The one element of a tensor with no axes. */
+/** The element of a tensor without axes. */
 export function scalarWord(value: number, dtype: Dtype): string {
   switch (dtype) {
     case "bool":
@@ -64,8 +64,8 @@ const signOf = (value: number): string => (value < 0 || Object.is(value, -0) ? "
 function loneFloat(value: number, dtype: FloatDtype): string {
   const { digits, exponent } = shortestDecimal(value, dtype);
   const magnitude = Math.abs(value);
-  const tooLarge = dtype === "f64" ? 1e16 : largeFrom[dtype];
-  if (magnitude !== 0 && (magnitude < smallestWrittenOut || magnitude >= tooLarge)) {
+  const tooLarge = dtype === "f64" ? 1e16 : minScientific[dtype];
+  if (magnitude !== 0 && (magnitude < minPositional || magnitude >= tooLarge)) {
     const point = digits.length > 1 ? "." : "";
     return `${signOf(value)}${digits[0]}${point}${digits.slice(1)}${exponentWord(exponent, 2)}`;
   }
@@ -73,24 +73,24 @@ function loneFloat(value: number, dtype: FloatDtype): string {
   return `${signOf(value)}${whole}.${fraction || "0"}`;
 }
 
-/** A column's layout: what stands before the point (sign included) and what behind it. */
+/** The layout of a column: its widths before the decimal point, sign included, and after it. */
 interface Column {
   readonly before: number;
-  readonly behind: number;
-  readonly write: (value: number) => readonly [before: string, behind: string];
+  readonly after: number;
+  readonly write: (value: number) => readonly [before: string, after: string];
 }
 
 function floatWords(values: readonly number[], dtype: FloatDtype): string[] {
   const finite = values.filter(Number.isFinite);
-  const { before, behind, write } = needsExponents(finite, dtype)
+  const { before, after, write } = needsExponents(finite, dtype)
     ? scientificColumn(finite, dtype)
-    : writtenOutColumn(finite, dtype);
+    : positionalColumn(finite, dtype);
   const others = values.filter((value) => !Number.isFinite(value)).map(String);
-  const width = Math.max(before + 1 + behind, longest(others));
+  const width = Math.max(before + 1 + after, longest(others));
   return values.map((value) => {
     if (!Number.isFinite(value)) return String(value).padStart(width);
     const [left, right] = write(value);
-    return `${left.padStart(width - 1 - behind)}.${right.padEnd(behind)}`;
+    return `${left.padStart(width - 1 - after)}.${right.padEnd(after)}`;
   });
 }
 
@@ -98,52 +98,52 @@ function needsExponents(finite: readonly number[], dtype: FloatDtype): boolean {
   const magnitudes = finite.map(Math.abs).filter((magnitude) => magnitude > 0);
   if (magnitudes.length === 0) return false;
   const round = roundTo[dtype];
-  const largest = magnitudes.reduce((one, other) => Math.max(one, other));
-  const smallest = magnitudes.reduce((one, other) => Math.min(one, other));
-  // Compared in the dtype itself: the f32 nearest to 0.0001 lies a little below it, and is written out.
+  const largest = magnitudes.reduce((a, b) => Math.max(a, b));
+  const smallest = magnitudes.reduce((a, b) => Math.min(a, b));
+  // Compared in the dtype itself: the f32 nearest to 0.0001 is slightly less, and is still printed in positional notation.
   return (
-    largest >= largeFrom[dtype] || smallest < round(smallestWrittenOut) || round(largest / smallest) > 1000
+    largest >= minScientific[dtype] || smallest < round(minPositional) || round(largest / smallest) > 1000
   );
 }
 
-/** 12.5 in the fewest digits; shorter ones are followed by blanks, as zeros would claim digits that were not computed. */
-function writtenOutColumn(finite: readonly number[], dtype: FloatDtype): Column {
+/** 12.5 in the fewest digits. Shorter numbers are padded with blanks, because zeros would claim digits that were not computed. */
+function positionalColumn(finite: readonly number[], dtype: FloatDtype): Column {
   const write = (value: number): readonly [string, string] => {
-    const { whole, fraction } = writeOut(cutDecimal(value, dtype, writtenOutDigits));
+    const { whole, fraction } = writeOut(cutDecimal(value, dtype, positionalDigits));
     return [signOf(value) + whole, fraction];
   };
-  const parts = finite.map(write);
+  const written = finite.map(write);
   return {
-    before: longest(parts.map(([whole]) => whole)),
-    behind: longest(parts.map(([, tail]) => tail)),
+    before: longest(written.map(([whole]) => whole)),
+    after: longest(written.map(([, fraction]) => fraction)),
     write,
   };
 }
 
-/** 1.25e+01, every element with the same number of digits: here blanks would tear the exponent off. */
+/** 1.25e+01. Every element has the same number of digits, because blanks would separate digits and exponent. */
 function scientificColumn(finite: readonly number[], dtype: FloatDtype): Column {
   const decimals = finite.map((value) => cutDecimal(value, dtype, () => precision + 1));
   const digitCount = longest(decimals.map(({ digits }) => digits));
   const exponentDigits = Math.max(2, longest(decimals.map(({ exponent }) => String(Math.abs(exponent)))));
   const write = (value: number): readonly [string, string] => {
     const shortest = shortestDecimal(value, dtype);
-    // Where both have as many digits, the shortest are the ones that are read back as this value.
+    // If both have the same number of digits, only the shortest digits are certain to read back as this value.
     const isFull = shortest.digits.length === digitCount;
     const { digits, exponent } = isFull ? shortest : roundedDecimal(value, digitCount);
     return [signOf(value) + digits[0], digits.slice(1) + exponentWord(exponent, exponentDigits)];
   };
   const before = longest(finite.map((value) => `${signOf(value)}0`));
-  return { before, behind: digitCount - 1 + "e+".length + exponentDigits, write };
+  return { before, after: digitCount - 1 + "e+".length + exponentDigits, write };
 }
 
-const writtenOutDigits = (exponent: number): number => exponent + 1 + precision;
+const positionalDigits = (exponent: number): number => exponent + 1 + precision;
 
-/** The shortest digits, unless these are too many: then the exact value rounded to so many, less its last zeros. */
+/** The shortest digits. If these are too many, the exact value rounded to the maximum, without trailing zeros. */
 function cutDecimal(value: number, dtype: FloatDtype, maxDigits: (exponent: number) => number): Decimal {
   const shortest = shortestDecimal(value, dtype);
-  const most = maxDigits(shortest.exponent);
-  if (shortest.digits.length <= most) return shortest;
-  const { digits, exponent } = roundedDecimal(value, most);
+  const limit = maxDigits(shortest.exponent);
+  if (shortest.digits.length <= limit) return shortest;
+  const { digits, exponent } = roundedDecimal(value, limit);
   return { digits: digits.replace(/(?<=.)0+$/, ""), exponent };
 }
 

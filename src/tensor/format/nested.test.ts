@@ -1,4 +1,4 @@
-/** Nested arrays are read into elements and back, and what is no tensor is rejected with its place. */
+/** Nested arrays become elements and back, and invalid data is rejected with its index. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -7,7 +7,7 @@ import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { chooseDtype, type NestedArray, type NestedList, readNested, toNested } from "./nested.js";
 
-/** Nested arrays of any shape, whose elements are all of one sort. */
+/** Nested arrays of any shape with elements of one type. */
 function nestedOf(element: fc.Arbitrary<number | boolean>): fc.Arbitrary<NestedList> {
   const shapes = fc.array(fc.integer({ min: 0, max: 4 }), { maxLength: 5 });
   return shapes.chain((shape) =>
@@ -18,10 +18,10 @@ function nestedOf(element: fc.Arbitrary<number | boolean>): fc.Arbitrary<NestedL
   );
 }
 
-/** A JavaScript caller's data, which no compiler has looked at. */
+/** Data of a JavaScript caller, without type checks. */
 const untyped = (data: unknown): NestedArray => data as NestedArray;
 
-it("what is read comes back as it was", () => {
+it("toNested is the inverse of readNested", () => {
   for (const element of [fc.double(), fc.boolean()]) {
     fc.assert(
       fc.property(nestedOf(element), (data) => {
@@ -32,7 +32,7 @@ it("what is read comes back as it was", () => {
   }
 });
 
-it("elements come back from every shape in which no axis lies behind an empty one", () => {
+it("elements survive a round trip in every shape in which no axis follows an empty one", () => {
   fc.assert(
     fc.property(
       fc.array(fc.integer({ min: 1, max: 5 }), { maxLength: 5 }),
@@ -48,7 +48,7 @@ it("elements come back from every shape in which no axis lies behind an empty on
   );
 });
 
-describe("a million elements are read and come back, wide, tall and deep", () => {
+describe("a million elements survive a round trip, wide, tall and deep", () => {
   for (const shape of [[1_000_000], [1_000_000, 1], [1, 1_000_000], [100, 100, 100], new Array(20).fill(2)]) {
     it(`shape [${shape.join(", ")}]`, () => {
       const length = shape.reduce((a, b) => a * b, 1);
@@ -60,7 +60,7 @@ describe("a million elements are read and come back, wide, tall and deep", () =>
   }
 });
 
-it("shapes are told from scalars, empty arrays and typed rows", () => {
+it("scalars, empty arrays and typed rows have shapes", () => {
   for (const [data, shape, values] of [
     [7, [], [7]],
     [true, [], [1]],
@@ -90,7 +90,7 @@ it("data that is one typed array is not copied", () => {
   assert.equal(readNested([data]).values, data);
 });
 
-it("the kind is boolean or integer only where every element is, and booleans count as integers", () => {
+it("the kind is boolean or integer only if every element is, and booleans count as integers", () => {
   for (const [data, kind] of [
     [[true, false], "boolean"],
     [true, "boolean"],
@@ -106,7 +106,7 @@ it("the kind is boolean or integer only where every element is, and booleans cou
   }
 });
 
-it("rows of different lengths are rejected with both places and both lengths", () => {
+it("rows of different lengths are rejected with both indices and both lengths", () => {
   const cases: readonly (readonly [NestedArray, string])[] = [
     [
       [
@@ -135,7 +135,7 @@ it("rows of different lengths are rejected with both places and both lengths", (
   }
 });
 
-it("a row that is broken off anywhere is found there", () => {
+it("a row that is too short is rejected with its index", () => {
   const sizes = fc.tuple(
     fc.integer({ min: 2, max: 5 }),
     fc.integer({ min: 1, max: 5 }),
@@ -146,7 +146,7 @@ it("a row that is broken off anywhere is found there", () => {
       const data = Array.from({ length: depth }, () =>
         Array.from({ length: height }, () => new Array(width).fill(1)),
       );
-      // Never the first row: the others are measured by it.
+      // Never the first row, which defines the shape.
       const broken = 1 + (pick % (depth * height - 1));
       const [outer, inner] = [Math.floor(broken / height), broken % height];
       data[outer]![inner]!.pop();
@@ -159,7 +159,7 @@ it("a row that is broken off anywhere is found there", () => {
   );
 });
 
-it("what is no number is rejected with its place and what it is", () => {
+it("an element that is not a number is rejected with its index and its type", () => {
   const hole = "is undefined, or a hole in its array";
   for (const [data, message] of [
     [[1, "3"], 'data[1] is the string "3"'],
@@ -198,13 +198,13 @@ it("an array that contains itself is rejected", () => {
   rejects("BAD_SHAPE", () => readNested(untyped(data)), /more than 64 arrays/);
 });
 
-it("rows that differ are rejected before memory for the shape is asked", () => {
-  // By its first row this would be 80 GB.
+it("rows of different lengths are rejected before memory for the shape is allocated", () => {
+  // According to its first row this needs 80 GB.
   const data = [new Array(100_000).fill(0), ...new Array(99_999).fill([])];
   rejects("BAD_SHAPE", () => readNested(data), /data\[1\] has 0 elements where data\[0\] has 100000/);
 });
 
-it("numbers become f32 and booleans bool, unless a dtype is asked for", () => {
+it("the default dtype is f32 for numbers and bool for booleans", () => {
   assert.equal(chooseDtype(readNested([1, 2, 3])), "f32");
   assert.equal(chooseDtype(readNested([0.5])), "f32");
   assert.equal(chooseDtype(readNested([])), "f32");
@@ -216,7 +216,7 @@ it("numbers become f32 and booleans bool, unless a dtype is asked for", () => {
   assert.equal(chooseDtype(readNested([0, 1, true]), "bool"), "bool");
 });
 
-it("an element that the dtype can't hold is rejected with its place, its value and the range", () => {
+it("an element that the dtype can't hold is rejected with its index, its value and the range", () => {
   const i32 = "i32 holds whole numbers from -2147483648 to 2147483647";
   const u8 = "u8 holds whole numbers from 0 to 255";
   for (const [data, dtype, message] of [
@@ -234,20 +234,16 @@ it("an element that the dtype can't hold is rejected with its place, its value a
     [[-1], "u8", `data[0] is -1, but ${u8}`],
     [[[2]], "bool", "data[0][0] is 2, but bool holds whole numbers from 0 to 1"],
   ] as const) {
-    const way = "Correct the data, or ask for another dtype.";
+    const remedy = "Correct the data, or use another dtype.";
     assert.throws(() => chooseDtype(readNested(data), dtype), {
       code: "BAD_DTYPE",
-      message: `${message}. ${way}`,
+      message: `${message}. ${remedy}`,
     });
   }
 });
 
-it("values become nested arrays only in a shape of as many elements", () => {
+it("toNested rejects a shape with another number of elements", () => {
   assert.deepEqual(toNested([0, 3], []), []);
   assert.deepEqual(toNested([2, 1], Uint8Array.of(1, 0), "boolean"), [[true], [false]]);
-  rejects(
-    "BAD_ARGUMENT",
-    () => toNested([2, 2], [1, 2, 3]),
-    /3 values were given for shape \[2, 2\], which has 4/,
-  );
+  rejects("BAD_ARGUMENT", () => toNested([2, 2], [1, 2, 3]), /Got 3 values for shape \[2, 2\], which has 4/);
 });

@@ -1,7 +1,6 @@
 /**
- * Nested arrays in and out: what `tensor([[1, 2], [3, 4]])` is given, and what `tolist()` gives back. What can't be a
- * tensor is rejected with its place in the data. Axis by axis, not row by row: nothing here is recursive, and a million
- * elements take well under a second in any shape.
+ * Nested arrays: the argument of `tensor([[1, 2], [3, 4]])`, and the result of `tolist()`. Invalid data is rejected with its
+ * index. Arrays are processed axis by axis, without recursion, so a million elements take well under a second in any shape.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -18,24 +17,24 @@ export type NumberArray =
   | Uint16Array
   | Uint32Array;
 
-/** Every typed array: those of bigints too. */
+/** Every typed array, those of bigints included. */
 export type TypedNumbers = NumberArray | BigInt64Array | BigUint64Array;
 
 /** Numbers or booleans in arrays of any depth; the innermost may be typed arrays. */
 export type NestedArray = number | boolean | NumberArray | readonly NestedArray[];
 
-/** What comes out again: plain arrays only. */
+/** The result of `tolist()`: plain arrays only. */
 export type NestedList = number | boolean | NestedList[];
 
 export interface NestedValues {
   readonly shape: readonly number[];
   /** Row-major, booleans as 0 and 1. Data that is one typed array is not copied. */
   readonly values: NumberArray;
-  /** `boolean` and `integer` where every element is one; booleans among numbers count as 0 and 1. */
+  /** `boolean` or `integer` if all elements are; booleans among numbers count as 0 and 1. */
   readonly kind: DtypeKind;
 }
 
-/** Deeper than any tensor, and where arrays that contain themselves are found out. */
+/** The depth at which data is rejected: an array may contain itself. */
 const maxAxes = 64;
 
 /** The shape and the elements of nested arrays: `[[1, 2, 3], [4, 5, 6]]` is 1, 2, 3, 4, 5, 6 in shape [2, 3]. */
@@ -49,43 +48,43 @@ export function readNested(data: NestedArray): NestedValues {
   const rowLength = shape.at(-1) ?? 1;
   const values = new Float64Array(rows.length * rowLength);
   let booleans = 0;
-  for (const [at, row] of rows.entries()) {
-    if (isNumberArray(row)) values.set(row, at * rowLength);
-    else booleans += readRow(row, values, at * rowLength, shape);
+  for (const [index, row] of rows.entries()) {
+    if (isNumberArray(row)) values.set(row, index * rowLength);
+    else booleans += readRow(row, values, index * rowLength, shape);
   }
   const isBoolean = values.length > 0 && booleans === values.length;
   return { shape, values, kind: isBoolean ? "boolean" : isWhole(values) ? "integer" : "float" };
 }
 
 /**
- * The dtype for data that was read: the one asked for, if it holds every element. Without one, booleans are bool and
- * numbers f32: JavaScript can't tell 1 from 1.0, and `tensor([1, 2, 3])` is meant for training more often than not.
+ * The dtype for data that was read: the requested one, if it can hold every element. The default is bool for booleans and f32
+ * for numbers: JavaScript can't tell 1 from 1.0, and most tensors are for training.
  */
-export function chooseDtype({ shape, values, kind }: NestedValues, asked?: Dtype): Dtype {
-  if (asked === undefined) return kind === "boolean" ? "bool" : "f32";
-  const range = integerRanges[asked];
-  if (range === undefined) return asked;
-  const [least, most] = range;
+export function chooseDtype({ shape, values, kind }: NestedValues, requested?: Dtype): Dtype {
+  if (requested === undefined) return kind === "boolean" ? "bool" : "f32";
+  const range = integerRanges[requested];
+  if (range === undefined) return requested;
+  const [min, max] = range;
   for (let index = 0; index < values.length; index++) {
     const value = values[index] ?? 0;
-    if (Number.isInteger(value) && value >= least && value <= most) continue;
+    if (Number.isInteger(value) && value >= min && value <= max) continue;
     throw new HoldfastError(
       "BAD_DTYPE",
-      `${pathOf(index, shape)} is ${value}, but ${asked} holds whole numbers from ${least} to ${most}. ` +
-        "Correct the data, or ask for another dtype.",
-      { numbers: { index, value, least, most, dtype: asked } },
+      `${pathOf(index, shape)} is ${value}, but ${requested} holds whole numbers from ${min} to ${max}. ` +
+        "Correct the data, or use another dtype.",
+      { numbers: { index, value, min, max, dtype: requested } },
     );
   }
-  return asked;
+  return requested;
 }
 
-const integerRanges: Partial<Record<Dtype, readonly [least: number, most: number]>> = {
+const integerRanges: Partial<Record<Dtype, readonly [min: number, max: number]>> = {
   i32: [-(2 ** 31), 2 ** 31 - 1],
   u8: [0, 255],
   bool: [0, 1],
 };
 
-/** The inverse of `readNested`: row-major elements as nested arrays, 0 and 1 as booleans where the kind says so. */
+/** The inverse of `readNested`: row-major elements as nested arrays, as booleans if the kind is boolean. */
 export function toNested(
   shape: readonly number[],
   values: ArrayLike<number | boolean>,
@@ -95,7 +94,7 @@ export function toNested(
   if (values.length !== size) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${values.length} values were given for shape [${shape.join(", ")}], which has ${size}. Give one value an element.`,
+      `Got ${values.length} values for shape [${shape.join(", ")}], which has ${size} elements. Pass one value per element.`,
       { numbers: { values: values.length, size } },
     );
   }
@@ -104,15 +103,15 @@ export function toNested(
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     const [inner, length] = [items, shape[axis] ?? 0];
     const count = product(shape.slice(0, axis));
-    items = Array.from({ length: count }, (_, at) => inner.slice(at * length, (at + 1) * length));
+    items = Array.from({ length: count }, (_, index) => inner.slice(index * length, (index + 1) * length));
   }
   return items[0] ?? [];
 }
 
-/** What stands at a place in data: anything, as JavaScript callers are not held to the types. */
+/** A row of the data. Its items may be anything, because JavaScript callers are not type-checked. */
 type Row = NumberArray | readonly unknown[];
 
-/** The shape that the first elements promise; the others are held to it. */
+/** The shape of the data according to its first elements; the others must match it. */
 function shapeOf(data: unknown): number[] {
   const shape: number[] = [];
   for (let inner = data; isRow(inner); inner = inner[0]) {
@@ -139,13 +138,13 @@ function innermostRows(data: unknown, shape: readonly number[]): Row[] {
       throw misfit(item, pathOf(index, shape.slice(0, axis)), length, axis);
     });
     if (axis === shape.length - 1) return rows;
-    // Array.from, not flat(): a hole must become an element, to be rejected with its place.
+    // Array.from, not flat(): a hole must become an element, so that it is rejected with its index.
     items = rows.flatMap((row) => Array.from<unknown>(row));
   }
   return [];
 }
 
-/** Writes one row's elements behind `start` and counts the booleans among them. */
+/** Writes the elements of one row from index `start` on, and counts the booleans among them. */
 function readRow(
   row: readonly unknown[],
   values: Float64Array,
@@ -163,13 +162,13 @@ function readRow(
   return booleans;
 }
 
-/** What is wrong with an item that should be a row of this length, or, without a length, a number or a boolean. */
+/** The error for an item that should be a row of this length or, without a length, a number or a boolean. */
 function misfit(item: unknown, path: string, length: number | undefined, axis: number): HoldfastError {
   const isElement = typeof item === "number" || typeof item === "boolean";
   if (!isElement && !isRow(item)) {
     return new HoldfastError(
       "BAD_ARGUMENT",
-      `${path} is ${nameOf(item)}, but a tensor holds numbers and booleans. ${wayOut(item)}`,
+      `${path} is ${nameOf(item)}, but a tensor holds numbers and booleans. ${remedyFor(item)}`,
       { numbers: { path } },
     );
   }
@@ -181,9 +180,9 @@ function misfit(item: unknown, path: string, length: number | undefined, axis: n
       numbers: { path, length: item.length, expected: length },
     });
   }
-  const found = isRow(item) ? `an array of ${item.length}` : nameOf(item);
+  const actual = isRow(item) ? `an array of ${item.length}` : nameOf(item);
   const expected = length === undefined ? "one element" : `an array of ${length}`;
-  return new HoldfastError("BAD_SHAPE", `${path} is ${found} where ${first} is ${expected}; ${rule}`, {
+  return new HoldfastError("BAD_SHAPE", `${path} is ${actual} where ${first} is ${expected}; ${rule}`, {
     numbers: { path },
   });
 }
@@ -197,14 +196,14 @@ function nameOf(item: unknown): string {
   return `the ${typeof item} ${typeof item === "bigint" ? `${item}n` : String(item)}`;
 }
 
-function wayOut(item: unknown): string {
+function remedyFor(item: unknown): string {
   if (isBigInts(item)) return "Pass it to fromTyped(), or convert it with Int32Array.from(data, Number).";
   if (item === undefined || item === null) return "Put NaN or a number where a value is missing.";
   if (typeof item === "string" || typeof item === "bigint") return "Convert it with Number().";
   return "Pass nested arrays of numbers, or typed arrays.";
 }
 
-/** Where a flat index lies: `data[1][0][2]`. */
+/** A flat index as a path: `data[1][0][2]`. */
 function pathOf(index: number, shape: readonly number[]): string {
   let path = "";
   let rest = index;

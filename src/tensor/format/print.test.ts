@@ -9,7 +9,7 @@ import { describeTensor, formatElements } from "./print.js";
 
 /** 0, 1, 2, … times a step. */
 function count(length: number, step = 1): number[] {
-  return Array.from({ length }, (_, at) => at * step);
+  return Array.from({ length }, (_, index) => index * step);
 }
 
 function isFloat(dtype: Dtype): dtype is FloatDtype {
@@ -25,8 +25,8 @@ type Row = readonly [
 ];
 
 /**
- * What NumPy 2.4 prints, with nanstr "NaN", infstr "Infinity" and lower-case booleans. One difference: NumPy leaves
- * room for an infinity beside every NaN, here only where there is one.
+ * The output of NumPy 2.4 with nanstr "NaN", infstr "Infinity" and lower-case booleans. One difference: next to a NaN, NumPy
+ * always leaves columns for an infinity; here only if there is one.
  */
 const printed: readonly Row[] = [
   ["a matrix", "f32", [2, 2], [1, 2.5, 3, 4], ["[[1.  2.5]", " [3.  4. ]]"]],
@@ -78,7 +78,7 @@ const printed: readonly Row[] = [
     "[3.4028235e+38 1.1754944e-38]",
   ],
   [
-    "a power of two, whose neighbours lie unevenly",
+    "a power of two, whose neighbours are at different distances",
     "f32",
     [2],
     [1.2379400392853803e27, 1],
@@ -140,7 +140,7 @@ const printed: readonly Row[] = [
     "wrapped words lose the blanks at a line's end",
     "f32",
     [2, 20],
-    Array.from({ length: 40 }, (_, at) => (at % 2 ? 2 : 0.125)),
+    Array.from({ length: 40 }, (_, index) => (index % 2 ? 2 : 0.125)),
     [
       "[[0.125 2.    0.125 2.    0.125 2.    0.125 2.    0.125 2.    0.125 2.",
       "  0.125 2.    0.125 2.    0.125 2.    0.125 2.   ]",
@@ -334,7 +334,7 @@ const printed: readonly Row[] = [
     ],
   ],
   [
-    "what a summary hides widens nothing",
+    "hidden elements do not widen a summary",
     "f64",
     [1006],
     [1, 2, 3, ...new Array(1000).fill(1e30), 4, 5, 6],
@@ -345,15 +345,15 @@ const printed: readonly Row[] = [
 describe("elements print as NumPy prints them", () => {
   for (const [name, dtype, shape, values, text] of printed) {
     it(name, () => {
-      // The table is written in decimals; a tensor holds what its dtype makes of them.
+      // The table has decimals; a tensor has them rounded to its dtype.
       const round = isFloat(dtype) ? roundTo[dtype] : Number;
-      const held = values.map((value) => round(Number(value)));
-      assert.equal(formatElements({ shape, dtype, values: held }), [text].flat().join("\n"));
+      const rounded = values.map((value) => round(Number(value)));
+      assert.equal(formatElements({ shape, dtype, values: rounded }), [text].flat().join("\n"));
     });
   }
 });
 
-it("bf16 prints the fewest digits that tell its values apart, and hundreds written out", () => {
+it("bf16 prints the fewest digits that identify a value, and hundreds in positional notation", () => {
   const print = (...values: number[]) =>
     formatElements({ shape: [values.length], dtype: "bf16", values: values.map(roundTo.bf16) });
   assert.equal(print(0.1, 1 / 3, -2.5), "[ 0.1    0.334 -2.5  ]");
@@ -361,7 +361,7 @@ it("bf16 prints the fewest digits that tell its values apart, and hundreds writt
   assert.equal(print(1000), "[1.e+03]");
 });
 
-it("zeros and ones print as booleans where the dtype is bool", () => {
+it("zeros and ones of dtype bool print as booleans", () => {
   assert.equal(formatElements({ shape: [2], dtype: "bool", values: Uint8Array.of(1, 0) }), "[ true false]");
 });
 
@@ -377,7 +377,7 @@ it("indented elements wrap at the same column, and later lines begin under the f
   );
 });
 
-it("a tensor with other than one value an element is rejected", () => {
+it("a wrong number of values is rejected", () => {
   assert.throws(
     () => formatElements({ shape: [2, 3], dtype: "f32", values: [1, 2] }),
     (error) =>
@@ -385,7 +385,7 @@ it("a tensor with other than one value an element is rejected", () => {
   );
 });
 
-it("a summary reads only what it shows", () => {
+it("a summary reads only the elements that it prints", () => {
   const read: number[] = [];
   const values = new Proxy(new Float32Array(10_000), {
     get(target, key) {
@@ -397,7 +397,7 @@ it("a summary reads only what it shows", () => {
   assert.deepEqual(read, [0, 1, 2, 9997, 9998, 9999]);
 });
 
-it("a tensor tells its elements, shape, dtype, device, and whether it wants a gradient", () => {
+it("a tensor prints its elements, shape, dtype, device, and whether it requires a gradient", () => {
   const values = [1, 2.5, 3, 4];
   assert.equal(
     describeTensor({ shape: [2, 2], dtype: "f32", values, device: "cpu" }),
@@ -410,7 +410,7 @@ it("a tensor tells its elements, shape, dtype, device, and whether it wants a gr
   assert.equal(describeTensor({ shape: [0, 3], dtype: "i32", values: [] }), "tensor([], shape [0, 3], i32)");
 });
 
-it("what follows the elements takes a line of its own where the last one would be longer than 75", () => {
+it("the facts after the elements get a line of their own if the last line would exceed 75 columns", () => {
   const tensor = { shape: [11], dtype: "i32", values: new Array(11).fill(123) } as const;
   const row = "tensor([123 123 123 123 123 123 123 123 123 123 123],";
   assert.equal(`${row} shape [11], i32, cpu)`.length, 75);

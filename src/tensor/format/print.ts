@@ -1,7 +1,7 @@
 /**
- * Tensors as text: elements in NumPy's layout, and the one line more that `Tensor.toString()` adds. The layout is
- * NumPy's to the column (what it prints for a few dozen arrays stands in the test), the words are JavaScript's; see
- * element-words.ts. Above a thousand elements only three at each end of an axis are shown, and only these are read.
+ * Tensors as text: elements in NumPy's layout, and the facts that `Tensor.toString()` adds. The layout is exactly NumPy's; the
+ * test compares a few dozen arrays. The words are JavaScript's; see element-words.ts. Of more than a thousand elements, only
+ * three at each end of an axis are read and printed.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -17,7 +17,7 @@ export interface PrintedElements {
   readonly dtype: Dtype;
   /** Row-major, numbers even for half floats; booleans may be 0 and 1. */
   readonly values: ArrayLike<number | boolean>;
-  /** How many columns stand before the first bracket: later lines begin behind as many blanks. */
+  /** Number of columns before the first bracket; later lines are indented by it. Default: 0. */
   readonly indent?: number;
 }
 
@@ -32,62 +32,62 @@ export function formatElements({ shape, dtype, values, indent = 0 }: PrintedElem
   if (values.length !== size) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${values.length} values were given to print for shape [${shape.join(", ")}], which has ${size}. Give one value an element.`,
+      `Got ${values.length} values to print for shape [${shape.join(", ")}], which has ${size} elements. Pass one value per element.`,
       { numbers: { values: values.length, size } },
     );
   }
   if (shape.length === 0) return scalarWord(Number(values[0]), dtype);
   if (size === 0) return "[]";
 
-  const axes = shape.map((length) => placesShown(length, size > maxElementsShown));
-  const shown = indicesShown(shape, axes).map((index) => Number(values[index]));
+  const axes = shape.map((length) => shownIndices(length, size > maxElementsShown));
+  const shown = flatIndices(shape, axes).map((index) => Number(values[index]));
   return layOut(axes, elementWords(shown, dtype).values(), indent);
 }
 
-/** One axis: the places that are shown, and where `...` stands for the others. */
-type Places = readonly (number | "...")[];
+/** The indices of one axis that are printed; `...` replaces the others. */
+type ShownIndices = readonly (number | "...")[];
 
-function placesShown(length: number, isSummary: boolean): Places {
-  const places = (count: number, from = 0): number[] =>
-    Array.from({ length: count }, (_, place) => from + place);
-  if (!isSummary || length <= 2 * shownAtEachEnd) return places(length);
-  return [...places(shownAtEachEnd), "...", ...places(shownAtEachEnd, length - shownAtEachEnd)];
+function shownIndices(length: number, isSummary: boolean): ShownIndices {
+  const range = (count: number, from = 0): number[] =>
+    Array.from({ length: count }, (_, index) => from + index);
+  if (!isSummary || length <= 2 * shownAtEachEnd) return range(length);
+  return [...range(shownAtEachEnd), "...", ...range(shownAtEachEnd, length - shownAtEachEnd)];
 }
 
-/** The flat indices of what is shown, in reading order. */
-function indicesShown(shape: readonly number[], axes: readonly Places[]): number[] {
-  let indices = [0];
-  for (const [axis, places] of axes.entries()) {
-    const numbers = places.filter((place) => place !== "...");
-    indices = indices.flatMap((index) => numbers.map((place) => index * (shape[axis] ?? 0) + place));
+/** The flat indices of the printed elements, in reading order. */
+function flatIndices(shape: readonly number[], axes: readonly ShownIndices[]): number[] {
+  let flat = [0];
+  for (const [axis, shown] of axes.entries()) {
+    const indices = shown.filter((index) => index !== "...");
+    flat = flat.flatMap((start) => indices.map((index) => start * (shape[axis] ?? 0) + index));
   }
-  return indices;
+  return flat;
 }
 
-/** Brackets, blanks and line breaks around the words, which are taken in reading order. */
-function layOut(axes: readonly Places[], words: Iterator<string, unknown>, indent: number): string {
+/** Adds brackets, blanks and line breaks to the words, which come in reading order. */
+function layOut(axes: readonly ShownIndices[], words: Iterator<string, unknown>, indent: number): string {
   const nextWord = (): string => String(words.next().value);
 
   function block(axis: number): string {
-    const places = axes[axis] ?? [];
+    const indices = axes[axis] ?? [];
     const depth = axis + 1;
     const margin = " ".repeat(indent + depth);
     if (depth === axes.length) {
-      // Every axis closes with a bracket, for which the last line needs room.
+      // Every axis ends with a bracket, so the last line must leave columns for them.
       return `[${fill(
-        places.map((place) => (place === "..." ? place : nextWord())),
+        indices.map((index) => (index === "..." ? index : nextWord())),
         margin,
         lineWidth - depth,
       )}]`;
     }
-    const blocks = places.map((place) => (place === "..." ? place : block(axis + 1)));
-    // Rows follow each other; a matrix is set off by a blank line, what holds matrices by two, and so on.
+    const blocks = indices.map((index) => (index === "..." ? index : block(axis + 1)));
+    // Rows are on consecutive lines. A blank line separates matrices, two separate stacks of matrices, and so on.
     return `[${blocks.join("\n".repeat(axes.length - depth) + margin)}]`;
   }
   return block(0);
 }
 
-/** Words on lines no longer than `width`; a word that is longer by itself stands alone. The first line has no margin. */
+/** Breaks words into lines of at most `width`; a longer word has a line of its own. The first line has no margin. */
 function fill(words: readonly string[], margin: string, width: number): string {
   const lines: string[] = [];
   let line = "";
@@ -104,14 +104,14 @@ export interface DescribedTensor {
   readonly shape: readonly number[];
   readonly dtype: Dtype;
   readonly values: ArrayLike<number | boolean>;
-  /** As it should be read: `cpu`, `cuda:0`. */
+  /** Its name: `cpu`, `cuda:0`. */
   readonly device?: string;
   readonly requiresGrad?: boolean;
 }
 
 /**
- * What `Tensor.toString()` shows. The shape stands there even where the brackets tell it: it is what one looks for
- * first, and a summary or an empty tensor doesn't tell it.
+ * The text of `Tensor.toString()`. It has the shape even where the brackets show it: readers look for the shape first, and the
+ * brackets of a summary or an empty tensor do not show it.
  *
  *     tensor([[1.  2.5]
  *             [3.  4. ]], shape [2, 2], f32, cuda:0, requires grad)

@@ -1,9 +1,9 @@
-/** Arithmetic as methods of tensors: element by element with a tensor that broadcasts or a number, and products of matrices. */
+/** Arithmetic as methods of tensors: elementwise, with a tensor that broadcasts or a number, and matrix products. */
 
 import { add, div, matmul, maximum, minimum, mul, pow, sub } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 
-/** What the other operand may be: a tensor that broadcasts, or a number. */
+/** The other operand: a tensor that broadcasts, or a number. */
 export type Other = Tensor | number;
 
 export const arithmeticMethods = {

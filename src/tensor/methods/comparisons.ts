@@ -92,8 +92,8 @@ export const comparisonMethods = {
    * ```ts
    * import { arange, device } from "holdfast";
    * const cpu = await device("cpu");
-   * const places = arange(3);
-   * console.log(places.reshape([3, 1]).ge(places).to("i32").tolist()); // → [ [ 1, 0, 0 ], [ 1, 1, 0 ], [ 1, 1, 1 ] ]
+   * const index = arange(3);
+   * console.log(index.reshape([3, 1]).ge(index).to("i32").tolist()); // → [ [ 1, 0, 0 ], [ 1, 1, 0 ], [ 1, 1, 1 ] ]
    * cpu.close();
    * ```
    */
@@ -203,7 +203,7 @@ export const comparisonMethods = {
     return this.abs().eq(Number.POSITIVE_INFINITY);
   },
   /**
-   * Do both have the same shape and the same elements? Reads one number back.
+   * True if both have the same shape and the same elements. Reads one number back.
    *
    * @example
    * ```ts
@@ -218,7 +218,7 @@ export const comparisonMethods = {
     return isSameShape(this.shape, other.shape) && this.eq(other).all().item() === 1;
   },
   /**
-   * Is every element within `atol + rtol · |other|` of the other's? Reads one number back.
+   * True if every element is within `atol + rtol · |other|` of the element of the other. Reads one number back.
    *
    * @example
    * ```ts
@@ -232,11 +232,11 @@ export const comparisonMethods = {
   allclose(this: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8 }: Closeness = {}): boolean {
     const distance = this.sub(other).abs();
     const isNear = distance.le(other.abs().mul(rtol).add(atol)).logicalAnd(distance.isfinite());
-    // Infinities of one sign are equal, though their difference is no number.
+    // Infinities of one sign are equal, although their difference is NaN.
     return isNear.logicalOr(this.eq(other)).all().item() === 1;
   },
   /**
-   * This where the condition holds, the other elsewhere.
+   * The elements of this tensor where the condition is true, and of the other elsewhere.
    *
    * @example
    * ```ts

@@ -1,4 +1,4 @@
-/** Copies of a tensor: in another dtype, in memory of its own, row by row. */
+/** Copies of a tensor: in another dtype, in new memory, in row-major order. */
 
 import type { Dtype } from "../../ir/index.js";
 import { cast, contiguous } from "../../ops/index.js";
@@ -6,7 +6,7 @@ import type { Tensor } from "../tensor.js";
 
 export const copyMethods = {
   /**
-   * The same values in another dtype; itself where it has it already. To integers, fractions are cut off.
+   * The same values in another dtype, or the tensor itself if it has that dtype. Integers drop the fraction.
    *
    * @example
    * ```ts
@@ -22,7 +22,7 @@ export const copyMethods = {
     return this.dtype === dtype ? this : this.device.apply(cast, [this], { dtype });
   },
   /**
-   * A copy in memory of its own; the gradient flows through it.
+   * A copy in new memory; the gradient flows through it.
    *
    * @example
    * ```ts
@@ -45,8 +45,8 @@ export const copyMethods = {
    * ```ts
    * import { device, tensor } from "holdfast";
    * const cpu = await device("cpu");
-   * const turned = tensor([[1, 2], [3, 4]]).t();
-   * console.log(turned.isContiguous, turned.contiguous().isContiguous); // → false true
+   * const transposed = tensor([[1, 2], [3, 4]]).t();
+   * console.log(transposed.isContiguous, transposed.contiguous().isContiguous); // → false true
    * cpu.close();
    * ```
    */

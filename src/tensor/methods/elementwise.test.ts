@@ -1,4 +1,4 @@
-/** Elementwise ops where dtypes and slopes have edges: truth values, bounds of integers, powers, slopes behind infinite ones. */
+/** Edge cases of elementwise ops: booleans, integer bounds, powers, and gradients that meet infinities. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,9 +8,9 @@ import { tensor } from "../index.js";
 
 openStrictDevice();
 
-test("arithmetic of truth values gives truth values, so that their sum counts them", () => {
-  const truths = tensor([true, true, false]);
-  const both = truths.add(truths);
+test("arithmetic of booleans gives booleans, so that their sum counts them", () => {
+  const flags = tensor([true, true, false]);
+  const both = flags.add(flags);
   assert.equal(both.dtype, "bool");
   assert.deepEqual([...both.dataSync()], [1, 1, 0]);
   assert.equal(both.sum().item(), 2);
@@ -34,7 +34,7 @@ test("0 to a negative power is 0 among integers, and infinite among floats", () 
   assert.deepEqual(x.to("f32").pow(-1).tolist(), [Infinity, 1, 0.5, -1]);
 });
 
-test("where relu and clamp let nothing pass, an infinite slope behind them becomes 0 and not NaN", () => {
+test("where relu and clamp have gradient 0, an infinite gradient after them becomes 0 and not NaN", () => {
   const x = tensor([-1, 0, 4], { requiresGrad: true });
   x.relu().sqrt().sum().backward();
   assert.deepEqual(x.grad?.tolist(), [0, 0, 0.25]);

@@ -1,4 +1,4 @@
-/** The largest, the smallest, where they stand, and whether any or all are true, as methods of tensors. */
+/** Maxima, minima and their indices, `any` and `all`, as methods of tensors. */
 
 import { all, amax, amin, any, argmax, argmin, type PlaceAttributes } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
@@ -6,7 +6,7 @@ import { type Axes, type ReductionOptions, reductionAttributes } from "./reducti
 
 export const extremeMethods = {
   /**
-   * The largest element over axes, or of all; NaN if there is one. Equal elements share the gradient.
+   * The largest element over axes, or over all elements; NaN if one of them is NaN. Equal elements share the gradient.
    *
    * @example
    * ```ts
@@ -21,7 +21,7 @@ export const extremeMethods = {
     return this.device.apply(amax, [this], reductionAttributes(axes, options));
   },
   /**
-   * The smallest element over axes, or of all; NaN if there is one. Equal elements share the gradient.
+   * The smallest element over axes, or over all elements; NaN if one of them is NaN. Equal elements share the gradient.
    *
    * @example
    * ```ts
@@ -49,7 +49,7 @@ export const extremeMethods = {
    * ```
    */
   argmax(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor {
-    return this.device.apply(argmax, [this], placeAttributes(axis, options));
+    return this.device.apply(argmax, [this], indexAttributes(axis, options));
   },
   /**
    * The index of the smallest element along an axis, or in the flattened tensor, as i32; the first of equal elements.
@@ -63,10 +63,10 @@ export const extremeMethods = {
    * ```
    */
   argmin(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor {
-    return this.device.apply(argmin, [this], placeAttributes(axis, options));
+    return this.device.apply(argmin, [this], indexAttributes(axis, options));
   },
   /**
-   * Is every element true, that is not 0? Over axes, or over everything.
+   * True if no element is 0, over axes or over all elements.
    *
    * @example
    * ```ts
@@ -80,7 +80,7 @@ export const extremeMethods = {
     return this.device.apply(all, [this], reductionAttributes(axes, options));
   },
   /**
-   * Is any element true, that is not 0? Over axes, or over everything.
+   * True if at least one element is not 0, over axes or over all elements.
    *
    * @example
    * ```ts
@@ -135,8 +135,8 @@ export interface ExtremeMethod {
   (this: Tensor, axis: number, options?: ReductionOptions): Extremes;
 }
 
-/** The gradient goes to the one element that was found: the values are gathered from there. */
-function extreme(find: "argmax" | "argmin", ofAll: "amax" | "amin"): ExtremeMethod {
+/** The values are gathered from the indices, so the gradient goes to one element. */
+function extreme(indexOf: "argmax" | "argmin", ofAll: "amax" | "amin"): ExtremeMethod {
   function method(this: Tensor): Tensor;
   function method(this: Tensor, axis: number, options?: ReductionOptions): Extremes;
   function method(
@@ -145,15 +145,13 @@ function extreme(find: "argmax" | "argmin", ofAll: "amax" | "amin"): ExtremeMeth
     { keepdim = false }: ReductionOptions = {},
   ): Tensor | Extremes {
     if (axis === undefined) return this[ofAll]();
-    const found = this[find](axis, { keepdim: true });
-    const picked = this.gather(axis, found);
-    return keepdim
-      ? { values: picked, indices: found }
-      : { values: picked.squeeze(axis), indices: found.squeeze(axis) };
+    const indices = this[indexOf](axis, { keepdim: true });
+    const values = this.gather(axis, indices);
+    return keepdim ? { values, indices } : { values: values.squeeze(axis), indices: indices.squeeze(axis) };
   }
   return method;
 }
 
-function placeAttributes(axis: number | undefined, { keepdim = false }: ReductionOptions): PlaceAttributes {
+function indexAttributes(axis: number | undefined, { keepdim = false }: ReductionOptions): PlaceAttributes {
   return { keepsAxes: keepdim, ...(axis !== undefined && { axis }) };
 }

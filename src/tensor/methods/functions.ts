@@ -1,4 +1,4 @@
-/** Elementary functions as methods of tensors, element by element. */
+/** Elementwise functions as methods of tensors. */
 
 import { functions } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
@@ -47,7 +47,7 @@ export const functionMethods = {
     return this.device.apply(functions.sign, [this]);
   },
   /**
-   * The next whole number below, or the element itself where it is whole.
+   * The largest whole number that is not above the element.
    *
    * @example
    * ```ts
@@ -61,7 +61,7 @@ export const functionMethods = {
     return this.device.apply(functions.floor, [this]);
   },
   /**
-   * The next whole number above, or the element itself where it is whole.
+   * The smallest whole number that is not below the element.
    *
    * @example
    * ```ts
@@ -75,7 +75,7 @@ export const functionMethods = {
     return this.device.apply(functions.ceil, [this]);
   },
   /**
-   * eˣ of each element. More than f32 holds is infinite: `softmax` and `logsumexp` avoid that.
+   * eˣ of each element. It overflows to Infinity; `softmax` and `logsumexp` avoid that.
    *
    * @example
    * ```ts
@@ -89,7 +89,7 @@ export const functionMethods = {
     return this.device.apply(functions.exp, [this]);
   },
   /**
-   * eˣ − 1, with all its digits near 0.
+   * eˣ − 1, with full precision near 0.
    *
    * @example
    * ```ts
@@ -104,7 +104,7 @@ export const functionMethods = {
     return this.device.apply(functions.expm1, [this]);
   },
   /**
-   * The natural logarithm. −Infinity of 0, and NaN below.
+   * The natural logarithm: −Infinity for 0, and NaN for negative elements.
    *
    * @example
    * ```ts
@@ -118,7 +118,7 @@ export const functionMethods = {
     return this.device.apply(functions.log, [this]);
   },
   /**
-   * log(1 + x), with all its digits near 0.
+   * log(1 + x), with full precision near 0.
    *
    * @example
    * ```ts
@@ -133,7 +133,7 @@ export const functionMethods = {
     return this.device.apply(functions.log1p, [this]);
   },
   /**
-   * The square root; NaN below 0.
+   * The square root: NaN for negative elements.
    *
    * @example
    * ```ts
@@ -147,7 +147,7 @@ export const functionMethods = {
     return this.device.apply(functions.sqrt, [this]);
   },
   /**
-   * 1/√x: what divides a vector by its length.
+   * 1/√x of each element.
    *
    * @example
    * ```ts
@@ -192,7 +192,7 @@ export const functionMethods = {
     return this.device.apply(functions.reciprocal, [this]);
   },
   /**
-   * The sine, of radians.
+   * The sine; elements are in radians.
    *
    * @example
    * ```ts
@@ -206,7 +206,7 @@ export const functionMethods = {
     return this.device.apply(functions.sin, [this]);
   },
   /**
-   * The cosine, of radians.
+   * The cosine; elements are in radians.
    *
    * @example
    * ```ts

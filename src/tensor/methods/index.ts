@@ -1,21 +1,24 @@
-/** methods: the methods of tensors, one family per file. The class includes them all. */
+/** methods: the methods of tensors, one family per file. Importing this file adds them to the class. */
 
+import { defineMethods } from "../define-methods.js";
+import { Tensor } from "../tensor.js";
 import { activationMethods } from "./activations.js";
 import { arithmeticMethods } from "./arithmetic.js";
 import { comparisonMethods } from "./comparisons.js";
 import { copyMethods } from "./copies.js";
 import { extremeMethods } from "./extremes.js";
 import { functionMethods } from "./functions.js";
+import { gradientMethods } from "./gradients.js";
 import { inPlaceActivationMethods } from "./in-place/activations.js";
 import { inPlaceArithmeticMethods } from "./in-place/arithmetic.js";
 import { inPlaceFunctionMethods } from "./in-place/functions.js";
 import { indexingMethods } from "./indexing.js";
-import { lifeMethods } from "./life.js";
+import { lifetimeMethods } from "./lifetime.js";
 import { movementMethods } from "./movement.js";
-import { partMethods } from "./parts.js";
 import { readingMethods } from "./reading.js";
 import { reductionMethods } from "./reduction.js";
 import { shapeMethods } from "./shape.js";
+import { slicingMethods } from "./slicing.js";
 
 /** The methods of all families. */
 export type Families = typeof activationMethods &
@@ -28,14 +31,19 @@ export type Families = typeof activationMethods &
   typeof inPlaceArithmeticMethods &
   typeof inPlaceFunctionMethods &
   typeof indexingMethods &
-  typeof lifeMethods &
+  typeof gradientMethods &
+  typeof lifetimeMethods &
   typeof movementMethods &
-  typeof partMethods &
+  typeof slicingMethods &
   typeof readingMethods &
   typeof reductionMethods &
   typeof shapeMethods;
 
-export const families = [
+declare module "../tensor.js" {
+  interface Tensor extends Families {}
+}
+
+const families: readonly object[] = [
   activationMethods,
   arithmeticMethods,
   comparisonMethods,
@@ -46,10 +54,13 @@ export const families = [
   inPlaceArithmeticMethods,
   inPlaceFunctionMethods,
   indexingMethods,
-  lifeMethods,
+  gradientMethods,
+  lifetimeMethods,
   movementMethods,
-  partMethods,
+  slicingMethods,
   readingMethods,
   reductionMethods,
   shapeMethods,
 ];
+
+for (const family of families) defineMethods(Tensor, family);

@@ -1,4 +1,4 @@
-/** Indexing: every element in its place, indices outside rejected by name, in place at one address. */
+/** Indexing ops: their elements, rejected indices, and in-place writes at a constant address. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -17,56 +17,56 @@ const indices = (values: Parameters<typeof tensor>[0]): Tensor => tensor(values,
 const embedding = (table: Tensor, index: Tensor, options: { paddingIdx?: number } = {}): Tensor =>
   table.device.apply(ops.embedding, [table, index], options);
 
-test("indexSelect, gather and embedding have the elements that their indices name", () => {
+test("indexSelect, gather and embedding return the elements at their indices", () => {
   holdElements(strictCpu, indexingCases, ops.indexSelect, ({ axis }, x, index) => {
-    const one = fromFront(axis, x!.shape.length);
+    const axisIndex = fromFront(axis, x!.shape.length);
     return {
-      shape: x!.shape.with(one, index!.shape[0]!),
-      at: (place) => x!.at(...place.with(one, index!.at(place[one]!))),
+      shape: x!.shape.with(axisIndex, index!.shape[0]!),
+      at: (position) => x!.at(...position.with(axisIndex, index!.at(position[axisIndex]!))),
     };
   });
   holdElements(strictCpu, indexingCases, ops.gather, ({ axis }, x, index) => ({
     shape: index!.shape,
-    at: (place) => x!.at(...place.with(fromFront(axis, x!.shape.length), index!.at(...place))),
+    at: (position) => x!.at(...position.with(fromFront(axis, x!.shape.length), index!.at(...position))),
   }));
   holdElements(strictCpu, indexingCases, ops.embedding, (_, table, index) => ({
     shape: [...index!.shape, table!.shape[1]!],
-    at: (place) => table!.at(index!.at(...place.slice(0, -1)), place.at(-1)!),
+    at: (position) => table!.at(index!.at(...position.slice(0, -1)), position.at(-1)!),
   }));
 });
 
-test("scatterAdd has every element of the source that the index covers, added in ascending order", () => {
+test("scatterAdd adds every source element that the index covers, in ascending order", () => {
   holdElements(strictCpu, indexingCases, ops.scatterAdd, ({ axis }, x, index, source) => {
-    const one = fromFront(axis, x!.shape.length);
+    const axisIndex = fromFront(axis, x!.shape.length);
     const covered = placesIn(index!.shape);
     return {
       shape: x!.shape,
-      at: (place) =>
+      at: (position) =>
         covered
           .filter((from) =>
-            place.every((at, other) => at === (other === one ? index!.at(...from) : from[other])),
+            position.every((at, other) => at === (other === axisIndex ? index!.at(...from) : from[other])),
           )
-          .reduce((sum, from) => sum + source!.at(...from), x!.at(...place)),
+          .reduce((sum, from) => sum + source!.at(...from), x!.at(...position)),
     };
   });
 });
 
-test("oneHot is 1 at the label, and maskedFill the value where the mask holds", () => {
+test("oneHot is 1 at the label, and maskedFill has the value where the mask is true", () => {
   holdElements(strictCpu, indexingCases, ops.oneHot, ({ classes }, labels) => ({
     shape: [...labels!.shape, classes],
-    at: (place) => Number(labels!.at(...place.slice(0, -1)) === place.at(-1)),
+    at: (position) => Number(labels!.at(...position.slice(0, -1)) === position.at(-1)),
   }));
   holdElements(strictCpu, indexingCases, ops.maskedFill, (_, x, mask, value) => {
     const shape = ops.broadcastShapes("maskedFill", [x!.shape, mask!.shape]);
-    const seen = (array: typeof x, place: readonly number[]): number => {
-      const own = place.slice(place.length - array!.shape.length);
-      return array!.at(...own.map((one, axis) => (array!.shape[axis] === 1 ? 0 : one)));
+    const elementAt = (array: typeof x, position: readonly number[]): number => {
+      const coordinates = position.slice(position.length - array!.shape.length);
+      return array!.at(...coordinates.map((coordinate, axis) => (array!.shape[axis] === 1 ? 0 : coordinate)));
     };
-    return { shape, at: (place) => (seen(mask, place) ? value!.at() : seen(x, place)) };
+    return { shape, at: (position) => (elementAt(mask, position) ? value!.at() : elementAt(x, position)) };
   });
 });
 
-test("an index outside its axis is rejected with the first such index, its place and the range", () => {
+test("an index outside its axis is rejected with the first such index, its position and the valid range", () => {
   const x = tensor([
     [1, 2],
     [3, 4],
@@ -75,7 +75,7 @@ test("an index outside its axis is rejected with the first such index, its place
   rejects(
     "BAD_INDEX",
     () => x.indexSelect(0, indices([0, 3, -1])),
-    /indexSelect: index 3 at \[1\], and axis 0 of \[3, 2\] has 3; indices are 0 to 2/,
+    /indexSelect: index 3 at \[1\], but axis 0 of \[3, 2\] has 3; indices are 0 to 2/,
   );
   rejects("BAD_INDEX", () => x.indexSelect(1, indices([-1])), /index -1 at \[0\]/);
   rejects(
@@ -88,7 +88,7 @@ test("an index outside its axis is rejected with the first such index, its place
           [1, 2],
         ]),
       ),
-    /gather: index 2 at \[1, 1\], and axis 1/,
+    /gather: index 2 at \[1, 1\], but axis 1/,
   );
   rejects(
     "BAD_INDEX",
@@ -105,10 +105,10 @@ test("an index outside its axis is rejected with the first such index, its place
   rejects(
     "BAD_INDEX",
     () => embedding(x, indices([[[0], [5]]])),
-    /index 5 at \[0, 1, 0\], and the table has 3 rows/,
+    /index 5 at \[0, 1, 0\], but the table has 3 rows/,
   );
   rejects("BAD_INDEX", () => x.scatterAdd(0, indices([[3, 0]]), x), /scatterAdd: index 3 at \[0, 0\]/);
-  rejects("BAD_INDEX", () => oneHot(indices([0, 4]), 4), /index 4 at \[1\], and there are 4 classes/);
+  rejects("BAD_INDEX", () => oneHot(indices([0, 4]), 4), /index 4 at \[1\], but there are 4 classes/);
   rejects("BAD_INDEX", () => oneHot(tensor(200, { dtype: "u8" }), 4), /index 200 at \[\]/);
   assert.throws(
     () => x.indexSelect(0, indices([1, 8])),
@@ -119,13 +119,13 @@ test("an index outside its axis is rejected with the first such index, its place
   );
 });
 
-test("a rejected scatterAdd in place leaves its tensor as it was", () => {
+test("a rejected in-place scatterAdd leaves its tensor unchanged", () => {
   const x = tensor([1, 2, 3]);
   rejects("BAD_INDEX", () => x.scatterAdd_(0, indices([0, 3]), tensor([10, 10])));
   assert.deepEqual(x.tolist(), [1, 2, 3]);
 });
 
-test("without its check an op reads and writes nothing beside its operands, and a bad index reads NaN", () => {
+test("without its check, an op accesses nothing outside its operands, and a bad index reads NaN", () => {
   const { check: _, ...unchecked } = ops.indexSelect;
   const { check: __, ...scattering } = ops.scatterAdd;
   strictCpu.step(() => {
@@ -136,19 +136,19 @@ test("without its check an op reads and writes nothing beside its operands, and 
       2,
       Number.NaN,
     ]);
-    const beside = strictCpu.fromHost([7, 7, 7], [3], "f32");
-    assert.deepEqual(strictCpu.apply(scattering, [x, wild, beside], { axis: 0 }).tolist(), [1, 9, 3]);
+    const added = strictCpu.fromHost([7, 7, 7], [3], "f32");
+    assert.deepEqual(strictCpu.apply(scattering, [x, wild, added], { axis: 0 }).tolist(), [1, 9, 3]);
   });
 });
 
-test("what is no index, or of another shape or dtype than fits, is rejected", () => {
+test("an index of a wrong shape or dtype is rejected", () => {
   const x = tensor([
     [1, 2],
     [3, 4],
   ]);
   rejects("BAD_DTYPE", () => x.indexSelect(0, tensor([0, 1])), /index of f32; indices are i32 or u8/);
   rejects("BAD_DTYPE", () => x.gather(0, x.gt(1)), /index of bool/);
-  rejects("BAD_SHAPE", () => x.indexSelect(0, indices([[0]])), /it has one axis/);
+  rejects("BAD_SHAPE", () => x.indexSelect(0, indices([[0]])), /it must have one axis/);
   rejects("BAD_SHAPE", () => x.gather(0, indices([0])), /an index of \[1\] for shape \[2, 2\]/);
   rejects("BAD_SHAPE", () => x.gather(0, indices([[0, 0, 0]])));
   rejects("BAD_SHAPE", () => embedding(tensor([1, 2]), indices([0])), /\[rows, width\]/);
@@ -167,7 +167,7 @@ test("what is no index, or of another shape or dtype than fits, is rejected", ()
   rejects("BAD_SHAPE", () => oneHot(indices([0]), -1));
 });
 
-test("the row for padding gets no gradient, and the others get the sum of theirs", () => {
+test("the padding row gets no gradient, and other rows get the sum of their gradients", () => {
   for (const paddingIdx of [1, -2]) {
     const table = tensor([[1], [2], [3]], { requiresGrad: true });
     const rows = embedding(table, indices([0, 1, 2, 2, 1]), { paddingIdx });
@@ -193,13 +193,13 @@ test("scatterAdd_ and maskedFill_ write in place, and gradients flow through the
   });
 });
 
-test("scatterAdd_ takes its own tensor for the source, and reads it as it was", () => {
+test("scatterAdd_ with its own tensor as the source reads the values from before the write", () => {
   const x = tensor([1, 2, 3]);
   x.scatterAdd_(0, indices([1, 2, 0]), x);
   assert.deepEqual(x.tolist(), [4, 3, 5]);
 });
 
-test("scatterAdd_ writes through a view, and nowhere else", () => {
+test("scatterAdd_ on a view writes only the elements of the view", () => {
   const x = tensor([
     [1, 1, 1],
     [1, 1, 1],
@@ -221,19 +221,19 @@ test("scatterAdd_ writes through a view, and nowhere else", () => {
   ]);
 });
 
-test("half floats are added up in f32: small shares are not lost", () => {
+test("half floats are accumulated in f32, so small gradients are not lost", () => {
   const count = 512;
   const index = cpu.fromHost(new Int32Array(count), [count], "i32");
   for (const dtype of ["bf16", "f16"] as const) {
     const table = cpu.fromHost([0], [1, 1], dtype);
     table.requiresGrad = true;
     embedding(table, index).sum().backward();
-    // One by one in bf16 the sum would stop at 256.
+    // A sum in bf16 would stop at 256.
     assert.equal(table.grad!.item(), count, dtype);
   }
 });
 
-test("maskedFill_ keeps the tensor's dtype and shape, whatever the value and the mask", () => {
+test("maskedFill_ keeps the dtype and shape of its tensor for any value and mask", () => {
   const truths = tensor([true, false]);
   truths.maskedFill_(tensor([true, true]), 0);
   assert.deepEqual(truths.tolist(), [false, false]);
@@ -246,7 +246,7 @@ test("maskedFill_ keeps the tensor's dtype and shape, whatever the value and the
   assert.deepEqual(x.tolist(), [1, 2]);
 });
 
-test("max and min along an axis give the first extreme, its place, and the gradient to it alone", () => {
+test("max and min along an axis return the first extreme and its index, and only that element gets the gradient", () => {
   cpu.step(() => {
     const x = tensor(
       [
@@ -268,9 +268,9 @@ test("max and min along an axis give the first extreme, its place, and the gradi
       [0, 1, 0],
       [1, 0, 0],
     ]);
-    const least = x.min(-1, { keepdim: true });
+    const smallest = x.min(-1, { keepdim: true });
     assert.deepEqual(
-      [least.values.tolist(), least.indices.tolist()],
+      [smallest.values.tolist(), smallest.indices.tolist()],
       [
         [[1], [2]],
         [[0], [1]],

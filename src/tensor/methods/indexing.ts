@@ -1,4 +1,4 @@
-/** Reads and writes at places that another tensor tells, as methods of tensors. */
+/** Reads and writes at the indices of another tensor, as methods of tensors. */
 
 import { gather, indexSelect, maskedFill, scatterAdd } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
@@ -6,7 +6,7 @@ import type { Other } from "./arithmetic.js";
 
 export const indexingMethods = {
   /**
-   * The slices of an axis that a list of indices names. An index outside the axis is an error, here and below.
+   * The slices of an axis at a list of indices. An index outside the axis is an error.
    *
    * @example
    * ```ts
@@ -37,8 +37,8 @@ export const indexingMethods = {
     return this.device.apply(gather, [this, index], { axis });
   },
   /**
-   * With the source's elements added at the indices along an axis: `result[index[i, j], j] += source[i, j]` for axis
-   * 0. Always in the same order, so the bits are fixed.
+   * Adds the elements of the source at indices along an axis: `result[index[i, j], j] += source[i, j]` for axis 0. The order of
+   * the additions is fixed, so the result is deterministic.
    *
    * @example
    * ```ts
@@ -69,7 +69,7 @@ export const indexingMethods = {
     return this.device.applyInPlace(scatterAdd, this, [this, index, source], { axis });
   },
   /**
-   * A value wherever the mask, of truth values, holds; no gradient flows there.
+   * Replaces elements by a value where the boolean mask is true. No gradient flows to the replaced elements.
    *
    * @example
    * ```ts

@@ -1,4 +1,4 @@
-/** Movement: every element in its place, views that share memory, rejections; and a saved view keeps its owner. */
+/** Movement ops: their elements, views that share memory, rejections, and saved views that keep their owner alive. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ const cpu = openDevice();
 const strictCpu = openStrictDevice();
 const fromFront = (axis: number, rank: number): number => (axis < 0 ? axis + rank : axis);
 
-/** What Python's slices are: JavaScript's own, and every step-th of them. */
+/** The indices of a Python slice: those of a JavaScript slice, every step-th of them. */
 function rangeOf(size: number, range: ops.Range): readonly number[] {
   const [start, end, step] = range ?? [];
   return Array.from({ length: size }, (_, index) => index)
@@ -21,37 +21,42 @@ function rangeOf(size: number, range: ops.Range): readonly number[] {
     .filter((_, index) => index % (step ?? 1) === 0);
 }
 
-test("a slice has the elements that Python's rules name", () => {
+test("a slice has the elements of a Python slice", () => {
   holdElements(strictCpu, movementCases, ops.slice, ({ ranges }, x) => {
     const taken = x!.shape.map((size, axis) => rangeOf(size, ranges[axis] ?? null));
     return {
       shape: taken.map(({ length }) => length),
-      at: (place) => x!.at(...place.map((one, axis) => taken[axis]![one]!)),
+      at: (position) => x!.at(...position.map((coordinate, axis) => taken[axis]![coordinate]!)),
     };
   });
 });
 
 test("select has the elements of one index", () => {
   holdElements(strictCpu, movementCases, ops.select, ({ axis, index }, x) => {
-    const one = fromFront(axis, x!.shape.length);
+    const axisIndex = fromFront(axis, x!.shape.length);
     return {
-      shape: x!.shape.filter((_, other) => other !== one),
-      at: (place) => x!.at(...place.slice(0, one), fromFront(index, x!.shape[one]!), ...place.slice(one)),
+      shape: x!.shape.filter((_, other) => other !== axisIndex),
+      at: (position) =>
+        x!.at(
+          ...position.slice(0, axisIndex),
+          fromFront(index, x!.shape[axisIndex]!),
+          ...position.slice(axisIndex),
+        ),
     };
   });
 });
 
-test("cat has its operands one behind the other", () => {
+test("cat concatenates its operands", () => {
   holdElements(strictCpu, movementCases, ops.cat, ({ axis }, ...all) => {
-    const one = fromFront(axis, all[0]!.shape.length);
+    const axisIndex = fromFront(axis, all[0]!.shape.length);
     const origins = all.flatMap((array) =>
-      Array.from({ length: array.shape[one]! }, (_, index) => ({ array, index })),
+      Array.from({ length: array.shape[axisIndex]! }, (_, index) => ({ array, index })),
     );
     return {
-      shape: all[0]!.shape.with(one, origins.length),
-      at: (place) => {
-        const { array, index } = origins[place[one]!]!;
-        return array.at(...place.with(one, index));
+      shape: all[0]!.shape.with(axisIndex, origins.length),
+      at: (position) => {
+        const { array, index } = origins[position[axisIndex]!]!;
+        return array.at(...position.with(axisIndex, index));
       },
     };
   });
@@ -59,10 +64,10 @@ test("cat has its operands one behind the other", () => {
 
 test("stack has its operands along a new axis", () => {
   holdElements(strictCpu, movementCases, ops.stack, ({ axis }, ...all) => {
-    const one = fromFront(axis, all[0]!.shape.length + 1);
+    const axisIndex = fromFront(axis, all[0]!.shape.length + 1);
     return {
-      shape: all[0]!.shape.toSpliced(one, 0, all.length),
-      at: (place) => all[place[one]!]!.at(...place.toSpliced(one, 1)),
+      shape: all[0]!.shape.toSpliced(axisIndex, 0, all.length),
+      at: (position) => all[position[axisIndex]!]!.at(...position.toSpliced(axisIndex, 1)),
     };
   });
 });
@@ -72,33 +77,39 @@ test("flip has the elements in reverse", () => {
     const flipped = [axes].flat().map((axis) => fromFront(axis, x!.shape.length));
     return {
       shape: x!.shape,
-      at: (place) =>
-        x!.at(...place.map((one, axis) => (flipped.includes(axis) ? x!.shape[axis]! - 1 - one : one))),
+      at: (position) =>
+        x!.at(
+          ...position.map((coordinate, axis) =>
+            flipped.includes(axis) ? x!.shape[axis]! - 1 - coordinate : coordinate,
+          ),
+        ),
     };
   });
 });
 
-test("pad has the value wherever the operand is not", () => {
+test("pad has its value outside the operand", () => {
   holdElements(strictCpu, movementCases, ops.pad, ({ pads, value = 0 }, x) => {
     const rank = x!.shape.length;
     const before = x!.shape.map((_, axis) => pads[2 * (rank - 1 - axis)] ?? 0);
     const after = x!.shape.map((_, axis) => pads[2 * (rank - 1 - axis) + 1] ?? 0);
     return {
       shape: x!.shape.map((size, axis) => size + before[axis]! + after[axis]!),
-      at: (place) => {
-        const from = place.map((one, axis) => one - before[axis]!);
-        return from.every((one, axis) => one >= 0 && one < x!.shape[axis]!) ? x!.at(...from) : value;
+      at: (position) => {
+        const from = position.map((coordinate, axis) => coordinate - before[axis]!);
+        return from.every((coordinate, axis) => coordinate >= 0 && coordinate < x!.shape[axis]!)
+          ? x!.at(...from)
+          : value;
       },
     };
   });
 });
 
-test("repeatInterleave and tile have each element as often as asked", () => {
+test("repeatInterleave and tile repeat each element by their counts", () => {
   holdElements(strictCpu, movementCases, ops.repeatInterleave, ({ repeats, axis }, x) => {
-    const one = fromFront(axis, x!.shape.length);
+    const axisIndex = fromFront(axis, x!.shape.length);
     return {
-      shape: x!.shape.with(one, x!.shape[one]! * repeats),
-      at: (place) => x!.at(...place.with(one, Math.floor(place[one]! / repeats))),
+      shape: x!.shape.with(axisIndex, x!.shape[axisIndex]! * repeats),
+      at: (position) => x!.at(...position.with(axisIndex, Math.floor(position[axisIndex]! / repeats))),
     };
   });
   holdElements(strictCpu, movementCases, ops.tile, ({ repeats }, x) => {
@@ -107,12 +118,13 @@ test("repeatInterleave and tile have each element as often as asked", () => {
     const counts = [...new Array<number>(rank - repeats.length).fill(1), ...repeats];
     return {
       shape: sizes.map((size, axis) => size * counts[axis]!),
-      at: (place) => x!.at(...place.map((one, axis) => one % sizes[axis]!).slice(rank - x!.shape.length)),
+      at: (position) =>
+        x!.at(...position.map((coordinate, axis) => coordinate % sizes[axis]!).slice(rank - x!.shape.length)),
     };
   });
 });
 
-test("what does not fit is rejected with what would", () => {
+test("invalid arguments are rejected, with the valid ones", () => {
   const x = tensor([
     [1, 2, 3],
     [4, 5, 6],
@@ -139,7 +151,7 @@ test("what does not fit is rejected with what would", () => {
   rejects("BAD_SHAPE", () => x.movedim([0, 1], 0));
 });
 
-test("parts of an axis are views: they add up to it, and writing to one writes to the whole", () => {
+test("chunks of an axis are views: they cover it, and writing to one writes to the tensor", () => {
   const x = cpu.fromHost(
     Array.from({ length: 10 }, (_, index) => index),
     [5, 2],
@@ -156,7 +168,7 @@ test("parts of an axis are views: they add up to it, and writing to one writes t
   assert.deepEqual(
     x.chunk(4).map(({ shape }) => shape[0]),
     [2, 2, 1],
-    "chunks of 5 in 4: as PyTorch, three of at most two",
+    "as in PyTorch, 5 in 4 chunks are three of at most two",
   );
   const [, middle] = x.split([1, 3, 1]);
   middle!.fill_(-1);
@@ -171,43 +183,43 @@ test("parts of an axis are views: they add up to it, and writing to one writes t
   assert.deepEqual(x.narrow(0, -1, 1).tolist(), [[8, 9]]);
 });
 
-test("axes are exchanged, moved, joined, split, added and taken away without a copy", () => {
+test("axes are exchanged, moved, merged, split, added and removed without a copy", () => {
   const x = cpu.fromHost(
     Array.from({ length: 24 }, (_, index) => index),
     [2, 1, 3, 4],
     "f32",
   );
   const address = x.array.storage!.span.address;
-  const seen = {
+  const views = {
     transposed: x.transpose(0, -1),
     moved: x.movedim([0, 1], [-1, 0]),
     squeezed: x.squeeze(),
     squeezedNone: x.squeeze(0),
     added: x.unsqueeze(-1),
     flat: x.flatten(1),
-    apart: x.unflatten(-1, [2, -1]),
+    split: x.unflatten(-1, [2, -1]),
   };
-  assert.deepEqual(Object.fromEntries(Object.entries(seen).map(([name, { shape }]) => [name, shape])), {
+  assert.deepEqual(Object.fromEntries(Object.entries(views).map(([name, { shape }]) => [name, shape])), {
     transposed: [4, 1, 3, 2],
     moved: [1, 3, 4, 2],
     squeezed: [2, 3, 4],
     squeezedNone: [2, 1, 3, 4],
     added: [2, 1, 3, 4, 1],
     flat: [2, 12],
-    apart: [2, 1, 3, 2, 2],
+    split: [2, 1, 3, 2, 2],
   });
-  for (const [name, { array }] of Object.entries(seen)) {
+  for (const [name, { array }] of Object.entries(views)) {
     assert.equal(array.storage!.span.address, address, name);
   }
-  assert.deepEqual(seen.moved.select(-1, 1).flatten().tolist(), x.select(0, 1).flatten().tolist());
+  assert.deepEqual(views.moved.select(-1, 1).flatten().tolist(), x.select(0, 1).flatten().tolist());
 });
 
-test("operands of several dtypes meet in cat, and each gets a gradient of its own dtype", () => {
+test("cat promotes operands of several dtypes, and each gets a gradient of its dtype", () => {
   const half = tensor([1, 2], { dtype: "bf16", requiresGrad: true });
   const double = tensor([3], { dtype: "f64", requiresGrad: true });
-  const joined = cat([half, double, tensor([4], { dtype: "i32" })]);
-  assert.equal(joined.dtype, "f64");
-  joined
+  const concatenated = cat([half, double, tensor([4], { dtype: "i32" })]);
+  assert.equal(concatenated.dtype, "f64");
+  concatenated
     .mul(tensor([10, 20, 30, 40], { dtype: "f64" }))
     .sum()
     .backward();
@@ -215,44 +227,44 @@ test("operands of several dtypes meet in cat, and each gets a gradient of its ow
   assert.deepEqual([double.grad!.dtype, double.grad!.tolist()], ["f64", [30]]);
 });
 
-test("a slice that is saved for backward keeps the tensor it is a slice of", () => {
+test("a slice that is saved for backward keeps its owner alive", () => {
   const weight = strictCpu.fromHost([1, 2, 3], [3], "f32");
   weight.requiresGrad = true;
   strictCpu.step(() => {
     const whole = strictCpu.fromHost([5, 6, 7, 8, 9], [5], "f32");
-    const part = whole.slice([1, 4]);
-    const product = part.mul(weight);
+    const slice = whole.slice([1, 4]);
+    const product = slice.mul(weight);
     const { arena } = strictCpu.runtime;
-    assert.ok(part.array.storage!.owner, "the slice is a view");
-    assert.ok(arena.isPinned(part.array.storage!), "mul has saved it");
+    assert.ok(slice.array.storage!.owner, "the slice is a view");
+    assert.ok(arena.isPinned(slice.array.storage!), "mul has saved it");
     rejects("PINNED", () => arena.free(whole.array.storage!), /pinned by backward of mul/);
     product.sum().backward();
     assert.deepEqual(weight.grad!.tolist(), [6, 7, 8]);
-    assert.equal(arena.isPinned(part.array.storage!), false, "and let go of it");
+    assert.equal(arena.isPinned(slice.array.storage!), false, "backward has unpinned it");
   });
 });
 
-test("tile and repeatInterleave have memory of their own, also where a view would show the same", () => {
+test("tile and repeatInterleave copy, even where a view would have the same elements", () => {
   const x = tensor([1, 2]);
   const column = tensor([[1], [2]]);
-  for (const made of [
+  for (const copy of [
     x.tile([1]),
     column.tile([1, 3]),
     x.repeatInterleave(1),
     column.repeatInterleave(3, 1),
   ]) {
-    made.zero_();
+    copy.zero_();
   }
   assert.deepEqual(x.tolist(), [1, 2]);
   assert.deepEqual(column.tolist(), [[1], [2]]);
 });
 
-test("more ranges than axes are rejected, also where each takes all", () => {
+test("more ranges than axes are rejected, even if each takes a whole axis", () => {
   rejects("BAD_SHAPE", () => tensor([1, 2]).slice(null, null), /2 ranges for shape \[2\]/);
   rejects("BAD_SHAPE", () => tensor([1, 2]).slice(0, null), /2 ranges for shape \[2\]/);
 });
 
-test("a border between two whole numbers is rejected around integers", () => {
+test("padding integers with a fraction is rejected", () => {
   const x = tensor([1, 2], { dtype: "i32" });
   rejects("BAD_ARGUMENT", () => x.pad([1, 1], 1.5), /border of 1.5 around i32 \[2\]/);
   assert.deepEqual(x.pad([1, 1], 3).tolist(), [3, 1, 2, 3]);

@@ -1,4 +1,4 @@
-/** Elements moved or repeated, as methods of tensors. */
+/** Methods of tensors that move or repeat elements. */
 
 import { flip, pad, repeatInterleave, tile } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
@@ -19,7 +19,8 @@ export const movementMethods = {
     return this.device.apply(flip, [this], { axes });
   },
   /**
-   * A border of one value: sizes before and after each axis, from the last axis on, as in PyTorch. Negative ones crop.
+   * Pads with a value. `pads` has the sizes before and after each axis, starting with the last axis, as in PyTorch. Negative
+   * sizes crop.
    *
    * @example
    * ```ts
@@ -45,11 +46,11 @@ export const movementMethods = {
    * ```
    */
   repeatInterleave(this: Tensor, repeats: number, axis?: number): Tensor {
-    const seen = axis === undefined ? this.flatten() : this;
-    return this.device.apply(repeatInterleave, [seen], { repeats, axis: axis ?? 0 });
+    const source = axis === undefined ? this.flatten() : this;
+    return this.device.apply(repeatInterleave, [source], { repeats, axis: axis ?? 0 });
   },
   /**
-   * The whole several times along each axis; aligned at the last ones.
+   * Repeats the tensor along each axis. The counts align with the last axes.
    *
    * @example
    * ```ts

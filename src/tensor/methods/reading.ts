@@ -1,4 +1,4 @@
-/** Reads of a tensor's elements on the host, as methods. */
+/** Methods that read a tensor's elements to the host. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { ElementArray } from "../../ir/index.js";
@@ -9,8 +9,8 @@ import type { Tensor } from "../tensor.js";
 
 export const readingMethods = {
   /**
-   * The elements on the host, in order, after all work issued so far. Half floats come as f32. They are read during the call,
-   * so a rejection is thrown there and never by the promise: inside a compiled function nobody may await it.
+   * The elements on the host in row-major order, after all work issued so far. Half floats are widened to f32. The call itself
+   * reads them and throws errors, so that a compiled function that does not await the promise is rejected too.
    *
    * @example
    * ```ts

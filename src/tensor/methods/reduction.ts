@@ -1,4 +1,4 @@
-/** Sums and statistics as methods of tensors: over axes, or over all elements. */
+/** Sums and statistics as methods of tensors, over axes or over all elements. */
 
 import {
   cumsum,
@@ -13,11 +13,11 @@ import {
 } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 
-/** One axis, several, or all where none are named; counted from the end where negative. */
+/** One axis or several. Negative axes count from the end. Default: all axes. */
 export type Axes = number | readonly number[];
 
 export interface ReductionOptions {
-  /** Reduced axes stay, with size 1. */
+  /** Keep reduced axes, with size 1. Default: false. */
   readonly keepdim?: boolean;
 }
 
@@ -34,14 +34,13 @@ export interface VarianceOptions extends ReductionOptions {
 }
 
 export interface NormOptions extends ReductionOptions {
-  /** Default: 2; may be infinite. */
+  /** The exponent; may be infinite. Default: 2. */
   readonly p?: number;
 }
 
 export const reductionMethods = {
   /**
-   * The sum over axes, or over everything. Axes count from the end where negative; integers and truth values add up
-   * to i32.
+   * The sum over axes, or over all elements. Negative axes count from the end. The sum of integers or booleans is i32.
    *
    * @example
    * ```ts
@@ -57,7 +56,7 @@ export const reductionMethods = {
     return this.device.apply(sum, [this], reductionAttributes(axes, options));
   },
   /**
-   * The mean over axes, or over everything.
+   * The mean over axes, or over all elements.
    *
    * @example
    * ```ts
@@ -72,7 +71,7 @@ export const reductionMethods = {
     return this.device.apply(mean, [this], reductionAttributes(axes, options));
   },
   /**
-   * The product over axes, or of everything.
+   * The product over axes, or over all elements.
    *
    * @example
    * ```ts
@@ -86,7 +85,7 @@ export const reductionMethods = {
     return this.device.apply(prod, [this], reductionAttributes(axes, options));
   },
   /**
-   * The variance over axes, or of everything: divided by the count less `correction`, which is 1.
+   * The variance over axes, or over all elements. The divisor is the count minus `correction` (default: 1).
    *
    * @example
    * ```ts
@@ -101,7 +100,7 @@ export const reductionMethods = {
     return this.device.apply(variance, [this], { ...reductionAttributes(axes, options), correction });
   },
   /**
-   * The standard deviation over axes, or of everything: the root of `var`.
+   * The standard deviation over axes, or over all elements: the square root of `var`.
    *
    * @example
    * ```ts
@@ -115,7 +114,7 @@ export const reductionMethods = {
     return this.device.apply(std, [this], { ...reductionAttributes(axes, options), correction });
   },
   /**
-   * The p-norm over axes, or of everything: (Σ |x|^p)^(1/p), with a p of 2.
+   * The p-norm over axes, or over all elements: (Σ |x|^p)^(1/p). Default p: 2.
    *
    * @example
    * ```ts
@@ -130,7 +129,7 @@ export const reductionMethods = {
     return this.device.apply(norm, [this], { ...reductionAttributes(axes, options), p });
   },
   /**
-   * log Σ exp(x) over axes, or over everything; it does not overflow.
+   * log Σ exp(x) over axes, or over all elements; it does not overflow.
    *
    * @example
    * ```ts
@@ -144,7 +143,7 @@ export const reductionMethods = {
     return this.device.apply(logsumexp, [this], reductionAttributes(axes, options));
   },
   /**
-   * Along an axis, the sum of each element and all before it.
+   * The cumulative sum along an axis.
    *
    * @example
    * ```ts

@@ -1,4 +1,4 @@
-/** Other shapes over the same elements, as methods of tensors: views wherever the memory allows it. */
+/** Methods of tensors that change the shape: views wherever the memory layout allows it. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { axisOf, expand, formatShape, permute, reshape, type Shape } from "../../ops/index.js";
@@ -6,7 +6,7 @@ import type { Tensor } from "../tensor.js";
 
 export const shapeMethods = {
   /**
-   * The size of one axis, counted from the end where negative. Unlike `shape[0]` it is never undefined.
+   * The size of one axis. A negative axis counts from the end. Unlike `shape[0]` it is never undefined.
    *
    * @example
    * ```ts
@@ -35,7 +35,7 @@ export const shapeMethods = {
     return this.reshape(shape);
   },
   /**
-   * The same elements in another shape; one size may be -1. A view wherever the memory allows it.
+   * The same elements in another shape; one size may be -1. A view wherever the memory layout allows it.
    *
    * @example
    * ```ts
@@ -65,7 +65,7 @@ export const shapeMethods = {
     return this.device.apply(permute, [this], { axes });
   },
   /**
-   * Stretched over axes of size 1 and new ones in front; a view.
+   * Broadcasts to a shape: axes of size 1 and new leading axes repeat. A view.
    *
    * @example
    * ```ts
@@ -114,7 +114,7 @@ export const shapeMethods = {
     );
   },
   /**
-   * Axes moved to other places; the rest keep their order. A view.
+   * Moves axes to other positions; the rest keep their order. A view.
    *
    * @example
    * ```ts
@@ -125,12 +125,12 @@ export const shapeMethods = {
    * ```
    */
   movedim(this: Tensor, from: number | readonly number[], to: number | readonly number[]): Tensor {
-    const sources = placesOf("movedim", this, from);
-    const targets = placesOf("movedim", this, to);
+    const sources = axesOf("movedim", this, from);
+    const targets = axesOf("movedim", this, to);
     if (sources.length !== targets.length) {
       throw new HoldfastError(
         "BAD_SHAPE",
-        `movedim from ${formatShape(sources)} to ${formatShape(targets)}: name as many places as axes.`,
+        `movedim from ${formatShape(sources)} to ${formatShape(targets)}: pass as many positions as axes.`,
       );
     }
     const rest = this.shape.flatMap((_, axis) => (sources.includes(axis) ? [] : [axis]));
@@ -138,7 +138,7 @@ export const shapeMethods = {
     return this.permute(order);
   },
   /**
-   * Without an axis of size 1, or without all of them. One that is larger stays, as in PyTorch. A view.
+   * Removes axes of size 1: these, or all. Larger axes stay, as in PyTorch. A view.
    *
    * @example
    * ```ts
@@ -150,11 +150,11 @@ export const shapeMethods = {
    * ```
    */
   squeeze(this: Tensor, axes?: number | readonly number[]): Tensor {
-    const places = axes === undefined ? this.shape.map((_, axis) => axis) : placesOf("squeeze", this, axes);
-    return this.reshape(this.shape.filter((size, axis) => size !== 1 || !places.includes(axis)));
+    const removable = axes === undefined ? this.shape.map((_, axis) => axis) : axesOf("squeeze", this, axes);
+    return this.reshape(this.shape.filter((size, axis) => size !== 1 || !removable.includes(axis)));
   },
   /**
-   * With a new axis of size 1 at this place; a view.
+   * Adds an axis of size 1 at this position; a view.
    *
    * @example
    * ```ts
@@ -168,7 +168,7 @@ export const shapeMethods = {
     return this.reshape(this.shape.toSpliced(axisOf("unsqueeze", axis, this.ndim + 1), 0, 1));
   },
   /**
-   * Neighbouring axes as one: all of them, unless the first and last are named.
+   * Merges the axes from `first` to `last` into one. Default: all axes.
    *
    * @example
    * ```ts
@@ -182,15 +182,15 @@ export const shapeMethods = {
   flatten(this: Tensor, first = 0, last = -1): Tensor {
     if (this.ndim === 0) return this.reshape([1]);
     const [from, to] = [axisOf("flatten", first, this.ndim), axisOf("flatten", last, this.ndim)];
-    const joined = this.shape.slice(from, to + 1).reduce((product, size) => product * size, 1);
-    if (from <= to) return this.reshape(this.shape.toSpliced(from, to + 1 - from, joined));
+    const merged = this.shape.slice(from, to + 1).reduce((product, size) => product * size, 1);
+    if (from <= to) return this.reshape(this.shape.toSpliced(from, to + 1 - from, merged));
     throw new HoldfastError(
       "BAD_SHAPE",
       `flatten from axis ${first} to ${last}: the first axis comes after the last.`,
     );
   },
   /**
-   * One axis as several; one of the sizes may be -1.
+   * Splits one axis into several; one of the sizes may be -1.
    *
    * @example
    * ```ts
@@ -201,20 +201,23 @@ export const shapeMethods = {
    * ```
    */
   unflatten(this: Tensor, axis: number, sizes: Shape): Tensor {
-    const place = axisOf("unflatten", axis, this.ndim);
-    const size = this.shape[place] ?? 0;
-    const known = sizes.filter((one) => one !== -1).reduce((product, one) => product * one, 1);
-    const whole = sizes.map((one) => (one === -1 ? size / known : one));
-    if (whole.every(Number.isInteger) && whole.reduce((product, one) => product * one, 1) === size) {
-      return this.reshape(this.shape.toSpliced(place, 1, ...whole));
+    const index = axisOf("unflatten", axis, this.ndim);
+    const length = this.shape[index] ?? 0;
+    const explicit = sizes.filter((size) => size !== -1).reduce((product, size) => product * size, 1);
+    const resolved = sizes.map((size) => (size === -1 ? length / explicit : size));
+    if (
+      resolved.every(Number.isInteger) &&
+      resolved.reduce((product, size) => product * size, 1) === length
+    ) {
+      return this.reshape(this.shape.toSpliced(index, 1, ...resolved));
     }
     throw new HoldfastError(
       "BAD_SHAPE",
-      `unflatten: axis ${axis} of ${formatShape(this.shape)} has ${size}, which is no product of ${formatShape(sizes)}.`,
+      `unflatten: axis ${axis} of ${formatShape(this.shape)} has ${length} elements, which the sizes ${formatShape(sizes)} do not multiply to.`,
     );
   },
 };
 
-function placesOf(op: string, tensor: Tensor, axes: number | readonly number[]): number[] {
+function axesOf(op: string, tensor: Tensor, axes: number | readonly number[]): number[] {
   return (typeof axes === "number" ? [axes] : axes).map((axis) => axisOf(op, axis, tensor.ndim));
 }

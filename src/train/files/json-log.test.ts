@@ -1,4 +1,4 @@
-/** Reading a JSON log takes bounded work, whatever the file holds. */
+/** Reading a JSON log takes bounded work for any file. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -14,7 +14,7 @@ function metricsOf(content: string): string {
   return path;
 }
 
-test("two million blank lines are a few messages, and reading ends after a thousand of them", () => {
+test("two million blank lines give a few messages, and reading ends after a thousand of them", () => {
   const { records, messages } = readJsonLog(metricsOf(`${"\n".repeat(2 ** 21)}{"step":1}\n`));
   assert.deepEqual(records, []);
   assert.equal(messages.length, 5);
@@ -36,7 +36,7 @@ test("only the last of many records are read, each complete", () => {
   assert.match(cut.messages[0] ?? "", /last line of metrics\.jsonl is incomplete/);
 });
 
-test("a log that is opened again is cut after its last record, whatever follows it", () => {
+test("a log that is opened again is truncated after its last record", () => {
   const path = metricsOf(`{"step":1}\n${"\n".repeat(2 ** 21)}{"step`);
   new JsonLog(path).close();
   assert.equal(statSync(path).size, '{"step":1}\n'.length);

@@ -19,10 +19,10 @@ export class JsonLog {
   /** Opens the log, and cuts off an incomplete last line. */
   constructor(path: string) {
     this.#path = path;
-    const { size, soundBytes } = withFileError(`${path} can't be opened`, path, () => readLog(path));
+    const { size, validBytes } = withFileError(`${path} can't be opened`, path, () => readLog(path));
     this.#file = openForAppending(path);
     try {
-      if (soundBytes < size) this.#file.truncate(soundBytes);
+      if (validBytes < size) this.#file.truncate(validBytes);
     } catch (error) {
       this.#file.close();
       throw error;
@@ -44,7 +44,7 @@ export class JsonLog {
   }
 
   /** Removes the lines that were appended after the file had this size. */
-  cutTo(bytes: number): void {
+  truncateTo(bytes: number): void {
     if (this.bytes > bytes) this.#file.truncate(bytes);
   }
 
@@ -149,7 +149,7 @@ function openForAppending(path: string): LogFile {
 }
 
 /** The log's size, and the end of its last line that is a JSON record. */
-function readLog(path: string): { readonly size: number; readonly soundBytes: number } {
+function readLog(path: string): { readonly size: number; readonly validBytes: number } {
   const { bytes } = readEnd(path, Infinity);
   let end = bytes.lastIndexOf(newline) + 1;
   // A power cut can leave a line of zeros.
@@ -158,7 +158,7 @@ function readLog(path: string): { readonly size: number; readonly soundBytes: nu
     if (isRecordLine(bytes, start, end)) break;
     end = start;
   }
-  return { size: bytes.length, soundBytes: end };
+  return { size: bytes.length, validBytes: end };
 }
 
 const brace = 0x7b;

@@ -1,11 +1,11 @@
-/** A file that a run appends to and a resumed run shortens: one descriptor, from the first write to the last. */
+/** A log file: a run appends to it, and a resumed run truncates it. It keeps one descriptor open. */
 
 import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, writeSync } from "node:fs";
 import { withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { duringFileWork } from "../../units/index.js";
 
-/** Log sizes in bytes, by file name. A checkpoint stores them; a resumed run cuts its logs back to them. */
+/** Log sizes in bytes, by file name. A checkpoint stores them; a resumed run truncates its logs to them. */
 export type LogSizes = Readonly<Record<string, number>>;
 
 export class LogFile {
@@ -36,7 +36,7 @@ export class LogFile {
   }
 
   truncate(bytes: number): void {
-    this.use("cut", (file) => ftruncateSync(file, bytes));
+    this.use("truncated", (file) => ftruncateSync(file, bytes));
   }
 
   /** Returns after the written bytes are safe from a power cut. */
@@ -44,10 +44,10 @@ export class LogFile {
     this.use("written", (file) => duringFileWork("disk-write", () => fsyncSync(file)));
   }
 
-  /** Runs a function on the descriptor. Its errors say that the file can't be `done`. */
-  use<Result>(done: "opened" | "read" | "written" | "cut", work: (file: number) => Result): Result {
+  /** Runs a function on the descriptor. Its errors say that the file can't be opened, read, written or truncated: see `action`. */
+  use<Result>(action: "opened" | "read" | "written" | "truncated", work: (file: number) => Result): Result {
     const file = this.#requireOpen();
-    return withFileError(`${this.#path} can't be ${done}`, this.#path, () => work(file));
+    return withFileError(`${this.#path} can't be ${action}`, this.#path, () => work(file));
   }
 
   /** Closes without `sync`. Does nothing if the file is closed. */

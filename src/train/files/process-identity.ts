@@ -37,8 +37,8 @@ export function stateOfProcess({ pid, host, startTicks, boot, pidNamespace }: Pr
 }
 
 /** True if both are known and differ. */
-function differ(one: string | undefined, other: string | undefined): boolean {
-  return one !== undefined && other !== undefined && one !== other;
+function differ(a: string | undefined, b: string | undefined): boolean {
+  return a !== undefined && b !== undefined && a !== b;
 }
 
 /** Facts about a process from /proc; undefined on other systems. */

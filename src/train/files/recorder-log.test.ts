@@ -1,4 +1,4 @@
-/** The recorder's log in a run's folder: what is in it, that it goes on, and that it never grows without end. */
+/** The recorder's log in a run's folder: its lines, its continuation, and its bounded size. */
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -35,7 +35,7 @@ test("has a line for each phase, charge, capture and rejection, and none for fre
   );
 });
 
-test("a row of short phases is one line, and one that was not over says so", () => {
+test("consecutive short phases become one line, and an unfinished phase is marked", () => {
   const clock = new FakeClock();
   const recorder = new Recorder({ clock });
   const path = join(folder, "phases.log");
@@ -87,7 +87,7 @@ test("says how many events came too fast", () => {
   assert.match(lines[1]!, /number 6$/);
 });
 
-test("is two files of its limit at most, and the latest lines are always there", () => {
+test("has at most two files of its limit, and always has the latest lines", () => {
   const recorder = new Recorder({ clock: new FakeClock() });
   const path = join(folder, "long.log");
   const log = new RecorderLog(path, recorder, { wallMs, limit: 500 });
@@ -102,7 +102,7 @@ test("is two files of its limit at most, and the latest lines are always there",
       .sort(),
     ["long.log", "long.old.log"],
   );
-  for (const one of [path, oldPathOf(path)]) assert.ok(statSync(one).size < 600, one);
+  for (const file of [path, oldPathOf(path)]) assert.ok(statSync(file).size < 600, file);
 });
 
 test("that can't be written is a file error, not a crash", () => {

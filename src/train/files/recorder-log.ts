@@ -69,12 +69,12 @@ export class RecorderLog {
     if (lines.length > 0) this.#append(`${lines.join("\n")}\n`);
   }
 
-  #line({ kind, atMs, label, step, size, times, lastedMs }: Entry): string {
+  #line({ kind, atMs, label, step, size, times, durationMs }: Entry): string {
     const columns = [
       new Date(this.#wallMs(atMs)).toISOString(),
       kind.padEnd(11),
       times > 1 ? `${label} ×${times}` : label,
-      ...(lastedMs === undefined ? [] : [formatDuration(lastedMs)]),
+      ...(durationMs === undefined ? [] : [formatDuration(durationMs)]),
       ...(size > 0 ? [formatBytes(size)] : []),
       ...(step > 0 ? [`step ${step}`] : []),
     ];
@@ -100,7 +100,7 @@ interface Entry extends Omit<RecordedEvent, "kind"> {
   readonly kind: EventKind | "phase";
   /** The number of equal consecutive events. */
   readonly times: number;
-  readonly lastedMs?: number;
+  readonly durationMs?: number;
 }
 
 /**
@@ -120,8 +120,10 @@ function foldPhases(events: readonly RecordedEvent[]): readonly Entry[] {
     const before = entries.at(-1);
     const isRow = before?.kind === "phase" && before.label === event.label && before.step === event.step;
     if (isRow) entries.pop();
-    const [first, times, lastedMs] = isRow ? [before, before.times + 1, before.lastedMs ?? 0] : [last, 1, 0];
-    entries.push({ ...first, kind: "phase", times, lastedMs: lastedMs + event.atMs - last.atMs });
+    const [first, times, durationMs] = isRow
+      ? [before, before.times + 1, before.durationMs ?? 0]
+      : [last, 1, 0];
+    entries.push({ ...first, kind: "phase", times, durationMs: durationMs + event.atMs - last.atMs });
   }
   return entries;
 }

@@ -1,4 +1,4 @@
-/** One process writes a run's folder: a living one is left alone, a dead one's place is taken. */
+/** One process writes a run's folder: a living process keeps its lock, and the lock of a dead process is taken over. */
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
@@ -49,7 +49,7 @@ test("a living process keeps its lock, and a dead one's is taken over", () => {
 
 test("a process that only has the number of the owner is not the owner", (t) => {
   const { pid, host, startTicks } = identifyProcess();
-  if (startTicks === undefined) return t.skip("this system does not tell when a process was started");
+  if (startTicks === undefined) return t.skip("this system does not report start times of processes");
   const { folder } = lockedBy(JSON.stringify({ pid, host, startTicks: startTicks - 1 }));
   RunLock.take(folder, justNow).release();
 });
@@ -78,7 +78,7 @@ test("a dangling symbolic link instead of a lock is free", () => {
   assert.deepEqual(readdirSync(folder), []);
 });
 
-test("a pipe or a folder in the lock's place is rejected, with the way out", () => {
+test("a pipe or a folder instead of the lock is rejected, with advice", () => {
   const [piped, nested] = [makeFolder(), makeFolder()];
   execFileSync("mkfifo", [join(piped, lockName)]);
   mkdirSync(join(nested, lockName));
@@ -95,7 +95,7 @@ test("a lock that another process has taken over is not released", () => {
   assert.ok(existsSync(path));
 });
 
-test("a folder that is not there can't be locked", () => {
+test("a missing folder can't be locked", () => {
   rejects(
     "BAD_FILE",
     () => RunLock.take(join(makeFolder(), "none"), justNow),
@@ -103,7 +103,7 @@ test("a folder that is not there can't be locked", () => {
   );
 });
 
-/** A process that takes a folder's lock, says so, and ends when its stdin does; in a PID namespace of its own if asked to. */
+/** A process that takes a folder's lock, says so, and ends when its stdin does; optionally in a new PID namespace. */
 async function startTaker(folder: string, { isApart = false } = {}) {
   const program = `
     import { RunLock } from ${JSON.stringify(new URL("./run-lock.js", import.meta.url).href)};
@@ -132,7 +132,9 @@ const isApartMissing =
     ? false
     : "this user can't make a PID namespace";
 
-test("two PID namespaces with one host's name don't both get a run", { skip: isApartMissing }, async () => {
+test("two PID namespaces with the same host name don't both get a run", {
+  skip: isApartMissing,
+}, async () => {
   const folder = makeFolder();
   const first = await startTaker(folder, { isApart: true });
   assert.match(first.said, /^taken/);
@@ -155,7 +157,7 @@ test("a lock ends with its process, by SIGKILL too, although a program that it s
   process.kill(Number(said.split(" ")[1]), "SIGKILL");
 });
 
-test("where the disk has no locks, a process in another container keeps the run until it has been silent for long", () => {
+test("on a disk without locks, a process in another container keeps the run until its heartbeat is too old", () => {
   const { folder } = lockedBy(JSON.stringify({ ...identifyProcess(), pid: dead, pidNamespace: "pid:[1]" }));
   rejects(
     "RUN_LOCKED",
@@ -165,7 +167,7 @@ test("where the disk has no locks, a process in another container keeps the run 
   RunLock.take(folder, () => 120_000).release();
 });
 
-test("this process runs, a dead one is gone, and one on another machine can't be asked after", () => {
+test("this process is running, a dead one is gone, and one on another machine is elsewhere", () => {
   const me = identifyProcess();
   assert.equal(stateOfProcess(me), "running");
   assert.equal(stateOfProcess({ pid: dead, host: hostname() }), "gone");

@@ -1,6 +1,6 @@
 /**
  * The lock of a run's folder. Only one process may write there. If the system supports it, flock on the folder decides. A lock
- * file names the owner for messages and readers, and decides on disks without flock. A dead process's lock is taken over.
+ * file names the owner for messages and readers, and is the lock on disks without flock. The lock of a process that has ended is taken over.
  */
 
 import { randomUUID } from "node:crypto";
@@ -22,14 +22,14 @@ import {
 
 export const lockName = "lock.json";
 
-/** A process in state "elsewhere" counts as gone after this time without a heartbeat. */
-const silenceMs = 120_000;
+/** A process in state "elsewhere" counts as gone after this time without a heartbeat, unless its phase has a longer limit. */
+const defaultSilenceMs = 120_000;
 
 /** The time to wait for a process that only probes the lock, or has not written its record yet. */
-const patienceMs = 500;
-const pauseMs = 10;
+const maxWaitMs = 500;
+const retryMs = 10;
 
-/** Max. changes of the record while it is being taken. */
+/** Max. attempts to take the lock while other processes change it. */
 const maxTries = 1000;
 
 interface Owner extends ProcessIdentity {
@@ -39,13 +39,13 @@ interface Owner extends ProcessIdentity {
 
 /** For an owner in state "elsewhere": the time since its last heartbeat, and the limit for it. */
 interface Silence {
-  readonly heardMs: () => number;
-  readonly limitMs: (usualMs: number) => number;
+  readonly sinceHeartbeatMs: () => number;
+  readonly limitMs: (defaultMs: number) => number;
 }
 
 export class RunLock {
   readonly #path: string;
-  /** The lock's text. Its token makes it unique. */
+  /** The text of the lock file. Its token makes it unique. */
   readonly #text: string;
   readonly #folderLock: FolderLock | undefined;
 
@@ -56,17 +56,17 @@ export class RunLock {
   }
 
   /**
-   * Takes the lock of a folder, or throws and names the owner. For an owner on another machine: `heardMs` is the time since the
+   * Takes the lock of a folder, or throws and names the owner. For an owner on another machine: `sinceHeartbeatMs` is the time since the
    * run's last heartbeat, and `limitMs` maps the default limit to the limit of the run's phase.
    */
   static take(
     folder: string,
-    heardMs: () => number,
-    limitMs: (usualMs: number) => number = (usualMs) => usualMs,
+    sinceHeartbeatMs: () => number,
+    limitMs: (defaultMs: number) => number = (defaultMs) => defaultMs,
   ): RunLock {
     const path = join(folder, lockName);
     const temporary = `${path}.${process.pid}-${randomUUID()}.part`;
-    const silence = { heardMs, limitMs };
+    const silence = { sinceHeartbeatMs, limitMs };
     let folderLock: FolderLock | undefined;
     try {
       folderLock = lockFolder(folder, path);
@@ -87,27 +87,27 @@ export class RunLock {
   /** Throws if a living process holds the folder's lock. Writes nothing. The arguments are those of `take`. */
   static requireFree(
     folder: string,
-    heardMs: () => number,
-    limitMs: (usualMs: number) => number = (usualMs) => usualMs,
+    sinceHeartbeatMs: () => number,
+    limitMs: (defaultMs: number) => number = (defaultMs) => defaultMs,
   ): void {
     const path = join(folder, lockName);
     const folderLock = lockFolder(folder, path);
     try {
       const owner = ownerAt(path);
-      if (owner) requireGone(path, owner, folderLock, { heardMs, limitMs });
+      if (owner) requireGone(path, owner, folderLock, { sinceHeartbeatMs, limitMs });
     } finally {
       folderLock?.release();
     }
   }
 
-  /** Releases a folder that any thread of this process has taken. For a process that is about to end. */
-  static releaseOwn(folder: string): void {
+  /** Releases a folder that any thread of this process has locked. For a process that is about to end. */
+  static releaseForProcess(folder: string): void {
     const path = join(folder, lockName);
     const owner = ownerAt(path);
     const current = identifyProcess();
-    const isOwn =
+    const isThisProcess =
       owner?.pid === current.pid && owner.host === current.host && owner.startTicks === current.startTicks;
-    if (isOwn) removeLock(path);
+    if (isThisProcess) removeLock(path);
   }
 
   /** Releases the folder. Does nothing if it is released or another process has taken it over. */
@@ -135,13 +135,13 @@ function removeTemporary(temporary: string): void {
 
 /** The system's lock on a folder; undefined if the system has none. Throws if a process holds it. */
 function lockFolder(folder: string, path: string): FolderLock | undefined {
-  for (let waitedMs = 0; ; waitedMs += pauseMs) {
+  for (let waitedMs = 0; ; waitedMs += retryMs) {
     const lock = tryLockFolder(folder);
     if (lock !== "held") return lock === "none" ? undefined : lock;
     const owner = ownerAt(path);
     const isNamed = owner !== undefined && stateOfProcess(owner) === "running";
-    if (isNamed || waitedMs >= patienceMs) throw heldBy(path, owner);
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, pauseMs);
+    if (isNamed || waitedMs >= maxWaitMs) throw heldBy(path, owner);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryMs);
   }
 }
 
@@ -189,22 +189,22 @@ function requireGone(
   path: string,
   owner: Owner,
   folderLock: FolderLock | undefined,
-  { heardMs, limitMs }: Silence,
+  { sinceHeartbeatMs, limitMs }: Silence,
 ): void {
   const state = stateOfOwner(path, owner, folderLock);
   if (state === "gone") return;
   if (state === "running") throw heldBy(path, owner);
-  const [silentMs, maxMs] = [heardMs(), limitMs(silenceMs)];
+  const [silentMs, maxMs] = [sinceHeartbeatMs(), limitMs(defaultSilenceMs)];
   if (silentMs >= maxMs) return;
   const { pid, host } = owner;
-  throw locked(
-    `${path} is held by process ${pid}${whereabouts(owner)}. Its last heartbeat was ${formatDuration(silentMs)} ago. ` +
+  throw lockedError(
+    `${path} is held by process ${pid}${locationOf(owner)}. Its last heartbeat was ${formatDuration(silentMs)} ago. ` +
       `After ${formatDuration(maxMs)} without a heartbeat, the next start takes over the lock. If the process has ended, remove ${path}.`,
     { path, pid, host },
   );
 }
 
-/** If we hold the folder's lock, its former owner is gone: on the same kernel, or on a disk that only this kernel writes. */
+/** If this process holds the folder's lock, the former owner is gone: it ran on the same kernel, or only this kernel writes the disk. */
 function stateOfOwner(path: string, owner: Owner, folderLock: FolderLock | undefined): ProcessState {
   const isSameKernel = owner.host === hostname() && owner.boot === readBoot();
   if (folderLock && owner.isFolderLocked && (isSameKernel || isOnLocalDisk(join(path, "..")))) return "gone";
@@ -213,21 +213,21 @@ function stateOfOwner(path: string, owner: Owner, folderLock: FolderLock | undef
 
 function heldBy(path: string, owner: Owner | undefined): HoldfastError {
   const holder = owner
-    ? `process ${owner.pid}${stateOfProcess(owner) === "running" ? "" : whereabouts(owner)}`
+    ? `process ${owner.pid}${stateOfProcess(owner) === "running" ? "" : locationOf(owner)}`
     : "another process";
-  return locked(
+  return lockedError(
     `${path} is held by ${holder}. Wait for it, stop it, or use another folder for this run.`,
     owner ? { path, pid: owner.pid, host: owner.host } : { path },
   );
 }
 
-function whereabouts({ host }: Owner): string {
+function locationOf({ host }: Owner): string {
   return host === hostname()
     ? " in another container, or on another machine with the same host name"
     : ` on ${host}`;
 }
 
-function locked(message: string, numbers: HoldfastError["numbers"]): HoldfastError {
+function lockedError(message: string, numbers: HoldfastError["numbers"]): HoldfastError {
   return new HoldfastError("RUN_LOCKED", message, { numbers });
 }
 

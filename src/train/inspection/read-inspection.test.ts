@@ -1,4 +1,4 @@
-/** What a run leaves for those who look at it is read back as it was written; what is damaged is told, and the rest is read. */
+/** The records of a run are read back unchanged. Damaged records give messages, and the rest is read. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -12,7 +12,7 @@ import { sampleIncidents, writeSampleRun } from "../../../test/support/sample-ru
 import type { PlanRecord } from "../../records/index.js";
 import { InspectionReader, readInspection } from "./read-inspection.js";
 
-test("plans, memory and incidents come back as they were written", () => {
+test("plans, memory and incidents are read back unchanged", () => {
   const [plans, incidents] = [
     [samplePlan(), samplePlan({ name: "test step", layers: 2 })],
     sampleIncidents(),
@@ -25,17 +25,17 @@ test("plans, memory and incidents come back as they were written", () => {
   assert.deepEqual(reading.messages, []);
 });
 
-test("of two records about one plan the later counts, in the place of the first", () => {
+test("of two records of one plan, the later one is used at the first one's position", () => {
   const [first, second] = [samplePlan(), samplePlan({ name: "test step" })];
   const run = writeSampleRun(makeFolder(), "a", { plans: [first, second, { ...first, step: 7 }] });
-  const told = readInspection(run.path).plans.map(({ name, step }) => [name, step]);
-  assert.deepEqual(told, [
+  const plans = readInspection(run.path).plans.map(({ name, step }) => [name, step]);
+  assert.deepEqual(plans, [
     [first.name, 7],
     [second.name, 0],
   ]);
 });
 
-test("a folder without these files is empty, and no message is made of it", () => {
+test("a folder without these files is empty and gives no message", () => {
   assert.deepEqual(readInspection(makeFolder()), { plans: [], memory: [], incidents: [], messages: [] });
 });
 
@@ -55,17 +55,17 @@ test("a line that is not JSON, or has a field of another kind, is ignored, and a
   ]);
 });
 
-test("any field that is missing is found", () => {
+test("any missing field is detected", () => {
   const plan = samplePlan();
   const { memory } = plan;
   const without = <Of extends object>(record: Of): fc.Arbitrary<Of> =>
     fc.constantFrom(...Object.keys(record)).map((name) => ({ ...record, [name]: null }));
   const damaged: fc.Arbitrary<PlanRecord> = fc.oneof(
     without(plan),
-    without(memory).map((part) => ({ ...plan, memory: part })),
-    without(memory.tensors[0]!).map((part) => ({ ...plan, memory: { ...memory, tensors: [part] } })),
-    without(plan.calls[0]!).map((part) => ({ ...plan, calls: [part] })),
-    without(plan.stages[0]!).map((part) => ({ ...plan, stages: [part] })),
+    without(memory).map((changed) => ({ ...plan, memory: changed })),
+    without(memory.tensors[0]!).map((changed) => ({ ...plan, memory: { ...memory, tensors: [changed] } })),
+    without(plan.calls[0]!).map((changed) => ({ ...plan, calls: [changed] })),
+    without(plan.stages[0]!).map((changed) => ({ ...plan, stages: [changed] })),
   );
   const path = makeFolder();
   fc.assert(
@@ -78,7 +78,7 @@ test("any field that is missing is found", () => {
   );
 });
 
-test("hundreds of damaged lines are three messages and a count", () => {
+test("hundreds of damaged lines give three messages and a count", () => {
   const path = makeFolder();
   writeFileSync(join(path, "incidents.jsonl"), "x\n".repeat(900));
   const { messages } = readInspection(path);
@@ -104,18 +104,18 @@ test("after a thousand damaged lines a file is abandoned, until it is replaced",
   assert.equal(reader.read().incidents.length, 1);
 });
 
-test("a long file is read in pieces, between which other work can be done", () => {
+test("a long file is read in chunks, with other work between them", () => {
   const path = makeFolder();
   const line = JSON.stringify({ ...sampleIncidents()[0], message: "x".repeat(2000) });
   writeFileSync(join(path, "incidents.jsonl"), `${line}\n`.repeat(5000));
   const reader = new InspectionReader(path);
-  let pieces = 1;
-  while (reader.advance()) pieces++;
-  assert.equal(pieces, 3);
+  let chunks = 1;
+  while (reader.advance()) chunks++;
+  assert.equal(chunks, 3);
   assert.equal(reader.read().incidents.length, 5000);
 });
 
-test("a pipe instead of a file is a message, and no read blocks", () => {
+test("a pipe instead of a file gives a message, and no read blocks", () => {
   const run = writeSampleRun(makeFolder(), "a");
   const names = ["memory.jsonl", "holdfast-stall-1-20260101T000000Z.json"];
   for (const name of names) {
@@ -136,8 +136,8 @@ test("a last line that is being written is not read before its end", () => {
   const path = join(run.path, "plans.jsonl");
   const line = `${JSON.stringify(samplePlan())}\n`;
   const reader = new InspectionReader(run.path);
-  for (const part of [line.slice(0, 100), line.slice(100, -1)]) {
-    appendFileSync(path, part);
+  for (const chunk of [line.slice(0, 100), line.slice(100, -1)]) {
+    appendFileSync(path, chunk);
     assert.deepEqual([reader.read().plans.length, reader.read().messages.length], [0, 0]);
   }
   appendFileSync(path, "\n");
@@ -156,7 +156,7 @@ test("a reader continues where it stopped, and starts again if the file was cut,
   assert.deepEqual(names(), ["one", "two", "three"]);
   truncateSync(path, lineOf("one").length);
   assert.deepEqual(names(), ["one"]);
-  // Cut and longer again, before anybody looked.
+  // Truncated, and longer again before the next read.
   writeFileSync(path, lineOf("one") + lineOf("zwei") + lineOf("drei"));
   assert.deepEqual(names(), ["one", "zwei", "drei"]);
 });
@@ -165,17 +165,17 @@ test("lines longer than a chunk are read, and so are their neighbours", () => {
   const path = makeFolder();
   const plan = samplePlan({ layers: 1 });
   const long = { ...plan, name: "long", text: "x".repeat(20 * 2 ** 20) };
-  const lines = [{ ...plan, name: "before" }, long, { ...plan, name: "behind" }];
+  const lines = [{ ...plan, name: "before" }, long, { ...plan, name: "after" }];
   writeFileSync(join(path, "plans.jsonl"), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
   const { plans, messages } = readInspection(path);
   assert.deepEqual(
     plans.map(({ name }) => name),
-    ["before", "long", "behind"],
+    ["before", "long", "after"],
   );
   assert.deepEqual(messages, []);
 });
 
-test("of too many samples of memory those with the most in use are kept, and the last", () => {
+test("of too many memory samples, the largest and the last are kept", () => {
   const run = writeSampleRun(makeFolder(), "a", { steps: 1 });
   const [sample] = readInspection(run.path).memory;
   const count = 50_000;
@@ -197,7 +197,7 @@ test("of too many samples of memory those with the most in use are kept, and the
   );
 });
 
-test("a folder in a file's place is a message", () => {
+test("a folder instead of a file gives a message", () => {
   const run = writeSampleRun(makeFolder(), "a");
   writeSampleRun(run.path, "incidents.jsonl", { steps: 1 });
   const { messages, plans } = readInspection(run.path);

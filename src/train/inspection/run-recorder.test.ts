@@ -25,11 +25,11 @@ describe("the run recorder", () => {
   const open = (folder: string, from = 0): RunRecorder =>
     new RunRecorder({ folder, runtime: device.runtime, from, now: () => 1e6 });
 
-  test("each step gets the loss that was its own, however late losses come; a step without one has NaN", () => {
+  test("each step gets its own loss, however late it arrives; a step without a loss has NaN", () => {
     const folder = newFolder();
     const recorder = open(folder);
-    let [told, known] = [0, 0];
-    // Bursts of all sizes, so that the queue goes round and grows while it is not empty.
+    let [sentCount, lossCount] = [0, 0];
+    // Bursts of all sizes, so that the ring buffer wraps around and grows while it is not empty.
     for (const [steps, losses] of [
       [3, 1],
       [200, 150],
@@ -37,17 +37,17 @@ describe("the run recorder", () => {
       [900, 1200],
       [7, 0],
     ] as const) {
-      for (let count = 0; count < steps; count++) recorder.noteSent(sent(++told));
-      for (let count = 0; count < losses; count++) recorder.noteLoss(-++known);
+      for (let count = 0; count < steps; count++) recorder.noteSent(sent(++sentCount));
+      for (let count = 0; count < losses; count++) recorder.noteLoss(-++lossCount);
     }
     recorder.close();
     const { step, loss, time } = readSteps(join(folder, inspectionFiles.steps));
-    assert.equal(step.length, told);
+    assert.equal(step.length, sentCount);
     for (const [index, value] of loss.entries()) {
       assert.equal(step[index], index + 1);
       assert.equal(time[index], 1000 * (index + 1));
       assert.ok(
-        Object.is(value, index < known ? -(index + 1) : Number.NaN),
+        Object.is(value, index < lossCount ? -(index + 1) : Number.NaN),
         `loss ${value} of step ${index + 1}`,
       );
     }
@@ -111,7 +111,7 @@ describe("the run recorder", () => {
     assert.deepEqual(readInspection(folder).incidents, []);
   });
 
-  test("incidents of 0.1.0 are read with the new ones, and a resume cuts both", () => {
+  test("incidents of 0.1.0 are read with the new ones, and a resume truncates both", () => {
     const folder = newFolder();
     const lineAt = (step: number): string => {
       const record = { kind: "capture refused", time: step, step, message: `at ${step}`, phases: [] };

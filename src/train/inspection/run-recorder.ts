@@ -1,5 +1,5 @@
 /**
- * Writes what the inspector shows: every step's numbers, the plans of compiled steps, samples of memory, and incidents. It runs at
+ * Writes the records that the inspector shows: every step's numbers, the plans of compiled steps, samples of memory, and incidents. It runs at
  * every step, so a step costs a few stores into an array.
  */
 
@@ -7,21 +7,16 @@ import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { syncFolder, withFileError } from "../../data/index.js";
-import {
-  type IncidentRecord,
-  type JsonRecord,
-  type MemorySample,
-  type StepPlanReport,
-  stepColumns,
-} from "../../records/index.js";
-import { type RecordedEvent, type Runtime, runAll } from "../../runtime/index.js";
+import type { IncidentRecord, JsonRecord, MemorySample, StepPlanReport } from "../../records/index.js";
+import type { RecordedEvent, Runtime } from "../../runtime/index.js";
 import type { ReportOptions } from "../../tensor/index.js";
-import { bufferSizes, formatDuration } from "../../units/index.js";
+import { formatDuration, runAll } from "../../units/index.js";
 import { toJson } from "../files/json.js";
 import { JsonLog, readJsonLog } from "../files/json-log.js";
 import type { LogSizes } from "../files/log-file.js";
 import { inspectionFiles, legacyIncidentsFile } from "../run-files.js";
-import { lossAt, requireStepLog, StepLog, type StepRow, storeRow } from "./step-log.js";
+import { PendingSteps } from "./pending-steps.js";
+import { requireStepLog, StepLog, type StepRow } from "./step-log.js";
 
 export interface RunRecorderOptions {
   /** The run's folder. */
@@ -36,11 +31,10 @@ export interface RunRecorderOptions {
 }
 
 /** A compiled step of any inputs and results. */
-export interface Reporting {
+export interface PlanReporter {
   report(options?: ReportOptions): readonly StepPlanReport[];
 }
 
-const width = stepColumns.length;
 /** The interval between two writes of pending records, in milliseconds. */
 const flushEveryMs = 2000;
 /** Memory is sampled at every flush at first, later once per thousandth of the run's duration: a run of weeks fills no disk. */
@@ -58,7 +52,7 @@ export class RunRecorder {
   /** Steps without a loss yet, oldest first. */
   readonly #pending = new PendingSteps();
   /** Digests of the plans in the file: an identical plan is not written twice. */
-  readonly #knownPlans: Set<string>;
+  readonly #writtenPlans: Set<string>;
   #step: number;
   readonly #startMs: number;
   #flushedMs = Number.NEGATIVE_INFINITY;
@@ -71,12 +65,12 @@ export class RunRecorder {
     this.#startMs = now();
     this.#step = from;
     const opened: { close(): void }[] = [];
-    const open = <Log extends Cuttable>(name: string, make: (path: string) => Log): Log => {
+    const open = <Log extends TruncatableLog>(name: string, make: (path: string) => Log): Log => {
       const log = make(join(folder, name));
       opened.push(log);
       const size = sizes[name];
       if (size === undefined) log.dropAfter(from);
-      else log.cutTo(size);
+      else log.truncateTo(size);
       return log;
     };
     try {
@@ -87,7 +81,7 @@ export class RunRecorder {
       if (existsSync(join(folder, legacyIncidentsFile)))
         open(legacyIncidentsFile, (path) => new JsonLog(path)).close();
       const { records } = readJsonLog(join(folder, inspectionFiles.plans));
-      this.#knownPlans = new Set(records.map(digestOfPlan));
+      this.#writtenPlans = new Set(records.map(digestOfPlan));
       withFileError(`${folder} can't be written`, folder, () => syncFolder(folder));
     } catch (error) {
       for (const log of opened) ignoreErrors(() => log.close());
@@ -138,19 +132,19 @@ export class RunRecorder {
     this.#steps.flush();
   }
 
-  /** Writes the plans of a compiled step. A plan that could not be captured is also an incident. Known plans are not repeated. */
-  notePlans(compiled: Reporting, options?: ReportOptions): void {
+  /** Writes the plans of a compiled step. A plan that could not be captured is also an incident. An unchanged plan is not written again. */
+  notePlans(compiled: PlanReporter, options?: ReportOptions): void {
     const at = new Date(this.#now()).toISOString();
     for (const report of compiled.report(options)) {
       const digest = digestOfPlan({ ...report });
-      if (this.#knownPlans.has(digest)) continue;
-      this.#knownPlans.add(digest);
+      if (this.#writtenPlans.has(digest)) continue;
+      this.#writtenPlans.add(digest);
       this.#plans.append({ ...report, at, step: this.#step });
       const { name, inputs, reason, isRejected } = report;
       if (!isRejected) continue;
       this.noteIncident(
         "capture rejected",
-        `${name} for inputs ${inputs} runs call by call: ${reason ?? "no word why"}`,
+        `${name} for inputs ${inputs} runs call by call: ${reason ?? "the reason is unknown"}`,
       );
     }
   }
@@ -200,10 +194,10 @@ function ignoreErrors(body: () => void): void {
 }
 
 /** A log that a resumed run shortens, to a size or to a step. */
-interface Cuttable {
+interface TruncatableLog {
   close(): void;
   dropAfter(step: number): void;
-  cutTo(bytes: number): void;
+  truncateTo(bytes: number): void;
 }
 
 function digestOfPlan({ at: _at, step: _step, ...plan }: JsonRecord): string {
@@ -225,36 +219,4 @@ function phasesOf(events: readonly RecordedEvent[]): readonly string[] {
   }
   for (const { label, step } of entered) lines.push(`${label} is running${step > 0 ? `, step ${step}` : ""}`);
   return lines.slice(-maxPhases);
-}
-
-/** A ring buffer of steps without a loss. */
-class PendingSteps {
-  #rows = new Float64Array(bufferSizes.stepRows * width);
-  #first = 0;
-  #count = 0;
-
-  push(row: StepRow): void {
-    if (this.#count * width === this.#rows.length) this.#grow();
-    storeRow(this.#rows, ((this.#first + this.#count) * width) % this.#rows.length, row);
-    this.#count++;
-  }
-
-  /** Moves the oldest step to the log, with its loss. Returns false if there is none. */
-  shift(loss: number, to: StepLog): boolean {
-    if (this.#count === 0) return false;
-    const at = this.#first * width;
-    this.#rows[at + lossAt] = loss;
-    to.appendFrom(this.#rows, at);
-    this.#first = (this.#first + 1) % (this.#rows.length / width);
-    this.#count--;
-    return true;
-  }
-
-  #grow(): void {
-    const start = this.#first * width;
-    const rows = new Float64Array(2 * this.#rows.length);
-    rows.set(this.#rows.subarray(start));
-    rows.set(this.#rows.subarray(0, start), this.#rows.length - start);
-    [this.#rows, this.#first] = [rows, 0];
-  }
 }

@@ -15,7 +15,7 @@ const maxReportBytes = 4 * MiB;
 /** Reads a folder's reports repeatedly. Each file is read once, because reports never change. */
 export class StallReports {
   readonly #folder: string;
-  readonly #known = new Map<string, IncidentRecord | string>();
+  readonly #reports = new Map<string, IncidentRecord | string>();
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -24,8 +24,8 @@ export class StallReports {
   read(): { readonly records: readonly IncidentRecord[]; readonly messages: readonly string[] } {
     const names = this.#list();
     for (const name of names)
-      if (!this.#known.has(name)) this.#known.set(name, readReport(this.#folder, name));
-    const reports = names.flatMap((name) => this.#known.get(name) ?? []);
+      if (!this.#reports.has(name)) this.#reports.set(name, readReport(this.#folder, name));
+    const reports = names.flatMap((name) => this.#reports.get(name) ?? []);
     return {
       records: reports.filter((report) => typeof report !== "string"),
       messages: reports.filter((report) => typeof report === "string"),

@@ -1,4 +1,4 @@
-/** The step log: what was appended is read back to the bit, by ranges too; kills and resumes leave whole rows. */
+/** The step log: rows are read back bit for bit, ranges too; kills and resumes leave complete rows. */
 
 import assert from "node:assert/strict";
 import { appendFileSync, mkdtempSync, statSync, truncateSync, writeFileSync } from "node:fs";
@@ -47,7 +47,7 @@ test("a range is read by itself, and one beyond the end is empty", () => {
   assert.equal(readSteps(path, { from: 100 }).step.length, 0);
 });
 
-test("a row that was cut off in the middle is not read, and a resumed log does not keep it", () => {
+test("an incomplete row is not read, and a resumed log removes it", () => {
   const path = newPath();
   write(path, 1, 5);
   truncateSync(path, 512 + 4 * 64 + 20);
@@ -56,7 +56,7 @@ test("a row that was cut off in the middle is not read, and a resumed log does n
   proveRows(path, 1, 6);
 });
 
-test("a write that took a part, or failed after a part, leaves every row whole and once", async () => {
+test("a partial or failed write leaves every row complete, exactly once", async () => {
   for (const how of ["short", "torn"]) {
     const path = newPath();
     const log = new StepLog(path);
@@ -76,7 +76,7 @@ test("a write that took a part, or failed after a part, leaves every row whole a
   }
 });
 
-test("rows that wait while no write succeeds are written once one does", async () => {
+test("pending rows are written exactly once after writes succeed again", async () => {
   const path = newPath();
   const log = new StepLog(path);
   const rows = bufferSizes.stepRows;
@@ -121,14 +121,14 @@ test("rows after a step are dropped, and writing them again gives the same file"
   proveRows(path, 1, 700);
 });
 
-test("another file is rejected with its name, and is left as it is", () => {
+test("another file is rejected with its name and stays unchanged", () => {
   const path = newPath();
   appendFileSync(path, "x".repeat(600));
   assert.throws(() => new StepLog(path), /steps\.bin is not a step log/);
   assert.throws(() => readSteps(path), /steps\.bin is not a step log/);
 });
 
-test("a log is cut to a size that it had, and never made longer", () => {
+test("a log is truncated to an earlier size, and never extended", () => {
   const path = newPath();
   const log = new StepLog(path);
   for (let step = 1; step <= 10; step++) log.append(rowOf(step));
@@ -136,8 +136,8 @@ test("a log is cut to a size that it had, and never made longer", () => {
   log.sync();
   assert.equal(statSync(path).size, bytes);
   for (let step = 11; step <= 30; step++) log.append(rowOf(step));
-  log.cutTo(bytes);
-  log.cutTo(2 * bytes);
+  log.truncateTo(bytes);
+  log.truncateTo(2 * bytes);
   for (let step = 11; step <= 12; step++) log.append(rowOf(step));
   log.close();
   proveRows(path, 1, 12);

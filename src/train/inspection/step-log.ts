@@ -56,24 +56,24 @@ export class StepLog {
   }
 
   append(row: StepRow): void {
-    this.#makeRoom();
+    this.#flushIfFull();
     storeRow(this.#pending, this.#count * stepColumns.length, row);
     this.#count++;
-    this.#makeRoom();
+    this.#flushIfFull();
   }
 
   /** Appends a row of an array of rows. */
   appendFrom(rows: Float64Array, at: number): void {
-    this.#makeRoom();
+    this.#flushIfFull();
     const to = this.#count * stepColumns.length;
     for (let column = 0; column < stepColumns.length; column++)
       this.#pending[to + column] = rows[at + column] ?? 0;
     this.#count++;
-    this.#makeRoom();
+    this.#flushIfFull();
   }
 
   /** Called before an append too: after a failed write the buffer is still full. */
-  #makeRoom(): void {
+  #flushIfFull(): void {
     if (this.#count * stepColumns.length === this.#pending.length) this.flush();
   }
 
@@ -112,7 +112,7 @@ export class StepLog {
   }
 
   /** Removes the rows that were appended after the file had this size. */
-  cutTo(bytes: number): void {
+  truncateTo(bytes: number): void {
     this.flush();
     const rows = Math.max(0, Math.floor((bytes - headerBytes) / rowBytes));
     if (rows < this.#rows) this.#cutToRows(rows);

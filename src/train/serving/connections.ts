@@ -11,26 +11,26 @@ const maxConnections = 256;
 const maxIdle = 128;
 
 export interface ConnectionOptions {
-  /** Max. time for a request's header, in milliseconds; default: 10,000. Other limits follow from it. */
-  readonly patienceMs?: number | undefined;
+  /** Max. time for a request's header, in milliseconds; default: 10,000. The other time limits are fractions and multiples of it. */
+  readonly headerTimeoutMs?: number | undefined;
 }
 
 /** The interval at which Node checks for slow clients. */
-export function checkingIntervalOf({ patienceMs = 10_000 }: ConnectionOptions): number {
-  return Math.ceil(patienceMs / 10);
+export function checkingIntervalOf({ headerTimeoutMs = 10_000 }: ConnectionOptions): number {
+  return Math.ceil(headerTimeoutMs / 10);
 }
 
-export function limitConnections(server: Server, { patienceMs = 10_000 }: ConnectionOptions): void {
+export function limitConnections(server: Server, { headerTimeoutMs = 10_000 }: ConnectionOptions): void {
   /** Oldest first. */
   const idle = new Set<Socket>();
   server.maxConnections = maxConnections;
-  server.headersTimeout = patienceMs;
-  server.requestTimeout = patienceMs;
-  server.keepAliveTimeout = patienceMs / 2;
+  server.headersTimeout = headerTimeoutMs;
+  server.requestTimeout = headerTimeoutMs;
+  server.keepAliveTimeout = headerTimeoutMs / 2;
   // For clients that stop reading. Live connections get data at least every half of this time.
-  server.timeout = 3 * patienceMs;
+  server.timeout = 3 * headerTimeoutMs;
   server.maxRequestsPerSocket = 10_000;
-  const wait = (socket: Socket): void => {
+  const keepIdle = (socket: Socket): void => {
     idle.add(socket);
     if (idle.size <= maxIdle) return;
     const [oldest] = idle;
@@ -38,13 +38,13 @@ export function limitConnections(server: Server, { patienceMs = 10_000 }: Connec
     oldest?.destroy();
   };
   server.on("connection", (socket: Socket) => {
-    wait(socket);
+    keepIdle(socket);
     socket.once("close", () => idle.delete(socket));
   });
   server.on("request", ({ socket }, response) => {
     idle.delete(socket);
     response.once("close", () => {
-      if (!socket.destroyed) wait(socket);
+      if (!socket.destroyed) keepIdle(socket);
     });
   });
 }

@@ -14,7 +14,7 @@ export interface SignalListener {
   poll(): readonly StopSignal[];
   /** Ends the process at once. In a worker, `process.exit` would only end the worker. */
   exitProcess(code: number): void;
-  /** Stops to listen. */
+  /** Stops listening. */
   close(): void;
 }
 
@@ -33,16 +33,16 @@ async function startListening(names: readonly StopSignal[]): Promise<SignalListe
   const allocate = library.func("void *calloc(size_t count, size_t size)");
   const initLoop = library.func("int uv_loop_init(void *loop)");
   const initSignal = library.func("int uv_signal_init(void *loop, void *handle)");
-  const start = library.func("int uv_signal_start(void *handle, void *heard, int signal)");
+  const start = library.func("int uv_signal_start(void *handle, void *callback, int signal)");
   const closeHandle = library.func("void uv_close(void *handle, void *closed)");
   const run = library.func("int uv_run(void *loop, int mode)");
   const closeLoop = library.func("int uv_loop_close(void *loop)");
 
-  let heard: StopSignal[] = [];
+  let received: StopSignal[] = [];
   const callback = koffi.register(
     (_handle: unknown, number: number) => {
       const name = names.find((candidate) => constants.signals[candidate] === number);
-      if (name) heard.push(name);
+      if (name) received.push(name);
     },
     koffi.pointer(koffi.proto("void (void *handle, int signal)")),
   );
@@ -58,8 +58,8 @@ async function startListening(names: readonly StopSignal[]): Promise<SignalListe
   return {
     poll() {
       run(loop, runNoWait);
-      const polled = heard;
-      heard = [];
+      const polled = received;
+      received = [];
       return polled;
     },
     exitProcess: library.func("void _exit(int code)"),

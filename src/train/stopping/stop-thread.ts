@@ -25,14 +25,14 @@ const pollMs = 50;
 /** Time reserved for ending the process, and for a machine that schedules this thread late. */
 const reserveMs = 1000;
 /** Max. time per action at the end: stderr or the disk may block. */
-const patienceMs = 250;
+const maxActionMs = 250;
 /** A terminal and a wrapper such as npm may both send the same Ctrl-C. */
 const sameSignalMs = 500;
 const stderr = 2;
 
 const { signals, withinMs, exitCodes } = workerData as StopThreadData;
 const graceMs = Math.max(withinMs / 2, withinMs - reserveMs);
-// First of all: from here on no signal is lost, and the main thread may get busy.
+// First: after this line no signal is lost, even if the main thread is busy.
 const listener = await listenForSignals(signals);
 let folder: string | undefined;
 let first: { readonly signal: StopSignal; readonly atMs: number } | undefined;
@@ -72,13 +72,13 @@ async function end(signal: StopSignal, reason: string): Promise<void> {
       : `; to resume from the last checkpoint, run the same command with --out ${folder}`;
   const start = isatty(stderr) ? "\r\u001b[K" : "";
   await within(print(`${start}holdfast: stopped: ${reason}${resume}.\n`));
-  // Last, because the main thread may still write there.
+  // Last, because the main thread may still write to the folder.
   if (folder !== undefined) await within(mark(folder, `${signal}: ${reason}`, exitCode));
   listener.exitProcess(exitCode);
 }
 
 function within(work: Promise<void>): Promise<void> {
-  return Promise.race([work, passed(patienceMs)]);
+  return Promise.race([work, passed(maxActionMs)]);
 }
 
 /** Writes directly, because a worker's console needs the main thread. */

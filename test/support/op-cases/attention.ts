@@ -82,6 +82,23 @@ export const attentionCases: readonly OpCase[] = [
         ),
   }),
   opCase({
+    op: packedAttention,
+    what: "with numbers to add",
+    gradients: [0, 1],
+    draw: (elements) =>
+      fc
+        .tuple(
+          anyShape({ axes: [0, 2], elements: Math.max(1, Math.floor(elements / 9)) }),
+          anySizes,
+          fc.integer({ min: 1, max: 2 }),
+          fc.boolean(),
+        )
+        .chain(([batch, { rows, width }, heads, isShared]) => {
+          const mask = operand(isShared ? [1, rows] : [...batch, heads, rows, rows]);
+          return call([operand([...batch, rows, 3, heads, width]), mask], attributes);
+        }),
+  }),
+  opCase({
     op: scaledDotProductAttention,
     gradients: [0, 1, 2],
     draw: (elements) =>

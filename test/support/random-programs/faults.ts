@@ -1,12 +1,12 @@
 /** Drivers with a fault that random programs must find: each spoils now and then what a compiled step has sent. */
 
 import type { Driver, Launch, Stream } from "holdfast/internals";
-import { around } from "../../../src/driver/index.js";
+import { interceptCalls } from "../../../src/driver/index.js";
 
 /** Every so many graphs are not launched. A capture that is compared with its direct run launches one too. */
 export function losingReplays(device: Driver): Driver {
   let count = 0;
-  return around(device, (call, _, proceed) => {
+  return interceptCalls(device, (call, _, proceed) => {
     if (call === "launchGraph") {
       count += 1;
       if (count % 5 === 0) return undefined;
@@ -18,7 +18,7 @@ export function losingReplays(device: Driver): Driver {
 /** Every so many launches are not made. */
 export function losingLaunches(device: Driver): Driver {
   let count = 0;
-  return around(device, (call, _, proceed) => {
+  return interceptCalls(device, (call, _, proceed) => {
     if (call === "launch") {
       count += 1;
       if (count % 101 === 0) return undefined;
@@ -32,7 +32,7 @@ export function swappingRecorded(device: Driver): Driver {
   let isRecording = false;
   let held: (() => unknown) | undefined;
   let launches = 0;
-  return around(device, (call, args, proceed) => {
+  return interceptCalls(device, (call, args, proceed) => {
     if (call === "beginCapture") {
       isRecording = true;
       launches = 0;

@@ -1,5 +1,5 @@
 /**
- * A buffer as the planner sees it: a box of a given height (bytes) and live range, of which only the offset is free. Boxes are sorted
+ * A buffer as the planner sees it: a box whose height (bytes) and live range are fixed, and whose offset is free. Boxes are sorted
  * by the start of their live ranges and identified by their rank in that order.
  */
 
@@ -8,7 +8,7 @@ import { type Lifetime, type Peak, peakOf, plannedBytes } from "../../schedule/l
 export interface Box {
   readonly first: number;
   readonly last: number;
-  /** Aligned, never 0: an empty buffer is no box. */
+  /** Aligned and never 0: empty buffers have no box. */
   readonly size: number;
 }
 
@@ -17,11 +17,11 @@ export interface Layout {
   readonly offsets: Float64Array;
   /** The end of the highest box. */
   readonly bytes: number;
-  /** How many boxes, gaps or tree nodes the search visited. */
+  /** The number of boxes, gaps or tree nodes that the search visited. */
   readonly steps: number;
 }
 
-/** The boxes to place, and the schedule index of the peak. */
+/** The boxes to place, and the peak. */
 export interface Boxes {
   readonly boxes: readonly Box[];
   readonly lifetimes: readonly Lifetime[];
@@ -39,8 +39,8 @@ export function boxesOf(lifetimes: readonly Lifetime[]): Boxes {
   };
 }
 
-export function isLiveAt({ first, last }: Box, place: number): boolean {
-  return first <= place && place <= last;
+export function isLiveAt({ first, last }: Box, position: number): boolean {
+  return first <= position && position <= last;
 }
 
 export function lengthOf({ first, last }: Box): number {

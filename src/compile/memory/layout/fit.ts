@@ -1,5 +1,5 @@
 /**
- * First fit: places boxes in a given order, each at the lowest offset where it overlaps no placed box. Tighter than the sweep for boxes
+ * First fit: places boxes in some order, each at the lowest offset where it overlaps no placed box. Tighter than the sweep for boxes
  * of many sizes, but it visits every overlapping pair.
  */
 
@@ -17,7 +17,7 @@ export function fitInOrder(boxes: readonly Box[], order: readonly number[], byte
   for (const rank of order) {
     beat();
     const box = boxes[rank] as Box;
-    const neighbours = placed.findMeeting(box);
+    const neighbours = placed.findOverlapping(box);
     neighbours.sort((a, b) => (offsets[a] ?? 0) - (offsets[b] ?? 0));
     let offset = 0;
     for (const neighbour of neighbours) {
@@ -58,31 +58,31 @@ class PlacedBoxes {
   }
 
   /** The ranks of placed boxes whose live ranges overlap that of `box`. */
-  findMeeting({ first, last }: Box): number[] {
-    const found: number[] = [];
-    this.#collect(1, 0, this.#leaves, first, this.#countUntil(last), found);
-    return found;
+  findOverlapping({ first, last }: Box): number[] {
+    const ranks: number[] = [];
+    this.#collect(1, 0, this.#leaves, first, this.#countUntil(last), ranks);
+    return ranks;
   }
 
-  #collect(node: number, start: number, width: number, first: number, end: number, found: number[]): void {
+  #collect(node: number, start: number, width: number, first: number, end: number, ranks: number[]): void {
     if (start >= end || (this.#last[node] ?? first) < first) return;
     this.steps++;
     if (width === 1) {
-      found.push(start);
+      ranks.push(start);
       return;
     }
     const half = width / 2;
-    this.#collect(2 * node, start, half, first, end, found);
-    this.#collect(2 * node + 1, start + half, half, first, end, found);
+    this.#collect(2 * node, start, half, first, end, ranks);
+    this.#collect(2 * node + 1, start + half, half, first, end, ranks);
   }
 
-  /** How many boxes are born at an index or before it. */
-  #countUntil(place: number): number {
+  /** The number of boxes that are born at a position or before it. */
+  #countUntil(position: number): number {
     let low = 0;
     let high = this.#boxes.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      if ((this.#boxes[middle]?.first ?? 0) <= place) low = middle + 1;
+      if ((this.#boxes[middle]?.first ?? 0) <= position) low = middle + 1;
       else high = middle;
     }
     return low;

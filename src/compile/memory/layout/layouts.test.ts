@@ -1,4 +1,4 @@
-/** Each way of placing by itself: the planner keeps only the best, so a faulty one could hide behind another. */
+/** Each layout algorithm by itself: the planner keeps only the best layout, which could hide a fault of another. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,13 +14,13 @@ function clashOf({ lifetimes }: Boxes, { offsets, bytes }: Layout): string | und
   return findClash(lifetimes, { bytes, offsets: planned });
 }
 
-function fit(given: Boxes, order: readonly number[], bytesBelow = Number.POSITIVE_INFINITY): Layout {
-  const found = fitInOrder(given.boxes, order, bytesBelow);
-  assert.ok(found.offsets !== undefined);
-  return found;
+function fit(sorted: Boxes, order: readonly number[], bytesBelow = Number.POSITIVE_INFINITY): Layout {
+  const layout = fitInOrder(sorted.boxes, order, bytesBelow);
+  assert.ok(layout.offsets !== undefined);
+  return layout;
 }
 
-/** How many times the steps eight times the lifetimes take, as a part of what n·log n would make of it. */
+/** The growth of the steps for eight times the live ranges, relative to n·log n. */
 function growthOf(
   steps: (lifetimes: readonly Lifetime[]) => number,
   count: number,
@@ -30,39 +30,39 @@ function growthOf(
   return stepsFor(8 * count) / stepsFor(count);
 }
 
-test("a sweep from the peak keeps apart what is live together", () => {
+test("a sweep from the peak separates buffers that are live at the same time", () => {
   fc.assert(
     fc.property(someLifetimes, (lifetimes) => {
-      const given = boxesOf(lifetimes);
-      assert.equal(clashOf(given, sweepFromPeak(given)), undefined);
+      const sorted = boxesOf(lifetimes);
+      assert.equal(clashOf(sorted, sweepFromPeak(sorted)), undefined);
     }),
     { numRuns: 1000 },
   );
 });
 
-test("a fit keeps apart what is live together, in whatever order", () => {
+test("a fit in any order separates buffers that are live at the same time", () => {
   fc.assert(
     fc.property(someLifetimes, fc.infiniteStream(fc.nat()), (lifetimes, keys) => {
-      const given = boxesOf(lifetimes);
-      const drawn = new Map(given.boxes.map((box) => [box, keys.next().value as number]));
-      const order = largestFirst(given.boxes, (box) => drawn.get(box)!);
-      assert.equal(clashOf(given, fit(given, order)), undefined);
+      const sorted = boxesOf(lifetimes);
+      const randomKeys = new Map(sorted.boxes.map((box) => [box, keys.next().value as number]));
+      const order = largestFirst(sorted.boxes, (box) => randomKeys.get(box)!);
+      assert.equal(clashOf(sorted, fit(sorted, order)), undefined);
     }),
     { numRuns: 1000 },
   );
 });
 
-test("a fit is given up once it takes as much as the layout that there is", () => {
-  const given = boxesOf(drawLifetimes(50, 10, 3));
-  const order = given.boxes.map((_, rank) => rank);
-  const { bytes, steps } = fit(given, order);
-  assert.equal(fit(given, order, bytes + 1).bytes, bytes);
-  const rejected = fitInOrder(given.boxes, order, bytes);
+test("a fit stops once it is as large as the best layout", () => {
+  const sorted = boxesOf(drawLifetimes(50, 10, 3));
+  const order = sorted.boxes.map((_, rank) => rank);
+  const { bytes, steps } = fit(sorted, order);
+  assert.equal(fit(sorted, order, bytes + 1).bytes, bytes);
+  const rejected = fitInOrder(sorted.boxes, order, bytes);
   assert.equal(rejected.offsets, undefined);
   assert.ok(rejected.steps <= steps);
 });
 
-test("a sweep's steps grow as n·log n, also where half of all boxes are live together", () => {
+test("the steps of a sweep grow as n·log n, even if half of all boxes are live at the same time", () => {
   const steps = (lifetimes: readonly Lifetime[]): number => sweepFromPeak(boxesOf(lifetimes)).steps;
   for (const typicalLength of [() => 8, (count: number) => count]) {
     const growth = growthOf(steps, 2500, typicalLength);
@@ -70,15 +70,15 @@ test("a sweep's steps grow as n·log n, also where half of all boxes are live to
   }
 });
 
-test("a fit's steps grow as n·log n where few boxes are live together, and faster where many are", () => {
+test("the steps of a fit grow as n·log n if few boxes are live at the same time, and faster if many are", () => {
   const steps = (lifetimes: readonly Lifetime[]): number => {
-    const given = boxesOf(lifetimes);
-    const order = largestFirst(given.boxes, ({ size }) => size);
-    return fit(given, order).steps;
+    const sorted = boxesOf(lifetimes);
+    const order = largestFirst(sorted.boxes, ({ size }) => size);
+    return fit(sorted, order).steps;
   };
   const growth = growthOf(steps, 2500, () => 8);
   assert.ok(growth < 1.25, `${growth} times n·log n`);
-  // The count can tell: this is what the planner must not pay.
+  // Shows that the count can fail: the planner must avoid this growth.
   const crowded = growthOf(steps, 250, (count) => count / 4);
   assert.ok(crowded > 4, `${crowded} times n·log n`);
 });

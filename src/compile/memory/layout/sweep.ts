@@ -8,17 +8,17 @@ import { type Box, type Boxes, isLiveAt, type Layout, largestFirst, lengthOf } f
 
 export function sweepFromPeak({ boxes, peak }: Boxes): Layout {
   const offsets = new Float64Array(boxes.length);
-  // The longest live range lies lowest: saved tensors die in the reverse order of their birth and free the stack from its top.
+  // The longest live range gets the lowest offset: saved tensors die in the reverse order of their birth and free the stack from its top.
   const ranks = largestFirst(boxes, lengthOf, ({ size }) => size);
-  const stacked = ranks.filter((rank) => isLiveAt(boxes[rank] as Box, peak.place));
+  const stacked = ranks.filter((rank) => isLiveAt(boxes[rank] as Box, peak.position));
   let stackBytes = 0;
   for (const rank of stacked) {
     offsets[rank] = stackBytes;
     stackBytes += boxes[rank]?.size ?? 0;
   }
-  const after = sweep(boxes, peak.place, stackBytes, offsets);
+  const after = sweep(boxes, peak.position, stackBytes, offsets);
   const mirrored = boxes.map(({ first, last, size }) => ({ first: -last, last: -first, size }));
-  const before = sweep(mirrored, -peak.place, stackBytes, offsets);
+  const before = sweep(mirrored, -peak.position, stackBytes, offsets);
   return {
     offsets,
     bytes: Math.max(after.bytes, before.bytes),
@@ -43,7 +43,7 @@ function sweep(
   for (const { first, size, rank } of born) {
     beat();
     for (let next = dying[dead]; next !== undefined && next.last < first; next = dying[++dead]) {
-      gaps.give(offsets[next.rank] ?? 0, next.size);
+      gaps.free(offsets[next.rank] ?? 0, next.size);
     }
     const offset = gaps.take(size);
     offsets[rank] = offset;
@@ -60,7 +60,7 @@ interface Gap {
 /** The free ranges above and between live boxes; the highest has no end. */
 class Gaps {
   steps = 0;
-  /** Smallest first; of equal ones the lowest. */
+  /** Smallest first; equal sizes by offset. */
   readonly #bySize: Gap[] = [];
   readonly #byStart = new Map<number, Gap>();
   readonly #byEnd = new Map<number, Gap>();
@@ -78,7 +78,7 @@ class Gaps {
   }
 
   /** Frees a range and merges it with adjacent gaps. */
-  give(offset: number, size: number): void {
+  free(offset: number, size: number): void {
     const below = this.#byEnd.get(offset);
     const above = this.#byStart.get(offset + size);
     if (below !== undefined) this.#remove(below);
@@ -106,8 +106,8 @@ class Gaps {
       this.steps++;
       const middle = (low + high) >>> 1;
       const gap = this.#bySize[middle] as Gap;
-      const own = gap.end - gap.start;
-      if (own < size || (own === size && gap.start < start)) low = middle + 1;
+      const gapSize = gap.end - gap.start;
+      if (gapSize < size || (gapSize === size && gap.start < start)) low = middle + 1;
       else high = middle;
     }
     return low;

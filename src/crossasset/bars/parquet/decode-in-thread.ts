@@ -37,7 +37,7 @@ const minHeap = 512 * MiB;
 const checks = 8;
 
 export function decodeInThread(path: string, fileBytes: number, limits: DecodeLimits = {}): Promise<Bars> {
-  const { pageMs = 60_000, program = new URL("./thread.js", import.meta.url) } = limits;
+  const { pageMs = 60_000, program = new URL("./decode-thread.js", import.meta.url) } = limits;
   const heapBytes = limits.heapBytes ?? heapFor(fileBytes);
   const pages = new SharedArrayBuffer(4);
   const count = new Int32Array(pages);
@@ -52,12 +52,12 @@ export function decodeInThread(path: string, fileBytes: number, limits: DecodeLi
       return;
     }
     // Counts checks instead of time, because a stopped process decodes nothing.
-    let [seen, still] = [0, 0];
+    let [lastCount, idleChecks] = [0, 0];
     const timer = setInterval(() => {
-      const now = Atomics.load(count, 0);
-      still = now === seen ? still + 1 : 0;
-      seen = now;
-      if (still >= checks) end(() => reject(tooSlow(path, pageMs)));
+      const pageCount = Atomics.load(count, 0);
+      idleChecks = pageCount === lastCount ? idleChecks + 1 : 0;
+      lastCount = pageCount;
+      if (idleChecks >= checks) end(() => reject(tooSlow(path, pageMs)));
     }, pageMs / checks);
     const end = (settle: () => void): void => {
       clearInterval(timer);
@@ -72,21 +72,21 @@ export function decodeInThread(path: string, fileBytes: number, limits: DecodeLi
         else reject(new HoldfastError(message.code, message.message, { numbers: message.numbers }));
       }),
     );
-    worker.once("error", (error) => end(() => reject(whyEnded(path, heapBytes, error))));
+    worker.once("error", (error) => end(() => reject(decoderError(path, heapBytes, error))));
     worker.once("exit", (code) =>
-      end(() => reject(badBars(path, `its decoder ended with exit code ${code}.`, again))),
+      end(() => reject(badBars(path, `its decoder ended with exit code ${code}.`, rewriteAdvice))),
     );
   });
 }
 
-const again = "Write or download the file again.";
+const rewriteAdvice = "Write or download the file again.";
 
 /** At most the heap limit of this thread. */
 function heapFor(fileBytes: number): number {
   return Math.min(minHeap + heapPerByte * fileBytes, getHeapStatistics().heap_size_limit);
 }
 
-function whyEnded(path: string, heapBytes: number, error: unknown): HoldfastError {
+function decoderError(path: string, heapBytes: number, error: unknown): HoldfastError {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   if (code === "ERR_WORKER_OUT_OF_MEMORY") {
     return badBars(
@@ -98,11 +98,13 @@ function whyEnded(path: string, heapBytes: number, error: unknown): HoldfastErro
     );
   }
   if (code === "ERR_WORKER_INIT_FAILED") return noThread(path, error);
-  return wrapFault(path, "its decoder failed", error, again);
+  return wrapFault(path, "its decoder failed", error, rewriteAdvice);
 }
 
 function tooSlow(path: string, pageMs: number): HoldfastError {
-  return badBars(path, `one of its pages was not decoded in ${formatDuration(pageMs)}.`, again, { pageMs });
+  return badBars(path, `one of its pages was not decoded in ${formatDuration(pageMs)}.`, rewriteAdvice, {
+    pageMs,
+  });
 }
 
 function noThread(path: string, cause: unknown): HoldfastError {

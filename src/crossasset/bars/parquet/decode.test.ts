@@ -1,4 +1,4 @@
-/** What is decoded page by page is what hyparquet's own reader decodes: over encodings, codecs, nullable columns and small pages. */
+/** Decoding page by page gives the values of hyparquet's own reader, over encodings, codecs, nullable columns and small pages. */
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
@@ -51,22 +51,22 @@ test("every encoding and codec gives the values that hyparquet's own reader give
         },
       });
       await writeFile(path, new Uint8Array(content));
-      const found = decodeParquet(path);
+      const actual = decodeParquet(path);
       const file = (await readFile(path)).buffer as ArrayBuffer;
       const expected = await parquetReadObjects({ file, compressors });
       for (const column of barColumns) {
         assert.deepEqual(
-          [...found[column]],
+          [...actual[column]],
           expected.map((row) => Number(row[column])),
           `${column}, ${name}`,
         );
-        assert.deepEqual(found[column], bars[column], `${column}, ${name}`);
+        assert.deepEqual(actual[column], bars[column], `${column}, ${name}`);
       }
     }
   });
 });
 
-/** A frame of one raw block: what every decompressor of the format takes. */
+/** A frame of one raw block, which every decompressor of the format accepts. */
 function rawZstd(input: Uint8Array): Uint8Array {
   const { length } = input;
   const head = (length << 3) | 1;

@@ -57,23 +57,23 @@ class ParquetFile {
     const metadata = this.#readFooter();
     const [root, ...elements] = topLevel(metadata.schema);
     const header = elements.map(({ name }) => name);
-    const wanted = findColumns(this.#path, header).flatMap((index) => elements[index] ?? []);
-    for (const element of wanted) this.#requireNumbers(element);
+    const selected = findColumns(this.#path, header).flatMap((index) => elements[index] ?? []);
+    for (const element of selected) this.#requireNumbers(element);
     const groups = metadata.row_groups.map((group) => ({ group, rows: this.#rowsOf(group) }));
     const rows = groups.reduce((sum, group) => sum + group.rows, 0);
     checkRows(this.#path, rows, this.#size);
-    const chunks = groups.map(({ group }) => wanted.map((element) => chunkOf(group, element)));
+    const chunks = groups.map(({ group }) => selected.map((element) => chunkOf(group, element)));
     this.#requireDisjoint(chunks.flat());
     const columns = new BarColumns(this.#path);
-    const budget: DecodeBudget = { bytes: decodedLimit(rows, wanted.length) };
+    const budget: DecodeBudget = { bytes: decodedLimit(rows, selected.length) };
     groups.forEach((group, index) => {
       if (group.rows === 0) return;
-      const cursors = wanted.map((element, column) => {
+      const cursors = selected.map((element, column) => {
         const meta = chunks[index]?.[column];
         if (!meta) throw new RangeError(`a row group has no column ${element.name}`);
         const pages = this.#readChunk(meta, group.rows, { root, element, meta }, budget);
-        const found = pages.reduce((sum, page) => sum + page.length, 0);
-        if (found !== group.rows) throw shortGroup(this.#path, barColumns[column], found, group.rows);
+        const values = pages.reduce((sum, page) => sum + page.length, 0);
+        if (values !== group.rows) throw shortGroup(this.#path, barColumns[column], values, group.rows);
         return new CellCursor(pages);
       });
       const cells = new Array<unknown>(cursors.length);
@@ -153,7 +153,7 @@ class ParquetFile {
     const bytes = readSpan(this.#file, start, length);
     if (bytes.length < length)
       throw new RangeError(`the file shrank to ${start + bytes.length} bytes while it was read`);
-    // A copy, because hyparquet needs an ArrayBuffer of its own.
+    // A copy, because hyparquet needs a separate ArrayBuffer.
     return new Uint8Array(bytes);
   }
 }
@@ -220,11 +220,11 @@ class CellCursor {
   }
 }
 
-function shortGroup(path: string, column: string | undefined, found: number, rows: number): Error {
+function shortGroup(path: string, column: string | undefined, values: number, rows: number): Error {
   return badBars(
     path,
-    `a row group of ${rows} rows has ${found} values of ${column}.`,
+    `a row group of ${rows} rows has ${values} values of ${column}.`,
     "The file is altered. Write or download it again.",
-    { found, rows },
+    { values, rows },
   );
 }

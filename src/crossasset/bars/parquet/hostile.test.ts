@@ -1,4 +1,4 @@
-/** Parquet files that would take all memory, never end, or end the process: each is rejected, and the process goes on. */
+/** Parquet files that would take all memory, never end, or end the process: each is rejected, and the process continues. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -43,7 +43,7 @@ test("a decoder that takes too much memory is ended", async () => {
   });
 });
 
-test("a decoder that fails, or ends without a word, is a rejection of the file", async () => {
+test("if a decoder fails, or ends without a message, the file is rejected", async () => {
   await withFile("odd.parquet", bombFile(), async (path) => {
     const failing = readParquet(path, { program: program("throw new TypeError('odd')") });
     await rejectsLater("BAD_FILE", failing, /its decoder failed: "odd"/);
@@ -52,7 +52,7 @@ test("a decoder that fails, or ends without a word, is a rejection of the file",
   });
 });
 
-test("where no thread can be started, the error says so with the way out", async () => {
+test("if no thread can be started, the error says so, with advice", async () => {
   await withFile("some.parquet", bombFile(), async (path) => {
     const rejected = readParquet(path, { program: new URL("ftp://nowhere/thread.js") });
     await rejectsLater("UNSUPPORTED", rejected, /no thread could be started .*ulimit -u.*use CSV/);

@@ -19,7 +19,7 @@ const rowsPerByte = 64;
 const maxPageValues = 32_000_000;
 /** More than any number or time needs, even as text. */
 export const maxValueBytes = 100;
-/** Bytes of a page besides its values: levels, run headers, padding. */
+/** Bytes of a page in addition to its values: levels, run headers, padding. */
 export const pageOverhead = 64 * KiB;
 
 export function checkRows(path: string, rows: number, fileBytes: number): void {

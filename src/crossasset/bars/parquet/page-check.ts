@@ -54,8 +54,8 @@ export function countDefined(bytes: Uint8Array, offset: number, end: number, cou
 export function checkDelta(bytes: Uint8Array, offset: number): void {
   const [blockSize, next] = readVarint(bytes, offset, bytes.length);
   const [miniblocks] = readVarint(bytes, next, bytes.length);
-  const isSound = miniblocks > 0 && blockSize > 0 && blockSize % miniblocks === 0 && miniblocks <= 65_536;
-  if (!isSound) throw new RangeError(`a page has blocks of ${blockSize} deltas in ${miniblocks} miniblocks`);
+  const isValid = miniblocks > 0 && blockSize > 0 && blockSize % miniblocks === 0 && miniblocks <= 65_536;
+  if (!isValid) throw new RangeError(`a page has blocks of ${blockSize} deltas in ${miniblocks} miniblocks`);
 }
 
 /** Throws if a string's prefix is longer than the previous string, or if the strings need too many bytes. */

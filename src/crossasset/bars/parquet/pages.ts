@@ -83,33 +83,33 @@ function decode(
   dictionary: DecodedArray | undefined,
   maxRows: number,
 ): DecodedArray {
-  const whole = header.uncompressed_page_size;
-  const { data_page_header: v1, data_page_header_v2: v2, dictionary_page_header: words } = header;
-  if (header.type === "DICTIONARY_PAGE" && words) {
-    checkPageSize(words.num_values, whole, Math.max(maxRows, freeDictionary));
-    return readWhole(decompress(codec, page, whole), header, decoder, undefined);
+  const pageBytes = header.uncompressed_page_size;
+  const { data_page_header: v1, data_page_header_v2: v2, dictionary_page_header: dictionaryHeader } = header;
+  if (header.type === "DICTIONARY_PAGE" && dictionaryHeader) {
+    checkPageSize(dictionaryHeader.num_values, pageBytes, Math.max(maxRows, freeDictionary));
+    return readWhole(decompress(codec, page, pageBytes), header, decoder, undefined);
   }
   if (header.type === "DATA_PAGE" && v1) {
-    checkPageSize(v1.num_values, whole, maxRows);
+    checkPageSize(v1.num_values, pageBytes, maxRows);
     requireDictionary(v1.encoding, dictionary);
-    const plain = decompress(codec, page, whole);
+    const plain = decompress(codec, page, pageBytes);
     checkV1(plain, v1.num_values, v1.encoding, decoder);
     return readWhole(plain, header, decoder, dictionary);
   }
   if (header.type === "DATA_PAGE_V2" && v2) {
-    checkPageSize(v2.num_values, whole, maxRows);
+    checkPageSize(v2.num_values, pageBytes, maxRows);
     requireDictionary(v2.encoding, dictionary);
     const levels = checkV2(page, header, v2, decoder);
     const isPacked = v2.is_compressed !== false;
     const rest = page.subarray(levels);
-    const plain = isPacked ? decompress(codec, rest, whole - levels) : rest;
+    const plain = isPacked ? decompress(codec, rest, pageBytes - levels) : rest;
     // hyparquet uses the encoding here, but the column's type in v1 pages.
     checkValues(plain, 0, v2.num_values - v2.num_nulls, v2.encoding, v2.encoding === "RLE");
-    const joined = new Uint8Array(levels + plain.length);
-    joined.set(page.subarray(0, levels));
-    joined.set(plain, levels);
+    const unpackedPage = new Uint8Array(levels + plain.length);
+    unpackedPage.set(page.subarray(0, levels));
+    unpackedPage.set(plain, levels);
     const unpacked = { ...header, data_page_header_v2: { ...v2, is_compressed: false } };
-    return readWhole(joined, unpacked, decoder, dictionary);
+    return readWhole(unpackedPage, unpacked, decoder, dictionary);
   }
   throw new RangeError(`a page has the type ${header.type}`);
 }
@@ -204,7 +204,11 @@ function isRequired({ element }: ColumnDecoder): boolean {
 type Struct = ReturnType<typeof deserializeTCompactProtocol>;
 
 function toHeader(fields: Struct): PageHeader {
-  const { field_5: v1, field_7: words, field_8: v2 } = fields as Readonly<Record<string, Struct | undefined>>;
+  const {
+    field_5: v1,
+    field_7: dictionaryHeader,
+    field_8: v2,
+  } = fields as Readonly<Record<string, Struct | undefined>>;
   const type = PageTypes[fields["field_1"]];
   if (type === undefined) throw new RangeError(`a page has the unknown type ${fields["field_1"]}`);
   return {
@@ -219,8 +223,11 @@ function toHeader(fields: Struct): PageHeader {
         repetition_level_encoding: encodingOf(v1["field_4"]),
       },
     }),
-    ...(words && {
-      dictionary_page_header: { num_values: words["field_1"], encoding: encodingOf(words["field_2"]) },
+    ...(dictionaryHeader && {
+      dictionary_page_header: {
+        num_values: dictionaryHeader["field_1"],
+        encoding: encodingOf(dictionaryHeader["field_2"]),
+      },
     }),
     ...(v2 && {
       data_page_header_v2: {

@@ -13,16 +13,16 @@ export interface Bar {
 }
 
 /** One bar per line, with its value. */
-export function ShareBars({ bars, most = 1 }: { readonly bars: readonly Bar[]; readonly most?: number }) {
+export function ShareBars({ bars, max = 1 }: { readonly bars: readonly Bar[]; readonly max?: number }) {
   return (
     <ul class="bars">
       {bars.map(({ label, share, baseline, colour }) => (
         <li key={label}>
           <span class="name">{label}</span>
           <span class="track" aria-hidden="true">
-            <span class="fill" style={{ width: `${(100 * (share ?? 0)) / most}%`, background: colour }} />
+            <span class="fill" style={{ width: `${(100 * (share ?? 0)) / max}%`, background: colour }} />
             {baseline === undefined ? null : (
-              <span class="baseline" style={{ left: `${(100 * baseline) / most}%` }} />
+              <span class="baseline" style={{ left: `${(100 * baseline) / max}%` }} />
             )}
           </span>
           <span class="value">
@@ -68,7 +68,7 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
         ]
       : []),
   ];
-  const held = Math.max(used, 1);
+  const total = Math.max(used, 1);
   return (
     <div class="budget">
       <div
@@ -79,7 +79,7 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
         aria-valuemax={limit}
         aria-valuenow={used}
       >
-        <span style={{ width: `${(100 * used) / Math.max(limit, held)}%` }} />
+        <span style={{ width: `${(100 * used) / Math.max(limit, total)}%` }} />
       </div>
       <div class="whole" aria-hidden="true">
         {entries.map(({ label, bytes, colour, isStriped }, index) => (
@@ -87,7 +87,7 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
             key={`${index}-${label}`}
             class={isStriped ? "striped" : ""}
             title={`${label}: ${formatBytes(bytes)}`}
-            style={{ width: `${(100 * bytes) / held}%`, backgroundColor: colour }}
+            style={{ width: `${(100 * bytes) / total}%`, backgroundColor: colour }}
           />
         ))}
       </div>
@@ -99,7 +99,7 @@ export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
               {label}
             </span>
             <b>{formatBytes(bytes)}</b>
-            <small>{formatPercent(bytes / held)}</small>
+            <small>{formatPercent(bytes / total)}</small>
           </li>
         ))}
       </ul>

@@ -4,7 +4,7 @@ import type uPlot from "uplot";
 import { formatCount } from "../tables/format.js";
 import type { Column } from "../wire.js";
 import type { Ink } from "./palette.js";
-import { byteTicks, type Range, towerLimit } from "./scales.js";
+import { byteTicks, outlierLimit, type Range } from "./scales.js";
 
 export interface ChartSeries {
   readonly label: string;
@@ -34,7 +34,7 @@ export interface ChartShape {
   readonly startsAtZero: boolean;
   readonly spansGaps: boolean;
   /** Cut off a few extreme values. */
-  readonly cutsTowers: boolean;
+  readonly clipsOutliers: boolean;
   readonly height: number;
   /** Ticks are powers of two. */
   readonly isBytes: boolean;
@@ -63,7 +63,9 @@ export function chartOptions(
     grid: { stroke: ink.line, width: 1 },
     ticks: { stroke: ink.line, width: 1, size: 4 },
   };
-  const tallest = shape.cutsTowers ? Math.max(...series.map(({ values }) => towerLimit(values))) : Infinity;
+  const maxShown = shape.clipsOutliers
+    ? Math.max(...series.map(({ values }) => outlierLimit(values)))
+    : Infinity;
   let isDrawn = false;
   return {
     height,
@@ -81,7 +83,7 @@ export function chartOptions(
         distr: isLog ? 3 : 1,
         ...(!isLog && {
           range: (_: uPlot, low: number | null, high: number | null) =>
-            padded(low, high === null ? null : Math.min(high, tallest), startsAtZero),
+            padded(low, high === null ? null : Math.min(high, maxShown), startsAtZero),
         }),
       },
     },
@@ -89,16 +91,20 @@ export function chartOptions(
       {
         ...axis,
         size: 30,
-        values: (_, places) => places.map((value) => (Number.isInteger(value) ? formatCount(value) : "")),
+        values: (_, ticks) => ticks.map((value) => (Number.isInteger(value) ? formatCount(value) : "")),
       },
       {
         ...axis,
         ...(shape.isBytes && { splits: (_chart, _axis, low, high) => byteTicks({ min: low, max: high }, 5) }),
         size: (_, values) => 18 + 6.6 * Math.max(4, ...(values ?? []).map((text) => text?.length ?? 0)),
-        values: (_, places) => places.map((value) => (value === null ? "" : format(value))),
+        values: (_, ticks) => ticks.map((value) => (value === null ? "" : format(value))),
       },
     ],
-    series: [{}, ...series.map((one, index) => lineOf(one, series, index, spansGaps)), ...bandEdges(series)],
+    series: [
+      {},
+      ...series.map((line, index) => lineOf(line, series, index, spansGaps)),
+      ...bandEdges(series),
+    ],
     bands: bandsOf(series),
     hooks: {
       setSelect: [
@@ -123,18 +129,18 @@ export function chartOptions(
 }
 
 function padded(low: number | null, high: number | null, startsAtZero: boolean): [number, number] {
-  const [least, most] = [startsAtZero ? Math.min(0, low ?? 0) : (low ?? 0), high ?? 1];
-  const room = (most - least || Math.abs(most) || 1) * 0.06;
-  return [startsAtZero && least === 0 ? 0 : least - room, most + room];
+  const [min, max] = [startsAtZero ? Math.min(0, low ?? 0) : (low ?? 0), high ?? 1];
+  const margin = (max - min || Math.abs(max) || 1) * 0.06;
+  return [startsAtZero && min === 0 ? 0 : min - margin, max + margin];
 }
 
 function lineOf(
-  one: ChartSeries,
+  line: ChartSeries,
   all: readonly ChartSeries[],
   index: number,
   spansGaps: boolean,
 ): uPlot.Series {
-  const { label, colour, dash = [], isFaint = false, isFilled = false, isDots = false } = one;
+  const { label, colour, dash = [], isFaint = false, isFilled = false, isDots = false } = line;
   const isStacked = isFilled && (all[index + 1]?.isFilled ?? false);
   return {
     label,

@@ -8,6 +8,7 @@ import { useEffect, useImperativeHandle, useMemo, useRef, useState } from "preac
 import uPlot from "uplot";
 import type { Column } from "../wire.js";
 import { type ChartMark, type ChartSeries, type ChartShape, chartOptions } from "./chart-options.js";
+import { chartPicture } from "./chart-picture.js";
 import { moveRange, type Range, zoomRange } from "./scales.js";
 import { useInk } from "./theme.js";
 
@@ -24,7 +25,7 @@ export interface ChartProps {
   readonly format: (value: number | null | undefined) => string;
   readonly isLog?: boolean;
   readonly startsAtZero?: boolean;
-  readonly cutsTowers?: boolean;
+  readonly clipsOutliers?: boolean;
   readonly isBytes?: boolean;
   /** The whole range and the visible range; without them the chart can't be zoomed. */
   readonly whole?: Range | undefined;
@@ -47,7 +48,7 @@ export function Chart(props: ChartProps) {
     format,
     isLog = false,
     startsAtZero = false,
-    cutsTowers = false,
+    clipsOutliers = false,
   } = props;
   const {
     whole,
@@ -67,7 +68,7 @@ export function Chart(props: ChartProps) {
   const latest = useRef({ whole, range, onRange, marks, onDraw });
   latest.current = { whole, range, onRange, marks, onDraw };
 
-  const shape: ChartShape = { xLabel, isLog, startsAtZero, spansGaps, cutsTowers, height, isBytes };
+  const shape: ChartShape = { xLabel, isLog, startsAtZero, spansGaps, clipsOutliers, height, isBytes };
   const key = JSON.stringify([
     shape,
     ink,
@@ -80,31 +81,31 @@ export function Chart(props: ChartProps) {
     if (!element) return;
     const options = chartOptions(shape, series, ink, format, {
       marks: () => latest.current.marks,
-      select: (chosen) => latest.current.onRange?.(chosen),
+      select: (selected) => latest.current.onRange?.(selected),
       point: setPointIndex,
       drawn: () => latest.current.onDraw?.(),
     });
-    const made = new uPlot({ ...options, width: Math.max(120, element.clientWidth) }, data, element);
-    plot.current = made;
-    applyRange(made, latest.current.range ?? latest.current.whole);
+    const chart = new uPlot({ ...options, width: Math.max(120, element.clientWidth) }, data, element);
+    plot.current = chart;
+    applyRange(chart, latest.current.range ?? latest.current.whole);
     const observer = new ResizeObserver(() =>
-      made.setSize({ width: Math.max(120, element.clientWidth), height }),
+      chart.setSize({ width: Math.max(120, element.clientWidth), height }),
     );
     observer.observe(element);
     const onWheel = (event: WheelEvent): void => {
-      const { whole: all, range: shown, onRange: tell } = latest.current;
+      const { whole: all, range: shown, onRange: changeRange } = latest.current;
       // At the zoom limit, the wheel scrolls the page.
-      if (!all || !tell || event.ctrlKey || (event.deltaY > 0 && !shown)) return;
+      if (!all || !changeRange || event.ctrlKey || (event.deltaY > 0 && !shown)) return;
       event.preventDefault();
-      const about = made.posToVal(event.clientX - made.over.getBoundingClientRect().left, "x");
-      const zoomed = zoomRange(shown ?? all, about, 1.0018 ** event.deltaY, all, 4);
-      tell(zoomed.min <= all.min && zoomed.max >= all.max ? undefined : zoomed);
+      const center = chart.posToVal(event.clientX - chart.over.getBoundingClientRect().left, "x");
+      const zoomed = zoomRange(shown ?? all, center, 1.0018 ** event.deltaY, all, 4);
+      changeRange(zoomed.min <= all.min && zoomed.max >= all.max ? undefined : zoomed);
     };
-    made.over.addEventListener("wheel", onWheel, { passive: false });
-    made.over.addEventListener("dblclick", () => latest.current.onRange?.(undefined));
+    chart.over.addEventListener("wheel", onWheel, { passive: false });
+    chart.over.addEventListener("dblclick", () => latest.current.onRange?.(undefined));
     return () => {
       observer.disconnect();
-      made.destroy();
+      chart.destroy();
       plot.current = undefined;
     };
   }, [key]);
@@ -118,25 +119,28 @@ export function Chart(props: ChartProps) {
 
   useImperativeHandle(
     handle ?? null,
-    () => ({ picture: async () => pictureOf(plot.current, title, series, ink) }),
+    () => ({ picture: async () => chartPicture(plot.current, title, series, ink) }),
     [key, title],
   );
 
   const onKeyDown = (event: TargetedKeyboardEvent<HTMLDivElement>): void => {
     const chart = plot.current;
     if (!chart || event.altKey || event.ctrlKey || event.metaKey) return;
-    const along = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (along !== undefined && event.shiftKey && whole && range && onRange) {
-      onRange(moveRange(range, along * 0.2 * (range.max - range.min), whole));
-    } else if (along !== undefined) {
-      const next = Math.max(0, Math.min(x.length - 1, (pointIndex ?? (along > 0 ? -1 : x.length)) + along));
+    const direction = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (direction !== undefined && event.shiftKey && whole && range && onRange) {
+      onRange(moveRange(range, direction * 0.2 * (range.max - range.min), whole));
+    } else if (direction !== undefined) {
+      const next = Math.max(
+        0,
+        Math.min(x.length - 1, (pointIndex ?? (direction > 0 ? -1 : x.length)) + direction),
+      );
       const left = chart.valToPos(x[next] ?? 0, "x");
       chart.setCursor({ left: Math.max(0, left), top: chart.over.clientHeight / 2 });
       setPointIndex(next);
     } else if ((event.key === "+" || event.key === "-") && whole && onRange) {
       const shown = range ?? whole;
-      const about = pointIndex === undefined ? (shown.min + shown.max) / 2 : (x[pointIndex] ?? shown.min);
-      onRange(zoomRange(shown, about, event.key === "+" ? 0.7 : 1 / 0.7, whole, 4));
+      const center = pointIndex === undefined ? (shown.min + shown.max) / 2 : (x[pointIndex] ?? shown.min);
+      onRange(zoomRange(shown, center, event.key === "+" ? 0.7 : 1 / 0.7, whole, 4));
     } else if (event.key === "0" || event.key === "Escape") onRange?.(undefined);
     else return;
     event.preventDefault();
@@ -161,7 +165,7 @@ export function Chart(props: ChartProps) {
         onKeyDown={onKeyDown}
       />
       <ul class="legend">
-        <li class="at">{pointIndex === undefined ? xLabel : `${xLabel} ${format2(x[pointIndex])}`}</li>
+        <li class="at">{pointIndex === undefined ? xLabel : `${xLabel} ${formatX(x[pointIndex])}`}</li>
         {named.map(({ label, colour, values, dash, isDots }) => (
           <li key={label}>
             <svg width="18" height="10" aria-hidden="true">
@@ -180,7 +184,7 @@ export function Chart(props: ChartProps) {
   );
 }
 
-function format2(value: number | null | undefined): string {
+function formatX(value: number | null | undefined): string {
   return typeof value === "number" ? Math.round(value).toLocaleString("en-GB") : "–";
 }
 
@@ -191,8 +195,8 @@ function legendText(
   xLabel: string,
   format: ChartProps["format"],
 ): string {
-  const values = series.map(({ label, values: own }) => `${label} ${format(own[pointIndex])}`);
-  return [`${xLabel} ${format2(x[pointIndex])}`, ...values].join(", ");
+  const values = series.map(({ label, values: points }) => `${label} ${format(points[pointIndex])}`);
+  return [`${xLabel} ${formatX(x[pointIndex])}`, ...values].join(", ");
 }
 
 /** uPlot's columns: x, each series, then the two edges of each band. */
@@ -207,39 +211,4 @@ function applyRange(chart: uPlot, range: Range | undefined): void {
   const steps = chart.data[0];
   const [first, last] = [steps[0] ?? 0, steps.at(-1) ?? 1];
   chart.setScale("x", range ?? { min: first, max: last > first ? last : first + 1 });
-}
-
-function pictureOf(
-  chart: uPlot | undefined,
-  title: string,
-  series: readonly ChartSeries[],
-  ink: { readonly ground: string; readonly text: string },
-): Promise<Blob | undefined> {
-  if (!chart) return Promise.resolve(undefined);
-  const drawn = chart.ctx.canvas;
-  const scale = devicePixelRatio;
-  const canvas = document.createElement("canvas");
-  const head = Math.round(56 * scale);
-  canvas.width = drawn.width;
-  canvas.height = drawn.height + head;
-  const pen = canvas.getContext("2d");
-  if (!pen) return Promise.resolve(undefined);
-  pen.fillStyle = ink.ground;
-  pen.fillRect(0, 0, canvas.width, canvas.height);
-  pen.drawImage(drawn, 0, head);
-  pen.textBaseline = "middle";
-  pen.fillStyle = ink.text;
-  pen.font = `600 ${14 * scale}px system-ui, sans-serif`;
-  pen.fillText(title, 12 * scale, 18 * scale);
-  pen.font = `${12 * scale}px system-ui, sans-serif`;
-  let left = 12 * scale;
-  for (const { label, colour, isFaint } of series) {
-    if (isFaint) continue;
-    pen.fillStyle = colour;
-    pen.fillRect(left, 37 * scale, 16 * scale, 3 * scale);
-    pen.fillStyle = ink.text;
-    pen.fillText(label, left + 22 * scale, 39 * scale);
-    left += 22 * scale + pen.measureText(label).width + 18 * scale;
-  }
-  return new Promise((resolve) => canvas.toBlob((blob) => resolve(blob ?? undefined)));
 }

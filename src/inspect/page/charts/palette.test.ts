@@ -1,4 +1,4 @@
-/** The colours can be seen on both grounds, and told apart, also by those who see fewer of them. */
+/** The colours have enough contrast on both backgrounds, and are distinct for colour-blind users too. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -45,7 +45,7 @@ function product(matrix: Matrix, [x, y, z]: Triple): Triple {
   return [row(matrix[0]), row(matrix[1]), row(matrix[2])];
 }
 
-/** OKLab, in which a distance of 0.02 can just be seen. */
+/** OKLab, in which a distance of 0.02 is just visible. */
 function perceived(colour: string, sight: Matrix): Triple {
   const [r, g, b] = product(sight, linear(colour)).map((value) => Math.min(1, Math.max(0, value)));
   const cones = product(
@@ -66,16 +66,16 @@ function perceived(colour: string, sight: Matrix): Triple {
   );
 }
 
-function contrast(one: string, other: string): number {
+function contrast(first: string, second: string): number {
   const luminance = (colour: string): number => {
     const [r, g, b] = linear(colour);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
-  const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  const [low, high] = [luminance(first), luminance(second)].sort((a, b) => a - b);
   return (high! + 0.05) / (low! + 0.05);
 }
 
-test("every colour stands out from both grounds by 3 to 1 or more", () => {
+test("every colour has a contrast of at least 3 to 1 on both backgrounds", () => {
   for (const colour of seriesColours)
     for (const { ground } of Object.values(inks))
       assert.ok(contrast(colour, ground) >= 3, `${colour} on ${ground}: ${contrast(colour, ground)}`);
@@ -83,15 +83,15 @@ test("every colour stands out from both grounds by 3 to 1 or more", () => {
 
 test("any two colours are distinct, for every kind of colour blindness", () => {
   for (const [sight, matrix] of Object.entries(sights))
-    for (const [place, one] of seriesColours.entries())
-      for (const other of seriesColours.slice(place + 1)) {
-        const [a, b] = [perceived(one, matrix), perceived(other, matrix)];
+    for (const [index, first] of seriesColours.entries())
+      for (const second of seriesColours.slice(index + 1)) {
+        const [a, b] = [perceived(first, matrix), perceived(second, matrix)];
         const apart = Math.hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
-        assert.ok(apart >= 0.07, `${one} and ${other}, ${sight}: ${apart}`);
+        assert.ok(apart >= 0.07, `${first} and ${second}, ${sight}: ${apart}`);
       }
 });
 
-test("red and green of equal lightness would be found too alike", () => {
+test("red and green of equal lightness are detected as too similar", () => {
   const [a, b] = ["#c0504d", "#6b8e23"].map((colour) => perceived(colour, sights["deuteranopia"]!));
   assert.ok(Math.hypot(a![0] - b![0], a![1] - b![1], a![2] - b![2]) < 0.07);
 });
@@ -106,7 +106,7 @@ test("a run keeps its style when others are added", () => {
   assert.equal(assignLooks(["a", "a"]).size, 1);
 });
 
-test("text stands out from both grounds by 4.5 to 1 or more, the quiet one too", () => {
+test("text has a contrast of at least 4.5 to 1 on both backgrounds, muted text too", () => {
   for (const { ground, text, muted, alert } of Object.values(inks))
     for (const ink of [text, muted, alert]) assert.ok(contrast(ink, ground) >= 4.5, `${ink} on ${ground}`);
 });

@@ -7,21 +7,27 @@ export interface Range {
 
 /**
  * Zooms a range around a point; a factor below 1 zooms in. The result stays within the whole range and is never narrower than
- * `least`.
+ * `minWidth`.
  */
-export function zoomRange(range: Range, about: number, factor: number, whole: Range, least: number): Range {
-  const present = range.max - range.min;
-  const width = Math.min(whole.max - whole.min, Math.max(least, present * factor));
-  const share = present > 0 ? (about - range.min) / present : 0.5;
-  return keepInside({ min: about - share * width, max: about + (1 - share) * width }, whole);
+export function zoomRange(
+  range: Range,
+  center: number,
+  factor: number,
+  whole: Range,
+  minWidth: number,
+): Range {
+  const currentWidth = range.max - range.min;
+  const width = Math.min(whole.max - whole.min, Math.max(minWidth, currentWidth * factor));
+  const share = currentWidth > 0 ? (center - range.min) / currentWidth : 0.5;
+  return clampRange({ min: center - share * width, max: center + (1 - share) * width }, whole);
 }
 
 export function moveRange(range: Range, by: number, whole: Range): Range {
-  return keepInside({ min: range.min + by, max: range.max + by }, whole);
+  return clampRange({ min: range.min + by, max: range.max + by }, whole);
 }
 
 /** Moves a range into the whole one; a wider range becomes the whole. */
-function keepInside({ min, max }: Range, whole: Range): Range {
+function clampRange({ min, max }: Range, whole: Range): Range {
   const width = max - min;
   if (width >= whole.max - whole.min) return whole;
   if (min < whole.min) return { min: whole.min, max: whole.min + width };
@@ -29,8 +35,8 @@ function keepInside({ min, max }: Range, whole: Range): Range {
   return { min, max };
 }
 
-export function isSameRange(one: Range | undefined, other: Range | undefined): boolean {
-  return one?.min === other?.min && one?.max === other?.max;
+export function isSameRange(a: Range | undefined, b: Range | undefined): boolean {
+  return a?.min === b?.min && a?.max === b?.max;
 }
 
 /** Round numbers in a range: steps of 1, 2 or 5 times a power of ten, about `count` of them. */
@@ -56,10 +62,10 @@ function multiplesOf(step: number, min: number, max: number): number[] {
   return ticks;
 }
 
-/** The end of an axis that hides at most one value in twenty, and only if it is over three times as large as the others. */
-export function towerLimit(values: Iterable<number | null | undefined>): number {
-  const known = Float64Array.from(
+/** The upper end of an axis: three times the 95th percentile. At most one value in twenty is above it. */
+export function outlierLimit(values: Iterable<number | null | undefined>): number {
+  const finite = Float64Array.from(
     [...values].filter((value): value is number => Number.isFinite(value)),
   ).sort();
-  return 3 * (known[Math.ceil(0.95 * known.length) - 1] ?? Infinity);
+  return 3 * (finite[Math.ceil(0.95 * finite.length) - 1] ?? Infinity);
 }

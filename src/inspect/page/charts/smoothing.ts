@@ -6,12 +6,12 @@ import type { Column } from "../wire.js";
  * Mixes each value with earlier ones: `weight` of the history, the rest of the value. The start is bias-corrected. A gap stays a gap
  * and changes nothing. The smoothing restarts with each new fold.
  */
-export function smooth(values: Column, weight: number, parts: Column = []): (number | null)[] {
+export function smooth(values: Column, weight: number, folds: Column = []): (number | null)[] {
   if (!(weight > 0)) return [...values];
   let mixed = 0;
   let weights = 0;
   return values.map((value, index) => {
-    if (index > 0 && parts[index] !== parts[index - 1]) {
+    if (index > 0 && folds[index] !== folds[index - 1]) {
       mixed = 0;
       weights = 0;
     }

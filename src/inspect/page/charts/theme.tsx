@@ -18,7 +18,7 @@ export function useInk(): Ink {
 }
 
 export function useTheme(): { choice: ThemeChoice; ink: Ink; next: () => void } {
-  const [choice, setChoice] = useState<ThemeChoice>(storedAlgorithm);
+  const [choice, setChoice] = useState<ThemeChoice>(storedChoice);
   const [isSystemDark, setSystemDark] = useState(() => darkQuery().matches);
   useEffect(() => {
     const query = darkQuery();
@@ -44,10 +44,10 @@ function darkQuery(): MediaQueryList {
   return matchMedia("(prefers-color-scheme: dark)");
 }
 
-function storedAlgorithm(): ThemeChoice {
+function storedChoice(): ThemeChoice {
   try {
     const stored = localStorage.getItem(key);
-    return choices.find((known) => known === stored) ?? "system";
+    return choices.find((option) => option === stored) ?? "system";
   } catch {
     return "system";
   }

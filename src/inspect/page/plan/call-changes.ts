@@ -3,7 +3,7 @@
 import type { StageCall } from "../wire.js";
 
 export interface MarkedCall extends StageCall {
-  readonly mark: "kept" | "gone" | "new";
+  readonly mark: "kept" | "removed" | "added";
 }
 
 /** With more changes, the diff is not minimal: the time grows with their square. */
@@ -18,8 +18,8 @@ export function changesOf(before: readonly StageCall[], after: readonly StageCal
   let start = 0;
   while (start < before.length && start < after.length && keys.before[start] === keys.after[start]) start++;
   let end = 0;
-  const most = Math.min(before.length, after.length) - start;
-  while (end < most && keys.before.at(-1 - end) === keys.after.at(-1 - end)) end++;
+  const maxCommon = Math.min(before.length, after.length) - start;
+  while (end < maxCommon && keys.before.at(-1 - end) === keys.after.at(-1 - end)) end++;
   const mark = (calls: readonly StageCall[], how: MarkedCall["mark"]): MarkedCall[] =>
     calls.map(({ op, kernel }) => ({ op, kernel, mark: how }));
   return [
@@ -37,24 +37,24 @@ function middleChanges(before: readonly StageCall[], after: readonly StageCall[]
   const path = shortestPath(before.map(keyOf), after.map(keyOf));
   if (path === undefined)
     return [
-      ...before.map((call) => ({ ...call, mark: "gone" as const })),
-      ...after.map((call) => ({ ...call, mark: "new" as const })),
+      ...before.map((call) => ({ ...call, mark: "removed" as const })),
+      ...after.map((call) => ({ ...call, mark: "added" as const })),
     ];
   let [x, y] = [0, 0];
   return path.flatMap((mark) => {
-    const call = mark === "new" ? after[y] : before[x];
-    if (mark !== "new") x++;
-    if (mark !== "gone") y++;
+    const call = mark === "added" ? after[y] : before[x];
+    if (mark !== "added") x++;
+    if (mark !== "removed") y++;
     return call ? [{ ...call, mark }] : [];
   });
 }
 
 /** The furthest reach on each diagonal per number of changes; undefined if there are too many. */
 function shortestPath(before: readonly string[], after: readonly string[]): MarkedCall["mark"][] | undefined {
-  const most = Math.min(maxChanges, before.length + after.length);
+  const limit = Math.min(maxChanges, before.length + after.length);
   const reaches: Map<number, number>[] = [];
   let last = new Map<number, number>([[1, 0]]);
-  for (let changes = 0; changes <= most; changes++) {
+  for (let changes = 0; changes <= limit; changes++) {
     const reach = new Map<number, number>();
     reaches.push(last);
     for (let diagonal = -changes; diagonal <= changes; diagonal += 2) {
@@ -94,7 +94,7 @@ function walkBack(
       x--;
       y--;
     }
-    if (changes > 0) path.push(isDown ? "new" : "gone");
+    if (changes > 0) path.push(isDown ? "added" : "removed");
     [x, y] = [fromX, fromY];
   }
   return path.reverse();

@@ -7,10 +7,10 @@ import type { StageReport } from "../wire.js";
 import { changesOf, type MarkedCall } from "./call-changes.js";
 
 /** Unchanged calls shown around a change; longer runs are folded. */
-const around = 2;
+const contextCalls = 2;
 
 export function PassStepper({ stages }: { readonly stages: readonly StageReport[] }) {
-  const [chosen, setChosen] = useState(() => busiestOf(stages));
+  const [chosen, setChosen] = useState(() => largestChange(stages));
   const [isWhole, setWhole] = useState(false);
   const selected = Math.max(0, Math.min(chosen, stages.length - 1));
   const [before, stage] = [stages[selected - 1], stages[selected]];
@@ -18,7 +18,7 @@ export function PassStepper({ stages }: { readonly stages: readonly StageReport[
     () => (stage ? changesOf(before?.calls ?? stage.calls, stage.calls) : []),
     [before, stage],
   );
-  if (!stage) return <p class="empty">This plan tells of no passes.</p>;
+  if (!stage) return <p class="empty">This plan has no record of its passes.</p>;
   const count = (mark: MarkedCall["mark"]): number => marked.filter((call) => call.mark === mark).length;
   const move = (event: TargetedKeyboardEvent<HTMLElement>): void => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -52,13 +52,13 @@ export function PassStepper({ stages }: { readonly stages: readonly StageReport[
         </p>
         <p class="counts">
           {before ? (
-            <>
+            <span>
               {formatCount(before.calls.length)} calls before → {formatCount(stage.calls.length)} after:{" "}
-              <span class="gone">{formatCount(count("gone"))} gone</span>,{" "}
-              <span class="new">{formatCount(count("new"))} new</span>
-            </>
+              <span class="removed">{formatCount(count("removed"))} removed</span>,{" "}
+              <span class="added">{formatCount(count("added"))} added</span>
+            </span>
           ) : (
-            <>{formatCount(stage.calls.length)} calls to begin with</>
+            <>{formatCount(stage.calls.length)} calls in the trace</>
           )}
           <label>
             <input
@@ -73,11 +73,11 @@ export function PassStepper({ stages }: { readonly stages: readonly StageReport[
           {foldKept(marked, isWhole || !before).map((entry, index) =>
             typeof entry === "number" ? (
               <li key={index} class="folded">
-                {formatCount(entry)} calls as before
+                {formatCount(entry)} unchanged calls
               </li>
             ) : (
               <li key={index} class={entry.mark}>
-                <span class="mark">{{ kept: "", gone: "−", new: "+" }[entry.mark]}</span>
+                <span class="mark">{{ kept: "", removed: "−", added: "+" }[entry.mark]}</span>
                 <span class="visually-hidden">{entry.mark}</span>
                 <span>{entry.op}</span> <code>{entry.kernel}</code>
               </li>
@@ -90,7 +90,7 @@ export function PassStepper({ stages }: { readonly stages: readonly StageReport[
 }
 
 /** The pass that changed the number of calls most: the initial selection. */
-function busiestOf(stages: readonly StageReport[]): number {
+function largestChange(stages: readonly StageReport[]): number {
   const change = (index: number): number =>
     Math.abs((stages[index]?.calls.length ?? 0) - (stages[index - 1]?.calls.length ?? 0));
   return stages.reduce(
@@ -103,7 +103,7 @@ function busiestOf(stages: readonly StageReport[]): number {
 function foldKept(marked: readonly MarkedCall[], isWhole: boolean): (MarkedCall | number)[] {
   if (isWhole) return [...marked];
   const isNear = (index: number): boolean => {
-    for (let at = index - around; at <= index + around; at++)
+    for (let at = index - contextCalls; at <= index + contextCalls; at++)
       if ((marked[at]?.mark ?? "kept") !== "kept") return true;
     return false;
   };

@@ -7,10 +7,18 @@ import type { TargetedKeyboardEvent, TargetedPointerEvent } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSameRange, moveRange, type Range, zoomRange } from "../charts/scales.js";
 import { useInk } from "../charts/theme.js";
-import { formatBytes, formatCount } from "../tables/format.js";
-import type { PlannedTensor, PlanRecord } from "../wire.js";
+import { formatCount } from "../tables/format.js";
+import type { PlanRecord } from "../wire.js";
 import { drawBoxes, drawOverlay, type PlotArea, plotArea, type View } from "./plan-drawing.js";
-import { BoxIndex, type Direction, matching, neighbour, type PlanPicture, phaseOf } from "./plan-picture.js";
+import {
+  BoxIndex,
+  type Direction,
+  matchingTensors,
+  neighbour,
+  type PlanPicture,
+  phaseOf,
+} from "./plan-picture.js";
+import { describeTensor, TensorTooltip, tooltipPosition } from "./tensor-tooltip.js";
 
 export interface PlanCanvasProps {
   readonly plan: PlanRecord;
@@ -41,7 +49,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   const ink = useInk();
 
   const index = useMemo(() => new BoxIndex(picture), [picture]);
-  const found = useMemo(() => matching(tensors, search), [tensors, search]);
+  const matches = useMemo(() => matchingTensors(tensors, search), [tensors, search]);
   const looks = useMemo(
     () => tensors.map((tensor) => ({ phase: phaseOf(tensor, plan.calls), isSaved: tensor.isSaved })),
     [plan],
@@ -59,8 +67,8 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   }, []);
   useEffect(() => {
     const pen = penOf(below.current, width);
-    if (pen) drawBoxes(pen, { picture, looks, found, view, area, ink });
-  }, [picture, looks, found, view, width, ink]);
+    if (pen) drawBoxes(pen, { picture, looks, matches, view, area, ink });
+  }, [picture, looks, matches, view, width, ink]);
   const focused = hovered >= 0 ? hovered : pinned;
   useEffect(() => {
     const pen = penOf(above.current, width);
@@ -68,7 +76,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   }, [picture, view, width, ink, pinned, hovered]);
 
   const isZoomed = !isSameRange(view.calls, picture.calls) || !isSameRange(view.bytes, picture.bytes);
-  // Added by hand, because Preact's listener is passive and the page would scroll.
+  // Not a prop, because Preact's listener is passive and the page would scroll.
   const wheel = useRef<(event: WheelEvent) => void>(() => {});
   wheel.current = (event) => {
     // At the zoom limit, the wheel scrolls the page.
@@ -140,7 +148,7 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
         role="application"
         // biome-ignore lint/a11y/noNoninteractiveTabindex: an application role has keyboard navigation.
         tabIndex={0}
-        aria-label={`Step memory: ${formatCount(tensors.length)} tensors. Arrow keys move from one to the next, Enter holds it, plus and minus zoom, 0 shows everything. The table below has the same.`}
+        aria-label={`Step memory: ${formatCount(tensors.length)} tensors. Arrow keys move from one to the next, Enter selects it, plus and minus zoom, 0 shows everything. The table below has the same data.`}
         data-boxes={picture.boxes.length}
         data-area={[area.left, area.top, area.width, area.height].join(" ")}
         onPointerDown={(event) => {
@@ -161,11 +169,13 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
         <canvas ref={below} />
         <canvas ref={above} />
         {tensor && hovered >= 0 ? (
-          <Tooltip tensor={tensor} plan={plan} {...tooltipPlace(picture, focused, view, area)} />
+          <TensorTooltip tensor={tensor} plan={plan} {...tooltipPosition(picture, focused, view, area)} />
         ) : null}
       </div>
-      <p class="plan-told" aria-live="polite">
-        {tensor ? describe(tensor, plan) : "Hover over a rectangle to see its tensor; click to select it."}
+      <p class="plan-status" aria-live="polite">
+        {tensor
+          ? describeTensor(tensor, plan)
+          : "Hover over a rectangle to see its tensor; click to select it."}
         {isZoomed ? (
           <button type="button" class="small" onClick={reset}>
             Show all
@@ -174,80 +184,6 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
       </p>
     </div>
   );
-}
-
-/** A tensor in one line. */
-export function describe(tensor: PlannedTensor, { calls }: PlanRecord): string {
-  const { label, type, bytes, offset, birth, death, isSaved } = tensor;
-  const facts = [
-    `${label}: ${type ?? "scratch memory"}`,
-    formatBytes(bytes),
-    `at byte ${formatCount(offset)}`,
-    `calls ${birth}–${death}`,
-    `${phaseOf(tensor, calls)}${isSaved ? ", saved for backward" : ""}`,
-  ];
-  return facts.join(" · ");
-}
-
-interface TooltipProps {
-  readonly tensor: PlannedTensor;
-  readonly plan: PlanRecord;
-  readonly left: number;
-  readonly top: number;
-  readonly isLeftward: boolean;
-}
-
-function Tooltip({ tensor, plan, left, top, isLeftward }: TooltipProps) {
-  const { label, type, bytes, offset, birth, death, isSaved } = tensor;
-  const nameOf = (column: number): string => plan.calls[Math.floor(column)]?.op ?? "";
-  return (
-    <div
-      class={isLeftward ? "tooltip leftward" : "tooltip"}
-      style={{ left: `${left}px`, top: `${top}px` }}
-      role="tooltip"
-    >
-      <b>{label}</b>
-      <dl>
-        <dt>type</dt>
-        <dd>{type ?? "scratch memory"}</dd>
-        <dt>bytes</dt>
-        <dd>
-          {formatBytes(bytes)} ({formatCount(bytes)})
-        </dd>
-        <dt>address</dt>
-        <dd>
-          {formatCount(offset)} to {formatCount(offset + bytes)}
-        </dd>
-        <dt>made by</dt>
-        <dd>
-          call {birth} {nameOf(birth)}
-        </dd>
-        <dt>last read by</dt>
-        <dd>
-          call {death} {nameOf(death)}
-        </dd>
-        <dt>phase</dt>
-        <dd>{phaseOf(tensor, plan.calls)}</dd>
-        <dt>saved</dt>
-        <dd>{isSaved ? "for backward" : "no"}</dd>
-      </dl>
-    </div>
-  );
-}
-
-function tooltipPlace(
-  picture: PlanPicture,
-  index: number,
-  view: View,
-  area: PlotArea,
-): Pick<TooltipProps, "left" | "top" | "isLeftward"> {
-  const box = picture.boxes[index] ?? { left: 0, right: 0, bottom: 0, top: 0 };
-  const share = (value: number, { min, max }: Range): number =>
-    Math.max(0, Math.min(1, (value - min) / (max - min)));
-  const isLeftward = share((box.left + box.right) / 2, view.calls) > 0.5;
-  const left = area.left + share(isLeftward ? box.left : box.right, view.calls) * area.width;
-  const top = area.top + (1 - share(box.top, view.bytes)) * area.height;
-  return { left: left + (isLeftward ? -8 : 8), top: Math.min(top, area.height - 170), isLeftward };
 }
 
 function penOf(canvas: HTMLCanvasElement | null, width: number): CanvasRenderingContext2D | undefined {

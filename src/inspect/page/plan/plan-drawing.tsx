@@ -33,7 +33,7 @@ export interface BoxDrawing {
   readonly picture: PlanPicture;
   readonly looks: readonly BoxLook[];
   /** The search results; the other tensors are dimmed. */
-  readonly found: ReadonlySet<number> | undefined;
+  readonly matches: ReadonlySet<number> | undefined;
   readonly view: View;
   readonly area: PlotArea;
   readonly ink: Ink;
@@ -43,7 +43,7 @@ type Pen = CanvasRenderingContext2D;
 
 /** Draws all rectangles, grouped by colour to avoid state changes. */
 export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
-  const { picture, looks, found, view, area, ink } = drawing;
+  const { picture, looks, matches, view, area, ink } = drawing;
   drawAxes(pen, view, area, ink);
   const toPixels = pixelMapper(view, area);
   pen.save();
@@ -54,7 +54,7 @@ export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
       pen.globalAlpha = isDimmed ? 0.12 : 0.85;
       for (const [index, box] of picture.boxes.entries()) {
         const look = looks[index];
-        if (look?.phase !== phase || isDimmed !== (found !== undefined && !found.has(index))) continue;
+        if (look?.phase !== phase || isDimmed !== (matches !== undefined && !matches.has(index))) continue;
         const { left, top, width, height } = toPixels(box);
         if (left > area.left + area.width || left + width < area.left) continue;
         if (top > area.top + area.height || top + height < area.top) continue;

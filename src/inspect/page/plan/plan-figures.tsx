@@ -8,7 +8,7 @@ import { formatBytes, formatCount, formatPercent } from "../tables/format.js";
 import { SortTable, type TableColumn } from "../tables/sort-table.js";
 import type { PlannedTensor, PlanRecord } from "../wire.js";
 import { PlanCanvas } from "./plan-canvas.js";
-import { aliveAtPeak, matching, phaseOf, pictureOf, sumBytes } from "./plan-picture.js";
+import { liveAtPeak, matchingTensors, phaseOf, pictureOf, sumBytes } from "./plan-picture.js";
 
 export interface PlanFiguresProps {
   readonly run: string;
@@ -20,25 +20,25 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
   const { memory, calls } = plan;
   const [pinned, setPinned] = useState(-1);
   const picture = useMemo(() => pictureOf(plan), [plan]);
-  const alive = useMemo(() => aliveAtPeak(memory), [memory]);
+  const live = useMemo(() => liveAtPeak(memory), [memory]);
   const shown = useMemo(() => {
-    const found = matching(memory.tensors, search);
-    return found ? memory.tensors.filter((_, index) => found.has(index)) : memory.tensors;
+    const matches = matchingTensors(memory.tensors, search);
+    return matches ? memory.tensors.filter((_, index) => matches.has(index)) : memory.tensors;
   }, [memory, search]);
   const columns = useMemo(() => tensorColumns(plan), [plan]);
   const choose = (tensor: PlannedTensor): void => setPinned(memory.tensors.indexOf(tensor));
   const isSelected = (tensor: PlannedTensor): boolean => pinned >= 0 && memory.tensors[pinned] === tensor;
-  const over = memory.lowerBound > 0 ? memory.peak / memory.lowerBound - 1 : 0;
+  const overhead = memory.lowerBound > 0 ? memory.peak / memory.lowerBound - 1 : 0;
   const hasNone = memory.tensors.length === 0 ? "This step needs no step memory." : undefined;
   return (
     <>
       <Figure
         title="Step memory"
-        caption={`${formatCount(memory.tensors.length)} tensors in ${formatBytes(memory.peak)}. The lower bound is ${formatBytes(memory.lowerBound)}; the plan ${over < 0.0005 ? "reaches it" : `is ${formatPercent(over)} above it`}. Vertical: address; horizontal: calls.`}
-        hint="A rectangle is a tensor. Its height is its size; it extends from the call that makes it to the last call that reads it. Rectangles side by side use the same address one after the other. Striped tensors are saved for backward. The wheel zooms, with Shift only horizontally; dragging pans; a double-click shows everything."
+        caption={`${formatCount(memory.tensors.length)} tensors in ${formatBytes(memory.peak)}. The lower bound is ${formatBytes(memory.lowerBound)}; the plan ${overhead < 0.0005 ? "reaches it" : `is ${formatPercent(overhead)} above it`}. Vertical: address; horizontal: calls.`}
+        hint="A rectangle is a tensor. Its height is its size; it extends from the call that makes it to the last call that reads it. Rectangles at the same height use the same addresses one after the other. Striped tensors are saved for backward. The wheel zooms, with Shift only horizontally; dragging pans; a double-click shows everything."
         isWide
         empty={hasNone}
-        controls={<Legend search={search} found={shown.length} />}
+        controls={<Legend search={search} matches={shown.length} />}
         actions={[{ label: "CSV", title: "Save all tensors", run: () => saveTensors(run, plan) }]}
       >
         <PlanCanvas plan={plan} picture={picture} search={search} pinned={pinned} onPin={setPinned} />
@@ -48,7 +48,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
         caption={
           memory.peakAt < 0
             ? "No step memory."
-            : `At call ${memory.peakAt} (${calls[memory.peakAt]?.op ?? "unknown"}) these tensors are live, ${formatBytes(sumBytes(alive))} in total: the lower bound of any plan.`
+            : `At call ${memory.peakAt} (${calls[memory.peakAt]?.op ?? "unknown"}) these tensors are live, ${formatBytes(sumBytes(live))} in total: the lower bound of any plan.`
         }
         hint="To save memory, one of these must be released earlier, become smaller or be recomputed. Largest first."
         isWide
@@ -57,13 +57,13 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
           {
             label: "CSV",
             title: "Save this list",
-            run: () => download(fileName(run, "peak.csv"), tensorCsv(alive, plan)),
+            run: () => download(fileName(run, "peak.csv"), tensorCsv(live, plan)),
           },
         ]}
       >
         <SortTable
           label="Live at the peak"
-          rows={alive}
+          rows={live}
           columns={columns}
           pageSize={10}
           isSelected={isSelected}
@@ -71,10 +71,10 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
           footer={
             <tr>
               <th scope="row" colSpan={2}>
-                together
+                total
               </th>
-              <td class="number" data-sum={sumBytes(alive)}>
-                {formatBytes(sumBytes(alive))}
+              <td class="number" data-sum={sumBytes(live)}>
+                {formatBytes(sumBytes(live))}
               </td>
               <td colSpan={5} />
             </tr>
@@ -117,7 +117,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
   );
 }
 
-function Legend({ search, found }: { readonly search: string; readonly found: number }) {
+function Legend({ search, matches }: { readonly search: string; readonly matches: number }) {
   return (
     <>
       <ul class="keys">
@@ -132,7 +132,7 @@ function Legend({ search, found }: { readonly search: string; readonly found: nu
           saved for backward
         </li>
       </ul>
-      {search.trim() === "" ? null : <span class="quiet">{formatCount(found)} found</span>}
+      {search.trim() === "" ? null : <span class="quiet">{formatCount(matches)} matches</span>}
     </>
   );
 }

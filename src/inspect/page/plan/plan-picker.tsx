@@ -1,7 +1,7 @@
 /** A run's plans: the selection, and the selected plan. */
 
 import { useState } from "preact/hooks";
-import { runPath, useAnswer } from "../server.js";
+import { runPath, useFetched } from "../server.js";
 import { formatBytes, formatCount } from "../tables/format.js";
 import type { PlanLine, PlanRecord, RunDetail } from "../wire.js";
 
@@ -17,7 +17,7 @@ export function usePlan({ name, plans }: RunDetail, version: number): ChosenPlan
   const [chosen, choose] = useState<number | undefined>(undefined);
   const line = plans.find(({ index }) => index === chosen) ?? largestOf(plans);
   const path = line && runPath(name, `/plans/${line.index}`);
-  const { answer, rejection } = useAnswer<PlanRecord>(path, version);
+  const { answer, rejection } = useFetched<PlanRecord>(path, version);
   const missing = line
     ? (rejection ?? (answer ? undefined : "Loading the plan…"))
     : "No plan yet: plans are recorded when a step is compiled. Runs without compiled steps have none.";

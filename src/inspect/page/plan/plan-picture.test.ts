@@ -1,10 +1,18 @@
-/** The picture of a plan: its rectangles, who lies under a point, who is alive at the peak. */
+/** The picture of a plan: its rectangles, the tensor at a point, and the tensors live at the peak. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
 import * as fc from "fast-check";
 import type { CallReport, PlanMemory, PlannedTensor } from "../wire.js";
-import { aliveAtPeak, BoxIndex, matching, neighbour, phaseOf, pictureOf, sumBytes } from "./plan-picture.js";
+import {
+  BoxIndex,
+  liveAtPeak,
+  matchingTensors,
+  neighbour,
+  phaseOf,
+  pictureOf,
+  sumBytes,
+} from "./plan-picture.js";
 
 function tensor(birth: number, death: number, offset: number, bytes: number, label = "x"): PlannedTensor {
   return { label, type: "f32 [1]", bytes, offset, birth, death, isSaved: false };
@@ -33,7 +41,7 @@ const tensors = [
 const calls = [call("forward"), call("forward"), call("backward"), call("update")];
 const picture = pictureOf({ memory: memory(tensors, 2), calls });
 
-test("a tensor's rectangle reaches from the call that makes it over the last that reads it", () => {
+test("a tensor's rectangle extends from the call that makes it to the last call that reads it", () => {
   assert.deepEqual(picture.boxes[1], { left: 1, right: 2, bottom: 256, top: 512 });
   assert.deepEqual(picture.calls, { min: 0, max: 4 });
   assert.deepEqual(picture.bytes, { min: 0, max: 1024 });
@@ -76,23 +84,23 @@ test("the index finds the same box as a linear search", () => {
   );
 });
 
-test("those alive at the peak come largest first and add up", () => {
-  const alive = aliveAtPeak(memory(tensors, 2));
+test("the tensors live at the peak are sorted by size and add up to the lower bound", () => {
+  const live = liveAtPeak(memory(tensors, 2));
   assert.deepEqual(
-    alive.map(({ label }) => label),
+    live.map(({ label }) => label),
     ["softmax", "matmul"],
   );
-  assert.equal(sumBytes(alive), 1024);
-  assert.deepEqual(aliveAtPeak(memory([], -1)), []);
+  assert.equal(sumBytes(live), 1024);
+  assert.deepEqual(liveAtPeak(memory([], -1)), []);
 });
 
-test("a peak between two calls is found where more is alive than at the call", () => {
+test("a peak between two calls is found if more bytes are live there than at the call", () => {
   const branches = [tensor(0, 3, 0, 100), tensor(1.5, 1.5, 100, 50), tensor(2, 3, 100, 20)];
-  assert.equal(sumBytes(aliveAtPeak(memory(branches, 2))), 150);
+  assert.equal(sumBytes(liveAtPeak(memory(branches, 2))), 150);
   assert.deepEqual(pictureOf({ memory: memory(branches, 2), calls }).boxes[1]?.right, 2);
 });
 
-test("a tensor belongs to the phase of the call that makes it; scratch to none", () => {
+test("a tensor belongs to the phase of the call that makes it; scratch memory has no phase", () => {
   assert.equal(phaseOf(tensors[2]!, calls), "backward");
   assert.equal(phaseOf({ ...tensors[0]!, type: undefined }, calls), "scratch");
   assert.equal(phaseOf(tensor(1.5, 2, 0, 1), calls), "backward");
@@ -100,10 +108,10 @@ test("a tensor belongs to the phase of the call that makes it; scratch to none",
 });
 
 test("a search finds names, types and saved tensors, ignoring case; an empty search finds nothing", () => {
-  assert.deepEqual([...(matching(tensors, "RELU") ?? [])], [1]);
-  assert.deepEqual([...(matching(tensors, "saved") ?? [])], [2]);
-  assert.equal(matching(tensors, "f32")?.size, 3);
-  assert.equal(matching(tensors, "  "), undefined);
+  assert.deepEqual([...(matchingTensors(tensors, "RELU") ?? [])], [1]);
+  assert.deepEqual([...(matchingTensors(tensors, "saved") ?? [])], [2]);
+  assert.equal(matchingTensors(tensors, "f32")?.size, 3);
+  assert.equal(matchingTensors(tensors, "  "), undefined);
 });
 
 test("keys move to the nearest box in their direction, and stay at the border", () => {

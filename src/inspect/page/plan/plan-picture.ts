@@ -32,8 +32,8 @@ export function pictureOf({ memory, calls }: Pick<PlanRecord, "memory" | "calls"
     bottom: offset,
     top: offset + bytes,
   }));
-  const lastCall = boxes.reduce((most, { right }) => Math.max(most, right), Math.max(1, calls.length));
-  const lastByte = boxes.reduce((most, { top }) => Math.max(most, top), Math.max(1, memory.peak));
+  const lastCall = boxes.reduce((max, { right }) => Math.max(max, right), Math.max(1, calls.length));
+  const lastByte = boxes.reduce((max, { top }) => Math.max(max, top), Math.max(1, memory.peak));
   const column = peakColumnOf(memory);
   return {
     boxes,
@@ -47,11 +47,11 @@ export function pictureOf({ memory, calls }: Pick<PlanRecord, "memory" | "calls"
 function peakColumnOf({ peakAt, tensors }: PlanMemory): number | undefined {
   if (peakAt < 0) return undefined;
   const columns = [peakAt, peakAt - 0.5];
-  const [here = 0, before = 0] = columns.map((column) => sumBytes(aliveAt(tensors, column)));
+  const [here = 0, before = 0] = columns.map((column) => sumBytes(liveAt(tensors, column)));
   return before > here ? peakAt - 0.5 : peakAt;
 }
 
-function aliveAt(tensors: readonly PlannedTensor[], column: number): PlannedTensor[] {
+function liveAt(tensors: readonly PlannedTensor[], column: number): PlannedTensor[] {
   return tensors.filter(({ birth, death }) => birth <= column && column <= death);
 }
 
@@ -60,10 +60,10 @@ export function sumBytes(tensors: readonly { readonly bytes: number }[]): number
 }
 
 /** The tensors live at the peak, the largest first. Their sum is the lower bound of any plan. */
-export function aliveAtPeak(memory: PlanMemory): PlannedTensor[] {
+export function liveAtPeak(memory: PlanMemory): PlannedTensor[] {
   const column = peakColumnOf(memory);
   if (column === undefined) return [];
-  return aliveAt(memory.tensors, column).sort((a, b) => b.bytes - a.bytes || a.offset - b.offset);
+  return liveAt(memory.tensors, column).sort((a, b) => b.bytes - a.bytes || a.offset - b.offset);
 }
 
 /** The phase of the call that makes a tensor; scratch memory has no type and no phase. */
@@ -73,15 +73,18 @@ export function phaseOf({ type, birth }: PlannedTensor, calls: PlanRecord["calls
 }
 
 /** The tensors whose name or type contains the text; undefined for an empty search. */
-export function matching(tensors: readonly PlannedTensor[], text: string): ReadonlySet<number> | undefined {
-  const wanted = text.trim().toLowerCase();
-  if (wanted === "") return undefined;
-  const found = new Set<number>();
+export function matchingTensors(
+  tensors: readonly PlannedTensor[],
+  text: string,
+): ReadonlySet<number> | undefined {
+  const query = text.trim().toLowerCase();
+  if (query === "") return undefined;
+  const matches = new Set<number>();
   for (const [index, { label, type, isSaved }] of tensors.entries()) {
     const text = `${label} ${type ?? "scratch"} ${isSaved ? "saved" : ""}`.toLowerCase();
-    if (text.includes(wanted)) found.add(index);
+    if (text.includes(query)) matches.add(index);
   }
-  return found;
+  return matches;
 }
 
 const cellsAcross = 64;
@@ -140,10 +143,10 @@ export function neighbour(boxes: readonly Box[], from: number, direction: Direct
   const isHorizontal = direction === "left" || direction === "right";
   const sign = direction === "right" || direction === "up" ? 1 : -1;
   const [byteSpan, callSpan] = [
-    boxes.reduce((most, { top }) => Math.max(most, top), 1),
-    boxes.reduce((most, { right }) => Math.max(most, right), 1),
+    boxes.reduce((max, { top }) => Math.max(max, top), 1),
+    boxes.reduce((max, { right }) => Math.max(max, right), 1),
   ];
-  let [best, least] = [from, Infinity];
+  let [best, nearest] = [from, Infinity];
   for (const [index, box] of boxes.entries()) {
     const ahead = isHorizontal ? (box.left - start.left) / callSpan : (box.bottom - start.bottom) / byteSpan;
     if (index === from || ahead * sign <= 0) continue;
@@ -151,7 +154,7 @@ export function neighbour(boxes: readonly Box[], from: number, direction: Direct
       ? (box.bottom - start.bottom) / byteSpan
       : (box.left - start.left) / callSpan;
     const distance = ahead * sign + 3 * Math.abs(sideways);
-    if (distance < least) [best, least] = [index, distance];
+    if (distance < nearest) [best, nearest] = [index, distance];
   }
   return best;
 }

@@ -1,7 +1,7 @@
 /** The incidents, newest first, each with the phases before it. */
 
 import { formatCount, formatTime } from "../tables/format.js";
-import { runPath, useAnswer } from "../server.js";
+import { runPath, useFetched } from "../server.js";
 import type { RunDetail, IncidentRecord } from "../wire.js";
 
 /** The meaning of each kind, and what to do. */
@@ -21,8 +21,8 @@ export function IncidentsView({ detail }: { readonly detail: RunDetail }) {
     <div class="incidents">
       {newestFirst.length === 0 ? (
         <p class="empty large">
-          No incidents. Stalls, rejected captures, requests over the budget, steps that are not finite and
-          failures would stand here, with what the run was doing.
+          No incidents. Stalls, rejected captures, allocations over the budget, steps that are not finite and
+          failures are listed here, with the phases before them.
         </p>
       ) : null}
       {newestFirst.map((record, index) => (
@@ -70,7 +70,7 @@ function IncidentCard({ record }: { readonly record: IncidentRecord }) {
 }
 
 function Phases({ run }: { readonly run: string }) {
-  const { answer } = useAnswer<readonly string[]>(runPath(run, "/phases"));
+  const { answer } = useFetched<readonly string[]>(runPath(run, "/phases"));
   if (!answer || answer.length === 0) return null;
   return (
     <details class="figure">

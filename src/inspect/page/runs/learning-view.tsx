@@ -1,8 +1,8 @@
 /** Learning: loss and learning rate by step, and the quality of predictions. */
 
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
-import { epochsOf, foldsOf } from "./answers.js";
-import { AnswerFigures } from "./answers-view.js";
+import { epochsOf, foldsOf } from "./predictions.js";
+import { PredictionFigures } from "./predictions-view.js";
 import { Chart, type ChartHandle } from "../charts/chart.js";
 import type { ChartMark, ChartSeries } from "../charts/chart-options.js";
 import { toCsv } from "../tables/csv.js";
@@ -10,8 +10,8 @@ import { download, Figure, fileName, pictureAction } from "../charts/figure.js";
 import { formatCount, formatNumber } from "../tables/format.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
 import { smooth } from "../charts/smoothing.js";
-import { StepChart } from "../charts/step-chart.js";
-import type { StepTables } from "../tables/step-tables.js";
+import { StepChart } from "./step-chart.js";
+import type { StepTables } from "./step-tables.js";
 import { foldStarts } from "./steps.js";
 import type { RunDetail, StepTable } from "../wire.js";
 
@@ -62,7 +62,7 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
         isLog={isLog}
         isWide
         height={300}
-        lacking="This run recorded no losses."
+        noData="This run recorded no losses."
         onDraw={() => performance.mark("inspector:loss-drawn")}
         controls={
           <>
@@ -104,7 +104,7 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
         startsAtZero
       />
       <EpochLoss detail={detail} />
-      <AnswerFigures detail={detail} others={others} looks={looks} />
+      <PredictionFigures detail={detail} others={others} looks={looks} />
     </div>
   );
 }
@@ -163,7 +163,7 @@ function epochLines({ metrics, results }: RunDetail): { x: number[]; series: Cha
       epochs.filter((point) => point.fold === fold).map(({ epoch, loss }) => [epoch + 1, loss]),
     );
     const look = lookOf(index);
-    const test = tests.find((one) => one.fold === fold)?.loss;
+    const test = tests.find((candidate) => candidate.fold === fold)?.loss;
     const last = Math.max(...byEpoch.keys());
     const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => byEpoch.get(epoch) ?? null) };
     if (test === undefined) return [line];

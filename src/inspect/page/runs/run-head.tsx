@@ -1,6 +1,6 @@
 /** The run at a glance: progress, speed, loss and memory. */
 
-import { epochsOf } from "./answers.js";
+import { epochsOf } from "./predictions.js";
 import {
   formatBytes,
   formatCount,
@@ -9,7 +9,7 @@ import {
   formatPercent,
   formatTime,
 } from "../tables/format.js";
-import { lastKnown, secondsLeft } from "./steps.js";
+import { lastFinite, secondsLeft } from "./steps.js";
 import type { MemorySample, RunDetail, RunStatus, StepTable } from "../wire.js";
 
 export interface RunHeadProps {
@@ -21,7 +21,7 @@ export interface RunHeadProps {
 }
 
 export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps) {
-  const step = status?.step ?? lastKnown(table?.columns.step);
+  const step = status?.step ?? lastFinite(table?.columns.step);
   const of = status?.of;
   const share = of && step !== undefined ? Math.min(1, step / of) : undefined;
   const isRunning = status?.state === "running";
@@ -30,8 +30,8 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
     status && detail.run ? (Date.parse(status.updated) - Date.parse(detail.run.started)) / 1000 : undefined;
   const lastEpoch = epochsOf(detail.metrics).at(-1)?.samplesPerSecond;
   // The trainer's figure: times of single steps say little, because the host runs ahead of the device.
-  const pace = status?.figures?.samplesPerSecond ?? lastEpoch;
-  const loss = lastKnown(table?.columns.loss);
+  const rate = status?.figures?.samplesPerSecond ?? lastEpoch;
+  const loss = lastFinite(table?.columns.loss);
   return (
     <header class="run-head">
       <div class="title">
@@ -59,14 +59,14 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
         />
         <Tile
           name="Samples per second"
-          value={formatNumber(pace, 4)}
-          more={pace === undefined ? "" : "while training"}
+          value={formatNumber(rate, 4)}
+          more={rate === undefined ? "" : "while training"}
         />
         {isRunning ? (
           <Tile
             name="Time left"
             value={formatDuration(left)}
-            more={left === undefined ? "unknown yet" : "at this pace"}
+            more={left === undefined ? "not known yet" : "at this pace"}
           />
         ) : (
           <Tile

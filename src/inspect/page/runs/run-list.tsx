@@ -15,8 +15,8 @@ export interface RunListProps {
 
 export function RunList({ runs, route, looks, onCompare }: RunListProps) {
   const [search, setSearch] = useState("");
-  const wanted = search.trim().toLowerCase();
-  const shown = runs.filter(({ name }) => name.toLowerCase().includes(wanted));
+  const query = search.trim().toLowerCase();
+  const shown = runs.filter(({ name }) => name.toLowerCase().includes(query));
   return (
     <>
       {runs.length > 5 ? (
@@ -35,7 +35,7 @@ export function RunList({ runs, route, looks, onCompare }: RunListProps) {
           <RunItem key={run.name} run={run} route={route} look={looks.get(run.name)} onCompare={onCompare} />
         ))}
       </ul>
-      {shown.length === 0 ? <p class="quiet">No run’s name holds “{search.trim()}”.</p> : null}
+      {shown.length === 0 ? <p class="quiet">No run’s name contains “{search.trim()}”.</p> : null}
     </>
   );
 }

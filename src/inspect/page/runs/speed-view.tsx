@@ -1,27 +1,20 @@
 /** Speed: samples per second, host and device time of a step, kernels, calls, and the compiler's passes. */
 
 import { useCallback, useMemo } from "preact/hooks";
-import { epochsOf } from "./answers.js";
+import { epochsOf } from "./predictions.js";
 import type { ChartSeries } from "../charts/chart-options.js";
-import { toCsv } from "../tables/csv.js";
 import { download, Figure, fileName } from "../charts/figure.js";
-import {
-  formatBandwidth,
-  formatBytes,
-  formatCount,
-  formatDuration,
-  formatNumber,
-  formatPercent,
-} from "../tables/format.js";
-import { type KernelRow, kernelRows, timeOfPhases } from "../plan/kernels.js";
+import { callColumns, kernelColumns, saveCalls, saveKernels } from "../plan/call-tables.js";
+import { formatDuration, formatNumber } from "../tables/format.js";
+import { kernelRows, sumTimes } from "../plan/kernels.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
 import { PassStepper } from "../plan/pass-stepper.js";
 import { PlanPicker, usePlan } from "../plan/plan-picker.js";
-import { SortTable, type TableColumn } from "../tables/sort-table.js";
-import { StepChart } from "../charts/step-chart.js";
-import type { StepTables } from "../tables/step-tables.js";
+import { SortTable } from "../tables/sort-table.js";
+import { StepChart } from "./step-chart.js";
+import type { StepTables } from "./step-tables.js";
 import { byEpoch, epochStepMs, hostByEpoch, stepTimes } from "./steps.js";
-import type { CallReport, PlanRecord, RunDetail, StepTable } from "../wire.js";
+import type { PlanRecord, RunDetail, StepTable } from "../wire.js";
 
 export interface SpeedViewProps {
   readonly detail: RunDetail;
@@ -37,7 +30,7 @@ const untimed =
 export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedViewProps) {
   const chosen = usePlan(detail, planVersion);
   const calls = chosen.plan?.calls ?? [];
-  const parts = useMemo(() => timeOfPhases(calls), [calls]);
+  const totals = useMemo(() => sumTimes(calls), [calls]);
   const kernels = useMemo(() => kernelRows(calls), [calls]);
   const numbered = useMemo(() => calls.map((call, index) => ({ ...call, index })), [calls]);
   const paceLines = useCallback(
@@ -95,9 +88,9 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
         linesOf={timeLines}
         format={formatMs}
         startsAtZero
-        cutsTowers
+        clipsOutliers
         spansGaps
-        lacking="No step times yet: an epoch needs two steps."
+        noData="No step times yet: an epoch needs two steps."
       />
       <div class="wide plan-line">
         <PlanPicker detail={detail} chosen={chosen} />
@@ -106,8 +99,8 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       <Figure
         title="Kernels"
         caption={
-          parts
-            ? `The time and bytes of each kernel in a step. Total ${formatUs(parts.us)}, of which copies take ${formatUs(parts.copiesUs)}.`
+          totals
+            ? `The time and bytes of each kernel in a step. Total ${formatUs(totals.us)}, of which copies take ${formatUs(totals.copiesUs)}.`
             : chosen.plan
               ? untimed
               : "The time and bytes of each kernel in a step."
@@ -121,7 +114,7 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
           label="Kernels"
           rows={kernels}
           columns={kernelColumns}
-          sortBy={parts ? "µs" : "bytes"}
+          sortBy={totals ? "µs" : "bytes"}
           pageSize={15}
         />
       </Figure>
@@ -169,111 +162,10 @@ function modeOf({ mode, reason }: PlanRecord): string {
   return `Runs call by call${reason ? `: ${reason}` : "."}`;
 }
 
-function formatUs(us: number): string {
-  return formatMs(us / 1000);
-}
-
 function formatMs(value: number | null | undefined): string {
   return formatDuration(typeof value === "number" ? value / 1000 : value);
 }
 
-const kernelColumns: readonly TableColumn<KernelRow>[] = [
-  { label: "kernel", value: ({ kernel }) => kernel, show: ({ kernel }) => <code>{kernel}</code> },
-  { label: "kind", value: ({ kind }) => kind },
-  {
-    label: "µs",
-    value: ({ us }) => us,
-    show: ({ us }) => formatNumber(us),
-    isNumber: true,
-    title: "Microseconds per step",
-  },
-  {
-    label: "share",
-    value: ({ share }) => share,
-    show: ({ share }) => formatPercent(share),
-    isNumber: true,
-    title: "Share of the measured time of all kernels",
-  },
-  {
-    label: "times",
-    value: ({ times }) => times,
-    show: ({ times }) => formatCount(times),
-    isNumber: true,
-    title: "Calls per step",
-  },
-  {
-    label: "bytes",
-    value: ({ bytes }) => bytes,
-    show: ({ bytes }) => formatBytes(bytes),
-    isNumber: true,
-    title: "Bytes read and written per step",
-  },
-  {
-    label: "GB/s",
-    value: ({ bytes, us }) => (us ? bytes / us : undefined),
-    show: ({ bytes, us }) => formatBandwidth(bytes, us),
-    isNumber: true,
-    title: "Bytes per time",
-  },
-];
-
-type NumberedCall = CallReport & { readonly index: number };
-
-const callColumns: readonly TableColumn<NumberedCall>[] = [
-  { label: "#", value: ({ index }) => index, isNumber: true, title: "Index in the step" },
-  { label: "op", value: ({ op }) => op },
-  { label: "kernel", value: ({ kernel }) => kernel, show: ({ kernel }) => <code>{kernel}</code> },
-  { label: "shape", value: ({ shape }) => shape },
-  {
-    label: "phase",
-    value: ({ phase }) => phase,
-    show: ({ phase }) => <span class={`phase ${phase}`}>{phase}</span>,
-  },
-  { label: "stream", value: ({ stream }) => stream, isNumber: true },
-  {
-    label: "µs",
-    value: ({ us }) => us,
-    show: ({ us }) => formatNumber(us),
-    isNumber: true,
-    title: "Contribution to the step",
-  },
-  {
-    label: "read",
-    value: ({ readBytes }) => readBytes,
-    show: ({ readBytes }) => formatBytes(readBytes),
-    isNumber: true,
-  },
-  {
-    label: "written",
-    value: ({ writtenBytes }) => writtenBytes,
-    show: ({ writtenBytes }) => formatBytes(writtenBytes),
-    isNumber: true,
-  },
-];
-
-function saveKernels(run: string, rows: readonly KernelRow[]): void {
-  const head = ["kernel", "kind", "us", "share", "times", "bytes"];
-  download(
-    fileName(run, "kernels.csv"),
-    toCsv(
-      head,
-      rows.map(({ kernel, kind, us, share, times, bytes }) => [kernel, kind, us, share, times, bytes]),
-    ),
-  );
-}
-
-function saveCalls(run: string, calls: readonly CallReport[]): void {
-  const head = ["op", "kernel", "kind", "shape", "phase", "stream", "us", "readBytes", "writtenBytes"];
-  const rows = calls.map((call) => [
-    call.op,
-    call.kernel,
-    call.kind,
-    call.shape,
-    call.phase,
-    call.stream,
-    call.us,
-    call.readBytes,
-    call.writtenBytes,
-  ]);
-  download(fileName(run, "calls.csv"), toCsv(head, rows));
+function formatUs(us: number): string {
+  return formatMs(us / 1000);
 }

@@ -1,4 +1,4 @@
-/** Rows behind steps, times of steps, and the time until the end, from tables of steps. */
+/** Tables of steps: the rows of a range, the times of steps, and the remaining time. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -10,7 +10,7 @@ import {
   foldStarts,
   hostByEpoch,
   mergeSteps,
-  lastKnown,
+  lastFinite,
   rowsOfSteps,
   secondsLeft,
   stepRange,
@@ -18,10 +18,10 @@ import {
 } from "./steps.js";
 import type { StepTable } from "../wire.js";
 
-/** Ten steps of 100 ms, each 30 ms of the host's; the second fold from step 6 on. */
+/** Ten steps of 100 ms, each with 30 ms of host time; the second fold starts with step 6. */
 function table(points = 10, rows = points): StepTable {
   const each = rows / points;
-  const list = (make: (place: number) => number): number[] =>
+  const list = (make: (index: number) => number): number[] =>
     Array.from({ length: points }, (_, i) => make(i));
   return {
     rows,
@@ -45,7 +45,7 @@ function table(points = 10, rows = points): StepTable {
 
 const empty: StepTable = { ...table(0), rows: 0, from: 0, to: 0 };
 
-test("the rows of a stretch of steps hold every one of them", () => {
+test("the rows of a range of steps contain all its steps", () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 1000 }), fc.integer({ min: 1, max: 1000 }), (a, b) => {
       const [min, max] = [Math.min(a, b), Math.max(a, b)];
@@ -55,20 +55,20 @@ test("the rows of a stretch of steps hold every one of them", () => {
   );
 });
 
-test("a narrow stretch has few rows", () => {
+test("a narrow range has few rows", () => {
   const { from, to } = rowsOfSteps(table(100, 1000), { min: 500, max: 510 });
   assert.ok(to - from <= 60, `${to - from}`);
 });
 
 test("a table covers ranges inside it, and the run's ends", () => {
-  const part: StepTable = { ...table(), rows: 100, from: 0, to: 10 };
-  assert.ok(covers(part, { min: -5, max: 8 }));
-  assert.ok(!covers(part, { min: 1, max: 60 }));
+  const partial: StepTable = { ...table(), rows: 100, from: 0, to: 10 };
+  assert.ok(covers(partial, { min: -5, max: 8 }));
+  assert.ok(!covers(partial, { min: 1, max: 60 }));
   assert.ok(!covers(empty, { min: 1, max: 2 }));
   assert.equal(stepRange(empty), undefined);
 });
 
-test("a step's time is the way from the one before it; across folds it isn't known", () => {
+test("a step's time is the time since the previous step; across folds it is unknown", () => {
   const { host, whole } = stepTimes(table());
   assert.equal(host[0], 30);
   assert.equal(whole[0], null);
@@ -86,28 +86,28 @@ test("a step is never shorter than the host's time for it", () => {
   assert.equal(whole[1], 500);
 });
 
-test("an epoch's figure stands at each of its steps, and nowhere else", () => {
-  const placed = byEpoch(table(4), [{ fold: 1, epoch: 0, value: 7 }]);
-  assert.deepEqual(placed, [null, null, 7, 7]);
+test("an epoch's figure is at each of its steps, and nowhere else", () => {
+  const values = byEpoch(table(4), [{ fold: 1, epoch: 0, value: 7 }]);
+  assert.deepEqual(values, [null, null, 7, 7]);
 });
 
-test("folds begin where their number changes", () => {
+test("a fold starts where its index changes", () => {
   assert.deepEqual(foldStarts(table()), [
     { step: 1, fold: 0 },
     { step: 6, fold: 1 },
   ]);
 });
 
-test("the time left is the steps left at the present pace", () => {
+test("the remaining time is the remaining steps at the current rate", () => {
   assert.equal(secondsLeft(table(), 20), 1);
   assert.equal(secondsLeft(table(), 10), 0);
   assert.equal(secondsLeft(table(), undefined), undefined);
   assert.equal(secondsLeft(empty, 20), undefined);
 });
 
-test("the last known value passes over holes", () => {
-  assert.equal(lastKnown([1, 2, null, Number.NaN]), 2);
-  assert.equal(lastKnown([]), undefined);
+test("the last finite value ignores gaps", () => {
+  assert.equal(lastFinite([1, 2, null, Number.NaN]), 2);
+  assert.equal(lastFinite([]), undefined);
 });
 
 test("runs with different steps share an axis, and each keeps its values at its own", () => {
@@ -120,8 +120,8 @@ test("runs with different steps share an axis, and each keeps its values at its 
   assert.deepEqual(align(1, [11, 41]), [11, null, 41, null]);
 });
 
-test("a step's time is the epoch's without the making of plans, and unknown where a fold has no other epoch", () => {
-  // 100 samples in 10 steps: a second without plans, which take four in the first epoch and one in the second fold's.
+test("a step's time is the epoch's time without compilation, and unknown if a fold has one epoch", () => {
+  // 100 samples in 10 steps take one second. Compilation takes four seconds in the first epoch and one in the second fold's.
   const epochs = [
     { fold: 0, epoch: 0, step: 10, samplesPerSecond: 100, seconds: 5 },
     { fold: 0, epoch: 1, step: 20, samplesPerSecond: 50, seconds: 2 },
@@ -134,7 +134,7 @@ test("a step's time is the epoch's without the making of plans, and unknown wher
   assert.deepEqual(epochStepMs([]), []);
 });
 
-test("the host time of an epoch is its median, whatever the first step took", () => {
+test("the host time of an epoch is its median, even if the first step is slow", () => {
   const some = table(6);
   const host = hostByEpoch({ ...some, columns: { ...some.columns, hostMs: [900, 2, 3, null, 5, 5] } });
   assert.deepEqual(host, [3, 3, 3, 5, 5, 5]);

@@ -12,7 +12,7 @@ export function stepRange(table: StepTable | undefined): Range | undefined {
 }
 
 /**
- * The rows of a range of steps, plus one point on either side, so that lines reach the chart's edges. All points of a table stand for
+ * The rows of a range of steps, plus one point on either side, so that lines reach the chart's edges. All points of a table have
  * the same number of rows.
  */
 export function rowsOfSteps(table: StepTable, { min, max }: Range): { from: number; to: number } {
@@ -96,15 +96,15 @@ export function epochStepMs(
 /** The median host time of each epoch, at each of its points: the first step of a plan is an outlier. */
 export function hostByEpoch({ columns }: StepTable): (number | null)[] {
   const keyAt = (index: number): string => `${columns.fold[index]} ${columns.epoch[index]}`;
-  const found = new Map<string, number[]>();
+  const msByEpoch = new Map<string, number[]>();
   for (const [index, ms] of columns.hostMs.entries()) {
     if (typeof ms !== "number") continue;
-    const list = found.get(keyAt(index)) ?? [];
-    found.set(keyAt(index), list);
+    const list = msByEpoch.get(keyAt(index)) ?? [];
+    msByEpoch.set(keyAt(index), list);
     list.push(ms);
   }
   const middle = new Map(
-    [...found].map(([key, list]) => [key, list.sort((a, b) => a - b)[list.length >> 1] ?? null]),
+    [...msByEpoch].map(([key, list]) => [key, list.sort((a, b) => a - b)[list.length >> 1] ?? null]),
   );
   return columns.step.map((_, index) => middle.get(keyAt(index)) ?? null);
 }
@@ -131,7 +131,7 @@ export function foldStarts({ columns }: StepTable): { step: number; fold: number
 }
 
 /** The last known value. */
-export function lastKnown(values: Column | undefined): number | undefined {
+export function lastFinite(values: Column | undefined): number | undefined {
   for (let index = (values?.length ?? 0) - 1; index >= 0; index--) {
     const value = values?.[index];
     if (typeof value === "number" && Number.isFinite(value)) return value;
@@ -140,8 +140,8 @@ export function lastKnown(values: Column | undefined): number | undefined {
 }
 
 /**
- * Seconds until the end, at the pace of the last twentieth of the steps, tests and checkpoints included; undefined before there is a
- * pace.
+ * Seconds until the end, at the pace of the last twentieth of the steps, tests and checkpoints included; undefined before the rate
+ * is known.
  */
 export function secondsLeft(table: StepTable, of: number | undefined): number | undefined {
   const { step, time } = table.columns;
@@ -163,14 +163,14 @@ export function mergeSteps(runs: readonly Column[]): {
   const steps = [...new Set(runs.flatMap((run) => run.filter((step) => step !== null)))].sort(
     (a, b) => a - b,
   );
-  const placeOf = new Map(steps.map((step, index) => [step, index]));
+  const indexOf = new Map(steps.map((step, index) => [step, index]));
   const align = (run: number, values: Column): Column => {
-    const placed = new Array<number | null>(steps.length).fill(null);
+    const aligned = new Array<number | null>(steps.length).fill(null);
     for (const [index, step] of (runs[run] ?? []).entries()) {
-      const at = step === null ? undefined : placeOf.get(step);
-      if (at !== undefined) placed[at] = values[index] ?? null;
+      const at = step === null ? undefined : indexOf.get(step);
+      if (at !== undefined) aligned[at] = values[index] ?? null;
     }
-    return placed;
+    return aligned;
   };
   return { steps, align };
 }

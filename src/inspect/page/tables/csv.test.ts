@@ -1,4 +1,4 @@
-/** What is written as CSV is read back the same by another's reader. */
+/** CSV is read back unchanged by another library's reader. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -6,7 +6,7 @@ import { parse } from "csv-parse/sync";
 import * as fc from "fast-check";
 import { toCsv } from "./csv.js";
 
-test("any text in a cell is read back as it was", () => {
+test("any text in a cell is read back unchanged", () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.string(), fc.string()), { minLength: 1 }), (rows) => {
       const read: unknown = parse(toCsv(["a", "b"], rows), { relax_column_count: false });

@@ -1,4 +1,4 @@
-/** Numbers, sizes and times read as they should, at the borders of their units too. */
+/** The format of numbers, sizes and times, also at the limits of their units. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -29,11 +29,11 @@ test("an unknown value is a dash, whatever its unit", () => {
   }
 });
 
-test("counts have their thousands set apart", () => {
+test("counts have thousands separators", () => {
   assert.equal(formatCount(1_234_567), "1,234,567");
 });
 
-test("numbers keep the digits that say something", () => {
+test("numbers keep their significant digits", () => {
   assert.equal(formatNumber(1.861_447), "1.861");
   assert.equal(formatNumber(0.001), "0.001");
   assert.equal(formatNumber(0.000_012_5), "1.25e-5");
@@ -49,7 +49,7 @@ test("sizes take the largest unit that keeps them at 1 or more", () => {
   assert.equal(formatBytes(1.5 * 1024 ** 3), "1.5 GiB");
 });
 
-test("durations have two units at most, and never sixty of one", () => {
+test("durations have at most two units, and never 60 seconds or 60 minutes", () => {
   assert.equal(formatDuration(0.000_007), "7 µs");
   assert.equal(formatDuration(0.0042), "4.2 ms");
   assert.equal(formatDuration(12.345), "12.3 s");
@@ -71,7 +71,7 @@ test("a bandwidth is bytes over time, and unknown without a time", () => {
   assert.equal(formatBandwidth(1, 0), "–");
 });
 
-test("shares, names and times are words", () => {
+test("shares, names and times are formatted as text", () => {
   assert.equal(formatPercent(0.505_24), "50.5 %");
   assert.equal(formatName("qkNorm"), "qk norm");
   assert.equal(formatName("wf_mean"), "wf mean");

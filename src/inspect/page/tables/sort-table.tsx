@@ -28,9 +28,9 @@ export interface SortTableProps<Row> {
 
 export function SortTable<Row>(props: SortTableProps<Row>) {
   const { label, rows, columns, sortBy, pageSize = 25, isSelected, onChoose, footer } = props;
-  const [sort, setSort] = useState<{ label: string | undefined; isDown: boolean }>({
+  const [sort, setSort] = useState<{ label: string | undefined; isDescending: boolean }>({
     label: sortBy,
-    isDown: true,
+    isDescending: true,
   });
   const [page, setPage] = useState(0);
   const [active, setActive] = useState(-1);
@@ -38,8 +38,10 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
   const body = useRef<HTMLTableSectionElement>(null);
 
   const sorted = useMemo(() => {
-    const column = columns.find((one) => one.label === sort.label);
-    return column ? [...rows].sort((a, b) => compare(column.value(a), column.value(b), sort.isDown)) : rows;
+    const column = columns.find((candidate) => candidate.label === sort.label);
+    return column
+      ? [...rows].sort((a, b) => compare(column.value(a), column.value(b), sort.isDescending))
+      : rows;
   }, [rows, sort, columns]);
   const pages = Math.max(1, Math.ceil(sorted.length / pageSize));
   const current = Math.min(page, pages - 1);
@@ -81,21 +83,22 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
                   scope="col"
                   class={column.isNumber ? "number" : ""}
                   aria-sort={
-                    sort.label === column.label ? (sort.isDown ? "descending" : "ascending") : "none"
+                    sort.label === column.label ? (sort.isDescending ? "descending" : "ascending") : "none"
                   }
                 >
                   <button
                     type="button"
                     title={column.title ?? `Sort by ${column.label}`}
                     onClick={() => {
-                      const isDown = sort.label === column.label ? !sort.isDown : column.isNumber === true;
-                      setSort({ label: column.label, isDown });
+                      const isDescending =
+                        sort.label === column.label ? !sort.isDescending : column.isNumber === true;
+                      setSort({ label: column.label, isDescending });
                       setPage(0);
                     }}
                   >
                     {column.label}
                     <span aria-hidden="true">
-                      {sort.label === column.label ? (sort.isDown ? " ↓" : " ↑") : ""}
+                      {sort.label === column.label ? (sort.isDescending ? " ↓" : " ↑") : ""}
                     </span>
                   </button>
                 </th>
@@ -151,14 +154,11 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
 
 /** Unknown values come last in both directions. */
 function compare(
-  one: string | number | undefined,
-  other: string | number | undefined,
-  isDown: boolean,
+  a: string | number | undefined,
+  b: string | number | undefined,
+  isDescending: boolean,
 ): number {
-  if (one === undefined || other === undefined) return one === other ? 0 : one === undefined ? 1 : -1;
-  const order =
-    typeof one === "number" && typeof other === "number"
-      ? one - other
-      : String(one).localeCompare(String(other));
-  return isDown ? -order : order;
+  if (a === undefined || b === undefined) return a === b ? 0 : a === undefined ? 1 : -1;
+  const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+  return isDescending ? -order : order;
 }

@@ -90,7 +90,7 @@ test("a kernel's signature has its parameters in order, pointers with their elem
   assert.deepEqual(source.cuda, {
     entry: "hf_add_rows_2",
     threads: 64,
-    waits: true,
+    hasGridDependencyWait: true,
     code: `${pdlDeclaration}extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
   gridDependencyWait();
   to[0] = from[index[0]];
@@ -102,8 +102,14 @@ test("a kernel's signature has its parameters in order, pointers with their elem
 test("a kernel with its own grid dependency wait has none in its first line", () => {
   const parameters = { to: "out" } as const;
   const body = "  const unsigned own = threadIdx.x;\n  gridDependencyWait();\n  to[own] = 1;";
-  const { code, waits } = cudaKernel({ name: "late", parameters, elements: "float", threads: 64, body }).cuda;
-  assert.equal(waits, true);
+  const { code, hasGridDependencyWait } = cudaKernel({
+    name: "late",
+    parameters,
+    elements: "float",
+    threads: 64,
+    body,
+  }).cuda;
+  assert.equal(hasGridDependencyWait, true);
   assert.match(code, /\{\n {2}const unsigned own = threadIdx\.x;\n {2}gridDependencyWait\(\);\n {2}to/);
   assert.equal(code.match(/ gridDependencyWait\(\);/g)?.length, 1);
 });

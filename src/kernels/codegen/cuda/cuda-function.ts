@@ -30,7 +30,7 @@ export interface CudaKernel<Name extends string> {
   readonly elements: string;
   readonly pointers?: Pointers<Name>;
   readonly threads: number;
-  readonly onlyFor?: string;
+  readonly requiredCapability?: string;
   readonly sharedBytes?: number;
   /** Blocks of a cluster; the grid is a multiple of it. */
   readonly cluster?: number;
@@ -53,7 +53,7 @@ export function cudaKernel<Name extends string>(
   kernel: CudaKernel<Name>,
 ): KernelSource & { readonly cuda: CudaCode } {
   const { name, parameters, elements, pointers = {}, threads, declarations = "", body } = kernel;
-  const { onlyFor, sharedBytes, cluster, isAlone } = kernel;
+  const { requiredCapability, sharedBytes, cluster, isAlone } = kernel;
   const names = Object.keys(parameters) as Name[];
   const maps = kernel.maps && numberMaps(names, kernel.maps);
   const tensorMapSizes = new Set(
@@ -82,10 +82,10 @@ export function cudaKernel<Name extends string>(
     cuda: {
       entry,
       threads,
-      ...(onlyFor && { onlyFor }),
+      ...(requiredCapability && { requiredCapability }),
       ...(sharedBytes !== undefined && { sharedBytes }),
       ...(maps && { maps }),
-      waits: true,
+      hasGridDependencyWait: true,
       code: `${pdlDeclaration}${`${declarations.trim()}\n\n${head}`.trimStart()} {\n${wait}${trimEmptyLines(body)}\n}\n`,
     },
   };

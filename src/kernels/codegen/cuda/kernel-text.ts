@@ -115,7 +115,7 @@ export class KernelText {
     const { signature, body, called } = this.#print();
     const entry = `hf_${name.replace(/\W+/g, "_")}`;
     const cuda: CudaCode = {
-      ...{ entry, threads, waits: true },
+      ...{ entry, threads, hasGridDependencyWait: true },
       ...(sharedBytes !== undefined && { sharedBytes }),
       code: `${preludeOf(new Set([...called, "gridDependencyWait"]))}extern "C" __global__ void ${launchBounds(threads, blocksPerSm)} ${entry}(
     ${signature.join(",\n    ")}) {

@@ -53,7 +53,7 @@ export function blasKernel(blas: Blas, dtype: GemmDtype, access: AccessToC): Ker
 }
 
 function make(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {
-  const product = blas.products[dtype];
+  const product = blas.gemms[dtype];
   const run = (
     firstBlock: number,
     endBlock: number,

@@ -1,6 +1,6 @@
 /** GEMMs by cuBLASLt, with bias and activation as its epilogue. */
 
-import type { GemmMatrix, KernelSource, Parameter, Product } from "../../../driver/index.js";
+import type { GemmMatrix, KernelSource, LibraryGemm, Parameter } from "../../../driver/index.js";
 import type { LaunchCommand } from "../../../runtime/index.js";
 import { literalKey, type Span } from "../../../units/index.js";
 import { cachedSource } from "../../source-cache.js";
@@ -38,7 +38,7 @@ export function libraryWorkspaceBytes(target: Target, problem: GemmDesc): number
 }
 
 export function libraryAlgorithms(target: Target, problem: GemmDesc): number {
-  return target.kernel(sourceOf(target, { ...problem, choice: 0 })).choices ?? 1;
+  return target.kernel(sourceOf(target, { ...problem, choice: 0 })).algorithmCount ?? 1;
 }
 
 /** Equal for products that the library can't tell from each other, so that what is measured of one holds for all. */
@@ -59,14 +59,14 @@ export function libraryActivates(
 
 function sourceOf(target: Pick<Target, "settings">, problem: GemmDesc): KernelSource {
   const { dtype, bias } = problem;
-  const product = gemmOf(target, problem);
+  const gemm = gemmOf(target, problem);
   const access = accessToC(problem);
   const parameters: Parameter[] = ["in", "in", access, ...(bias ? (["in"] as const) : [])];
-  const key = `cublaslt ${access} ${keyOf(product)}`;
-  return cachedSource(key, () => ({ name: `product_${dtype}`, parameters, product }));
+  const key = `cublaslt ${access} ${keyOf(gemm)}`;
+  return cachedSource(key, () => ({ name: `product_${dtype}`, parameters, gemm }));
 }
 
-function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): Product {
+function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): LibraryGemm {
   const {
     dtype,
     m,
@@ -100,7 +100,7 @@ function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): Product {
     hasBias: bias !== undefined,
     biasBatchStride,
     activation: libraryActivates(target, problem) ? activation : "none",
-    choice,
+    algorithm: choice,
   };
 }
 
@@ -118,7 +118,7 @@ function alignmentOf(address: number): number {
   return alignment;
 }
 
-function keyOf({ a, b, c, ...rest }: Product): string {
+function keyOf({ a, b, c, ...rest }: LibraryGemm): string {
   const matrix = ({ rowStride, isTransposed, batchStride, alignment }: GemmMatrix): string =>
     `${rowStride} ${isTransposed ? "T" : "N"} ${batchStride} ${alignment}`;
   const facts = Object.values(rest).map((one) => (typeof one === "number" ? literalKey(one) : one));

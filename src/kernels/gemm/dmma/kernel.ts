@@ -195,7 +195,7 @@ typedef ${tileOf("tileN", b)} TileB;`;
     endOf: (gemm) => `first${gemm + 1}`,
   });
   return cudaKernel({
-    ...{ name: "gemm_f32_dmma", elements: "float", threads, onlyFor: dmmaCapability },
+    ...{ name: "gemm_f32_dmma", elements: "float", threads, requiredCapability: dmmaCapability },
     parameters: dmmaParameters(config, accesses),
     declarations,
     body: `${indented(prologue)}${mainloop}\n${epilogueStore(config)}`,

@@ -104,7 +104,7 @@ typedef SmemTile<${tileA}> TileA;
 typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
   const clusterSize = usesRs ? 2 : config.clusterN;
   return cudaKernel({
-    ...{ name: `gemm_${element}_sm90`, elements: "float", onlyFor: sm90Capability },
+    ...{ name: `gemm_${element}_sm90`, elements: "float", requiredCapability: sm90Capability },
     ...{ threads: usesRs ? rsThreads : consumers + 32, sharedBytes, declarations },
     ...(clusterSize !== undefined && { cluster: clusterSize }),
     ...(usesRs && { isAlone: true }),

@@ -1,4 +1,4 @@
-/** Whether this process could be debugged: by its sockets, as /proc tells them. */
+/** Detects from the sockets in /proc whether this process can be debugged. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -9,7 +9,7 @@ import { isListening } from "./debugger-pause.js";
 
 const skip = existsSync("/proc/self/net/tcp") ? false : "needs /proc";
 
-test("a process listens from the opening of a server to its close", { skip }, async () => {
+test("a process is listening while a server is open", { skip }, async () => {
   assert.equal(isListening(), false);
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -19,6 +19,6 @@ test("a process listens from the opening of a server to its close", { skip }, as
   assert.equal(isListening(), false);
 });
 
-test("a system without /proc may have a debugger", () => {
+test("without /proc a debugger is possible", () => {
   assert.equal(isListening("/no/such/folder"), true);
 });

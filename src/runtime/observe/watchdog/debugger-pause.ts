@@ -1,14 +1,14 @@
 /**
  * Detects whether a debugger has paused the main thread. The watchdog's thread opens a session with the main thread's
- * inspector and enables the debugger: V8 then reports "paused" if it is. A busy or blocked thread gives another answer,
- * or none. Only a process that listens for a debugger is asked.
+ * inspector and enables the debugger: V8 then reports "paused" if it is. A busy or blocked thread answers otherwise, or
+ * not at all. Only a process that listens for a debugger is asked.
  */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { Session } from "node:inspector";
 
 /** Time limit for the answer; a paused thread has nothing else to do. */
-const patienceMs = 300;
+const timeoutMs = 300;
 
 /** For a worker thread. Without an inspector nothing can pause the process. */
 export async function isPausedByDebugger(): Promise<boolean> {
@@ -29,7 +29,7 @@ export async function isPausedByDebugger(): Promise<boolean> {
 
 function askSession(session: Session): Promise<boolean> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(false), patienceMs);
+    const timer = setTimeout(() => resolve(false), timeoutMs);
     const answer = (isPaused: boolean): void => {
       clearTimeout(timer);
       resolve(isPaused);
@@ -40,21 +40,21 @@ function askSession(session: Session): Promise<boolean> {
   });
 }
 
-let isStaying = false;
+let isKeptAlive = false;
 
 /**
  * Keeps this thread alive for good. The main thread closes a session later and then writes to the thread that opened
  * it; Node aborts if that thread is gone. The process can still exit.
  */
 function keepThreadAlive(): void {
-  if (!isStaying) setInterval(() => {}, 2 ** 30);
-  isStaying = true;
+  if (!isKeptAlive) setInterval(() => {}, 2 ** 30);
+  isKeptAlive = true;
 }
 
 /** The state of a listening TCP socket in /proc. */
 const listening = "0A";
 
-/** True if this process listens for connections, as one under a debugger does. Also true if /proc cannot tell. */
+/** True if this process listens for connections, as a debugged process does, or if /proc does not show it. */
 export function isListening(proc = "/proc/self"): boolean {
   try {
     const tables = ["tcp", "tcp6"].map((name) => readTable(`${proc}/net/${name}`));
@@ -72,14 +72,14 @@ export function isListening(proc = "/proc/self"): boolean {
 
 /** The rows of a table without its header; none if the system has no such table. */
 function readTable(path: string): string[][] {
-  const text = readIfThere(path);
+  const text = readIfPresent(path);
   return text
     .split("\n")
     .slice(1)
     .map((line) => line.trim().split(/\s+/));
 }
 
-function readIfThere(path: string): string {
+function readIfPresent(path: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch {

@@ -2,7 +2,7 @@
 
 export type { OnStall } from "./messages.js";
 export type { ProcessState, ThreadState } from "./process-state.js";
-export type { OpenCall, OpenPhase, Reading, Shared } from "./reading.js";
+export type { OpenCall, OpenPhase, Reading, SharedMemory as Shared } from "./reading.js";
 export type { Ending, StallKind, StallReport } from "./report.js";
 export { stallReport } from "./report.js";
 export { stallReportText } from "./report-text.js";

@@ -26,11 +26,6 @@ export type ToOutside =
 /** `reported`: a stall's report has been published. */
 export type FromOutside = { readonly type: "watching" | "reported" | "leave" };
 
-/** The watchers' check interval: short enough to report a stall soon after its limit. */
-export function checkIntervalMs(stallAfterMs: number): number {
-  return Math.min(stallAfterMs / 4, 250);
-}
-
 export function send<Message extends ToOutside | FromOutside>(stream: Writable, message: Message): void {
   stream.write(`${JSON.stringify(message)}\n`);
 }

@@ -1,4 +1,4 @@
-/** The outside process as its thread sees it: one that does not come up is given up, and none is waited for. */
+/** The thread's end of the outside process: a start with a deadline, and no waiting for its exit. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -10,16 +10,16 @@ import { OutsideProcess, unwanted } from "./outside-process.js";
 const settings = { pid: process.pid, stallAfterMs: 1000, reportDir: tmpdir(), onStall: "report" } as const;
 const listeners = { leave: () => {}, reported: () => {} };
 
-/** A program in the place of the outside process. */
+/** A program that replaces the outside process. */
 const startProgram = (program: string) => () =>
   spawn(process.execPath, ["--eval", program], { stdio: ["pipe", "pipe", "inherit"] });
 const hang = "setInterval(() => {}, 1000)";
 
-test("an outside process that hangs while it starts is ended at its deadline", async () => {
+test("an outside process that hangs while starting is killed at the deadline", async () => {
   const child = startProgram(hang)();
   const starting = new Int32Array(1);
   const outside = new OutsideProcess(settings, listeners, {
-    ...{ startWithinMs: 50, start: () => child, starting },
+    ...{ startTimeoutMs: 50, start: () => child, starting },
   });
   assert.match(outside.missing ?? "", /is not up yet/);
   assert.equal(starting[0], child.pid);
@@ -30,7 +30,7 @@ test("an outside process that hangs while it starts is ended at its deadline", a
   assert.deepEqual(await ended, [null, "SIGKILL"]);
 });
 
-test("one that hangs is ended when it is dismissed", async () => {
+test("a hanging outside process is killed when it is dismissed", async () => {
   const child = startProgram(hang)();
   const outside = new OutsideProcess(settings, listeners, { start: () => child });
   outside.dismiss();
@@ -39,7 +39,7 @@ test("one that hangs is ended when it is dismissed", async () => {
   await outside.settled;
 });
 
-test("one that can't be started is lost, with the reason", async () => {
+test("an outside process that cannot be started is lost, with the reason", async () => {
   const start = () => {
     throw new Error("spawn EAGAIN");
   };
@@ -48,7 +48,7 @@ test("one that can't be started is lost, with the reason", async () => {
   assert.equal(outside.lost, "the outside process could not be started: spawn EAGAIN");
 });
 
-test("one that the main thread has ended with itself is not wanted", async () => {
+test("an outside process that the exiting main thread has killed is unwanted", async () => {
   const child = startProgram(hang)();
   const starting = new Int32Array(1);
   const outside = new OutsideProcess(settings, listeners, { start: () => child, starting });
@@ -58,14 +58,14 @@ test("one that the main thread has ended with itself is not wanted", async () =>
   assert.ok(outside.isUnwanted);
 });
 
-test("one that is up can be counted on", async () => {
+test("an outside process that has started is not missing", async () => {
   const watching = `console.log('{"type":"watching"}'); process.stdin.resume()`;
   const child = startProgram(watching)();
   const outside = new OutsideProcess(settings, listeners, { start: () => child });
   await outside.settled;
   assert.equal(outside.missing, undefined);
   outside.dismiss();
-  // It was let go; this test waits for it all the same.
+  // The class does not wait for its exit, but this test does.
   child.ref();
   assert.deepEqual(await once(child, "exit"), [0, null]);
 });

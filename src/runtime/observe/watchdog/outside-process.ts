@@ -19,7 +19,7 @@ export interface OutsideListeners {
 
 export interface OutsideOptions {
   /** Time limit for the start. */
-  readonly startWithinMs?: number;
+  readonly startTimeoutMs?: number;
   readonly start?: (settings: WatchdogSettings) => Child;
   /** Holds its process id while it starts, so that the main thread can kill it on exit. */
   readonly starting?: Int32Array;
@@ -29,7 +29,7 @@ export interface OutsideOptions {
 export const unwanted = -1;
 
 /** Node takes 50 ms to start, and a hundred times that on a crowded machine. */
-const startWithinMs = 10_000;
+const startTimeoutMs = 10_000;
 
 export class OutsideProcess {
   /** Resolves when it watches, or is lost. */
@@ -42,7 +42,7 @@ export class OutsideProcess {
   constructor(
     settings: WatchdogSettings,
     { leave, reported }: OutsideListeners,
-    { startWithinMs: limitMs = startWithinMs, start = startOutside, starting }: OutsideOptions = {},
+    { startTimeoutMs: limitMs = startTimeoutMs, start = startOutside, starting }: OutsideOptions = {},
   ) {
     this.#starting = starting ?? new Int32Array(1);
     this.settled = new Promise((settle) => {

@@ -6,26 +6,26 @@
  */
 
 import { systemClock } from "../../../units/index.js";
-import { checkIntervalMs, receive, send, type ToOutside, type WatchdogSettings } from "./messages.js";
+import { receive, send, type ToOutside, type WatchdogSettings } from "./messages.js";
 import { isStopped, readProcessState } from "./process-state.js";
 import { ProcessorWait } from "./processor-wait.js";
-import { printWithin, publish } from "./publish.js";
+import { printWithTimeout, publish } from "./publish.js";
 import type { Reading } from "./reading.js";
 import { type StallReport, stallReport } from "./report.js";
 import { ReportPace } from "./report-pace.js";
 import { RunEnding } from "./run-ending.js";
-import { WatchedTime } from "./watched-time.js";
+import { checkIntervalMs, WatchedTime } from "./watched-time.js";
 
 const { pid, stallAfterMs, reportDir, onStall, threadId } = JSON.parse(
   process.argv[2] ?? "{}",
 ) as WatchdogSettings;
-const lookMs = checkIntervalMs(stallAfterMs);
+const intervalMs = checkIntervalMs(stallAfterMs);
 /** More than the limit, so that a thread that is only late can still report. */
 const silentAfterMs = stallAfterMs + 500;
 /** After the pipe closed: the process is about to exit, or only its thread is gone. */
 const doneCheckMs = 20;
 
-const time = new WatchedTime(systemClock, 2 * lookMs);
+const time = new WatchedTime(systemClock, 2 * intervalMs);
 /** A thread that waits for a processor is late, not silent. */
 const wait = new ProcessorWait(pid, threadId);
 const pace = new ReportPace(stallAfterMs);
@@ -49,7 +49,7 @@ const ending = new RunEnding(
   (delayMs, action) => setTimeout(action, delayMs),
 );
 
-function hear(message: ToOutside): void {
+function handleMessage(message: ToOutside): void {
   silentMs = 0;
   isSilenceReported = false;
   if (message.type === "beat") lastReading = message.reading;
@@ -60,7 +60,7 @@ function hear(message: ToOutside): void {
   }
 }
 
-function look(): void {
+function check(): void {
   leaveIfDone();
   silentMs = Math.max(0, silentMs + time.tick() - wait.tick());
   if (silentMs < silentAfterMs || isSilenceReported) return;
@@ -69,10 +69,10 @@ function look(): void {
     return;
   }
   isSilenceReported = true;
-  if (onStall === "end" || pace.allows(systemClock.nowMs())) void conclude(silence(silentMs));
+  if (onStall === "end" || pace.allows(systemClock.nowMs())) void conclude(silenceReport(silentMs));
 }
 
-function silence(elapsedMs: number): StallReport {
+function silenceReport(elapsedMs: number): StallReport {
   return stallReport({
     kind: "silence",
     pid,
@@ -99,7 +99,7 @@ async function conclude(report: StallReport): Promise<void> {
 
 async function reportSurvivor(): Promise<void> {
   const text = `holdfast: process ${pid} still exists 2s after SIGKILL: it is blocked in the kernel (see dmesg).\n`;
-  isWriteStuck ||= !(await printWithin(text, 500));
+  isWriteStuck ||= !(await printWithTimeout(text, 500));
 }
 
 function leaveIfDone(): void {
@@ -117,8 +117,8 @@ function leave(): void {
 // These go to the whole process group or cgroup. The engine may still save; this process exits after it.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
 
-receive(process.stdin, hear);
+receive(process.stdin, handleMessage);
 process.stdin.on("end", () => setInterval(leaveIfDone, doneCheckMs));
 process.stdout.on("error", () => {});
-setInterval(look, lookMs);
+setInterval(check, intervalMs);
 send(process.stdout, { type: "watching" });

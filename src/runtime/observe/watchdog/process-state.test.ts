@@ -1,4 +1,4 @@
-/** What /proc tells of a process, where there is one. */
+/** The state of a process, as /proc reports it. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -48,11 +48,11 @@ describe("the state of a process", () => {
     assert.deepEqual(state.memoryPressure, ["some avg10=1.50 total=9", "full avg10=0.00 total=0"]);
   });
 
-  it("leaves out what a system without /proc does not have", () => {
+  it("omits everything on a system without /proc", () => {
     assert.deepEqual(readProcessState(9, join(proc, "nowhere")), { threads: [] });
   });
 
-  it("is stopped under a signal or a debugger, and not while it sleeps, runs or is gone", () => {
+  it("is stopped by a signal or a debugger, and not while it sleeps, runs or has exited", () => {
     for (const [letter, expected] of Object.entries({ T: true, t: true, S: false, R: false, D: false })) {
       put("9/stat", `9 (a (node) T) ${letter} 1 9 9 0 -1`);
       assert.equal(isStopped(9, proc), expected, letter);

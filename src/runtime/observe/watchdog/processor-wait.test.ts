@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { makeFolder } from "../../../../test/support/folders.js";
 import { currentThreadId, ProcessorWait } from "./processor-wait.js";
 
-test("what a thread has waited is told once, in milliseconds", () => {
+test("tick() returns the wait since the last call, in milliseconds", () => {
   const proc = makeFolder();
   const task = join(proc, "7/task/8");
   mkdirSync(task, { recursive: true });
@@ -18,11 +18,11 @@ test("what a thread has waited is told once, in milliseconds", () => {
   assert.deepEqual([wait.tick(), wait.tick()], [20, 0]);
 });
 
-test("where the system does not count it, nothing is known of it", () => {
+test("without the system's figures the wait is 0", () => {
   assert.equal(new ProcessorWait(7, 8, makeFolder()).tick(), 0);
   assert.equal(new ProcessorWait(7, undefined).tick(), 0);
 });
 
-test("the main thread has the number of its process", { skip: process.platform !== "linux" }, () => {
+test("the main thread's id is the process id", { skip: process.platform !== "linux" }, () => {
   assert.equal(currentThreadId(), process.pid);
 });

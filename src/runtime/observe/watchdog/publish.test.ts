@@ -1,4 +1,4 @@
-/** Publishing a stall report: a whole file or none, and stderr that can't block. */
+/** Publishing a stall report: a whole file or none, and no blocking on stderr. */
 
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
@@ -17,7 +17,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
-import { printWithin, writeReport } from "./publish.js";
+import { printWithTimeout, writeReport } from "./publish.js";
 import { stallReport } from "./report.js";
 
 const report = stallReport({
@@ -40,7 +40,7 @@ describe("publishing a stall report", () => {
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
-  it("puts a whole file, and nothing beside it, into a folder that it makes", async () => {
+  it("writes one whole file into a new folder, and no other file", async () => {
     const reports = join(folder, "runs", "stalls");
     const path = await writeReport(reports, report);
     assert.equal(path, join(reports, "holdfast-stall-9-19700101T000000.000Z.json"));
@@ -48,7 +48,7 @@ describe("publishing a stall report", () => {
     assert.equal(readdirSync(reports).length, 1);
   });
 
-  it("leaves nothing in the folder where the disk is full, and says so on stderr", () => {
+  it("leaves no file if the disk is full, and reports it on stderr", () => {
     const { stderr } = publishOn(`{ ...files, async writeFile(path) {
       await files.writeFile(path, "");
       throw new Error("ENOSPC: no space left on device, write");
@@ -57,14 +57,14 @@ describe("publishing a stall report", () => {
     assert.deepEqual(readdirSync(folder), []);
   });
 
-  it("does not wait for a disk that does not answer", () => {
+  it("does not wait for a disk that does not respond", () => {
     const { stdout, stderr } = publishOn("{ ...files, writeFile: () => new Promise(() => {}) }");
     assert.match(stderr, /^ {2}report +not written after 500ms: the disk does not respond$/m);
     // A write is pending, which `process.exit` would wait for.
     assert.equal(stdout, "false\n");
   });
 
-  /** Publishes the report in a process of its own, whose stderr is read, on a disk given as an expression over `files`. */
+  /** Publishes the report in a child process and returns its stderr. `disk` is an expression over `files`. */
   function publishOn(disk: string): { readonly stdout: string; readonly stderr: string } {
     const program = `
       import files from "node:fs/promises";
@@ -81,7 +81,7 @@ describe("publishing a stall report", () => {
     const path = join(folder, "out");
     const fd = openSync(path, "w");
     const text = "line\n".repeat(100_000);
-    assert.equal(await printWithin(text, 5000, fd), true);
+    assert.equal(await printWithTimeout(text, 5000, fd), true);
     closeSync(fd);
     assert.equal(readFileSync(path, "utf8"), text);
   });
@@ -91,13 +91,13 @@ describe("publishing a stall report", () => {
     execFileSync("mkfifo", [pipe]);
     const fd = openSync(pipe, constants.O_RDWR);
     fill(pipe);
-    assert.equal(await printWithin("report\n", 50, fd), false);
-    // Let the pending write go: this process could not exit before.
+    assert.equal(await printWithTimeout("report\n", 50, fd), false);
+    // Complete the pending write, so that this process can exit.
     readSync(fd, Buffer.alloc(1 << 16));
     closeSync(fd);
   });
 
-  it("red proof: a plain write to such a pipe would be held up", () => {
+  it("red proof: a plain write to such a pipe blocks", () => {
     const pipe = join(folder, "pipe");
     execFileSync("mkfifo", [pipe]);
     const held = openSync(pipe, constants.O_RDWR);

@@ -11,7 +11,7 @@ import type { StallReport } from "./report.js";
 import { stallReportText } from "./report-text.js";
 
 const stderr = 2;
-const patienceMs = 500;
+const timeoutMs = 500;
 
 /** The file calls of a report; a test may replace them. */
 export type ReportFiles = Pick<typeof files, "mkdir" | "writeFile" | "rename" | "rm">;
@@ -25,9 +25,9 @@ export async function publish(
   const written = writeReport(folder, report, disk).catch(
     (error) => `could not be written: ${error instanceof Error ? error.message : String(error)}`,
   );
-  const late = `not written after ${formatDuration(patienceMs)}: the disk does not respond`;
-  const where = await within(written, late);
-  const isPrinted = await printWithin(stallReportText(report, where), patienceMs);
+  const late = `not written after ${formatDuration(timeoutMs)}: the disk does not respond`;
+  const where = await withTimeout(written, late);
+  const isPrinted = await printWithTimeout(stallReportText(report, where), timeoutMs);
   return isPrinted && where !== late;
 }
 
@@ -57,9 +57,9 @@ export async function writeReport(
   return path;
 }
 
-function within<Result>(work: Promise<Result>, late: Result): Promise<Result> {
+function withTimeout<Result>(work: Promise<Result>, late: Result): Promise<Result> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(late), patienceMs);
+    const timer = setTimeout(() => resolve(late), timeoutMs);
     void work.then((result) => {
       clearTimeout(timer);
       resolve(result);
@@ -68,10 +68,10 @@ function within<Result>(work: Promise<Result>, late: Result): Promise<Result> {
 }
 
 /**
- * Prints on stderr from any thread: a worker's console needs the main thread, which may be stuck. Never waits for ever:
- * a run can stall because nobody reads its stderr.
+ * Prints on stderr from any thread: a worker's console needs the main thread, which may be stuck. It gives up after the
+ * limit: a run can stall because no process reads its stderr.
  */
-export function printWithin(text: string, limitMs: number, fd = stderr): Promise<boolean> {
+export function printWithTimeout(text: string, limitMs: number, fd = stderr): Promise<boolean> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(false), limitMs);
     const finish = (isPrinted: boolean) => {

@@ -41,14 +41,14 @@ export interface Reading {
 }
 
 /** The memories that the engine shares with its watchers. */
-export interface Shared {
+export interface SharedMemory {
   readonly sharedStatus: SharedStatus;
   readonly labels: LabelTable;
   readonly recorder: Recorder;
 }
 
-export function takeReading({ sharedStatus, labels, recorder }: Shared, activity: Activity): Reading {
-  const { call, phases, op, step, stillMs, lookedMs } = activity;
+export function takeReading({ sharedStatus, labels, recorder }: SharedMemory, activity: Activity): Reading {
+  const { call, phases, op, step, stillMs, checkedMs } = activity;
   return {
     step,
     op: op === 0 ? null : labels.textOf(op),
@@ -56,9 +56,9 @@ export function takeReading({ sharedStatus, labels, recorder }: Shared, activity
       title: phaseTitle(phase, number),
       phase,
       number,
-      openMs: lookedMs - enteredMs,
+      openMs: checkedMs - enteredMs,
     })),
-    call: call ? { call: call.call, openMs: lookedMs - call.enteredMs } : null,
+    call: call ? { call: call.call, openMs: checkedMs - call.enteredMs } : null,
     stillMs,
     budget: { limit: sharedStatus.budgetLimit, used: sharedStatus.readBudget() },
     arena: sharedStatus.readArena(),

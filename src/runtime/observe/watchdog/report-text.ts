@@ -25,7 +25,7 @@ const endings: Readonly<Record<Ending, string>> = {
   none: "the process keeps running; to end it on a stall, start it with HOLDFAST_ON_STALL=end",
 };
 
-const programGoesOn =
+const programContinues =
   "the process keeps running: the watchdog never ends it because of the program's own code";
 
 /** `where` is the path of the JSON file, or why there is none. */
@@ -44,7 +44,7 @@ export function stallReportText(report: StallReport, where: string): string {
     ...report.notes.map((note): [string, string] => ["note", note]),
     ["look at", advice(report)],
     ["report", where],
-    ["ending", what.kind === "program" ? programGoesOn : endings[report.ending]],
+    ["ending", what.kind === "program" ? programContinues : endings[report.ending]],
     [
       "to change",
       `if the run is slow but not stuck, start it with a larger HOLDFAST_STALL_AFTER (now ${formatDuration(what.limitMs)})`,
@@ -105,9 +105,9 @@ function threadRows({ process: { threads }, pid }: StallReport): [string, string
     const text = `${name}: ${thread.state} ${stateWords[thread.state] ?? ""}${where}${call}`;
     groups.set(text, [...(groups.get(text) ?? []), thread]);
   }
-  return [...groups].map(([text, alike]) => [
+  return [...groups].map(([text, { length }]) => [
     "thread",
-    alike.length > 1 ? `${text} (${alike.length} alike)` : text,
+    length > 1 ? `${text} (${length} threads)` : text,
   ]);
 }
 

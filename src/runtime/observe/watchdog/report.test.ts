@@ -14,7 +14,7 @@ import { StallDetector } from "./stall.js";
 
 type Found = Parameters<typeof stallReport>[0];
 
-/** A report of an engine in step 12, inside a synchronise of a matmul when `call` says so. */
+/** A report of an engine in step 12, with the given driver call open. */
 function report(call: "in a call" | "in no call", found: Partial<Found> = {}): StallReport {
   const clock = new FakeClock();
   const sharedStatus = new SharedStatus();
@@ -55,7 +55,7 @@ function report(call: "in a call" | "in no call", found: Partial<Found> = {}): S
 const firstLine = (from: StallReport) => stallReportText(from, "/runs/stall.json").split("\n")[0];
 
 describe("a stall report", () => {
-  it("survives the way through JSON unchanged", () => {
+  it("is unchanged by a JSON round trip", () => {
     const record = report("in a call");
     assert.deepEqual(JSON.parse(JSON.stringify(record)), record);
   });
@@ -91,14 +91,14 @@ describe("a stall report", () => {
     );
   });
 
-  it("opens its text with the phase where no call is open", () => {
+  it("opens its text with the phase if no call is open", () => {
     assert.equal(
       firstLine(report("in no call")),
       "holdfast: stalled: step 12 (last op matmul) has made no progress for 30.2s (limit 30s)",
     );
   });
 
-  it("says of a silent process where it was last heard", () => {
+  it("names the last phase of a silent process", () => {
     assert.equal(
       firstLine(report("in no call", { kind: "silence" })),
       "holdfast: stalled: process 9 has sent no heartbeat for 30.2s (limit 30s); the last one was in step 12 (last op matmul)",
@@ -109,7 +109,7 @@ describe("a stall report", () => {
     );
   });
 
-  it("shows holders by size, the file, the ending, the notes and the way out", () => {
+  it("shows the holders by size, the file, the ending, the notes and the advice", () => {
     const text = stallReportText(report("in a call", { notes: ["it rained"] }), "/runs/stall.json");
     assert.match(text, /budget +3 GiB of 64 GiB, moments 2 GiB, weights 1 GiB/);
     assert.match(text, /arena +capacity 512 MiB/);
@@ -119,7 +119,7 @@ describe("a stall report", () => {
     assert.match(text, /HOLDFAST_STALL_AFTER \(now 30s\)/);
   });
 
-  it("shows threads that wait alike in one row, the main one apart, and points at one inside the kernel", () => {
+  it("shows threads with the same state in one row, the main thread separately, and advises on a thread inside the kernel", () => {
     const waiting = { name: "pool", state: "S", waitChannel: "futex_do_wait" };
     const threads = [
       { id: 9, name: "node", state: "D", waitChannel: "nv_ioctl", systemCall: 16 },
@@ -129,7 +129,7 @@ describe("a stall report", () => {
     const process = { threads, memoryPressure: ["some avg10=1.50 avg60=0.10 total=9"] };
     const text = stallReportText(report("in a call", { process }), "");
     assert.match(text, /node \(main\): D inside the kernel in nv_ioctl, system call 16\n/);
-    assert.match(text, /pool: S sleeping in futex_do_wait \(2 alike\)\n/);
+    assert.match(text, /pool: S sleeping in futex_do_wait \(2 threads\)\n/);
     assert.match(text, /pressure some 1\.50%\n/);
     assert.match(text, /look at +the thread in state D/);
   });

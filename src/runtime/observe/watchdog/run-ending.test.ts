@@ -1,10 +1,10 @@
-/** Ending a run: in order, once, and by force where it does not answer. */
+/** Ending a run: by an order, once, and by SIGKILL if it does not answer. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { RunEnding, type WatchedRun } from "./run-ending.js";
 
-/** A run that notes what is done to it; `end` says at which action it dies, if at any. */
+/** A run that records the actions on it; `end` is the action at which it dies, if any. */
 function fakeRun(end?: "order" | "kill") {
   const done: string[] = [];
   const pending: (() => void)[] = [];
@@ -22,34 +22,34 @@ function fakeRun(end?: "order" | "kill") {
 }
 
 describe("the end of a run", () => {
-  it("is an order to leave, and nothing more when the run obeys", () => {
+  it("is only an order to leave if the run obeys", () => {
     const { done, ending, passTime } = fakeRun("order");
     ending.begin("exit");
     passTime();
     assert.deepEqual(done, ["order"]);
   });
 
-  it("is a kill when the run does not obey", () => {
+  it("is a kill if the run does not obey", () => {
     const { done, ending, passTime } = fakeRun("kill");
     ending.begin("exit");
     passTime();
     assert.deepEqual(done, ["order", "kill"]);
   });
 
-  it("is a kill at once where the run has no way to leave by itself", () => {
+  it("is a kill at once if the run cannot exit by itself", () => {
     const { done, ending } = fakeRun("kill");
     ending.begin("kill");
     assert.deepEqual(done, ["kill"]);
   });
 
-  it("is given up on when even a kill does not end it", () => {
+  it("is given up if a kill has no effect", () => {
     const { done, ending, passTime } = fakeRun();
     ending.begin("exit");
     passTime();
     assert.deepEqual(done, ["order", "kill", "give up"]);
   });
 
-  it("H8: ordered twice, or in two ways, happens once", () => {
+  it("H8: happens once, even if ordered twice or in two ways", () => {
     const { done, ending, passTime } = fakeRun("kill");
     ending.begin("exit");
     ending.begin("exit");
@@ -60,7 +60,7 @@ describe("the end of a run", () => {
     assert.deepEqual(done, ["order", "kill"]);
   });
 
-  it("H8, red proof: two ends that don't know of each other order twice", () => {
+  it("H8, red proof: two independent endings order twice", () => {
     const { done, startEnding } = fakeRun("kill");
     startEnding().begin("exit");
     startEnding().begin("exit");

@@ -30,15 +30,15 @@ function engine(signs: ThreadSigns = {}) {
     fileWork: fileWorkReader(heartbeatMemory()),
     ...signs,
   });
-  let found: Stall | undefined;
+  let stall: Stall | undefined;
   clock.onTick(() => {
-    found ??= detector.examine();
+    stall ??= detector.examine();
   });
-  /** Lets time pass, looks at every tick, and gives the first stall that was seen. */
+  /** Advances the clock, checks at every tick, and returns the first stall. */
   const pass = (elapsedMs: number, tickMs?: number): Stall | undefined => {
-    found = undefined;
+    stall = undefined;
     clock.advance(elapsedMs, tickMs);
-    return found;
+    return stall;
   };
   const enterCall = (call: (typeof driverCalls)[number]) =>
     sharedStatus.enterCall(driverCalls.indexOf(call), clock.nowMs());
@@ -82,7 +82,7 @@ describe("the stall detector", () => {
     assert.deepEqual(stall?.phases, []);
   });
 
-  it("sees a phase that does not move though no driver call is open", () => {
+  it("detects a phase without progress and without a driver call", () => {
     const { phases, pass } = engine();
     phases.run("compile", () => {
       const stall = pass(limitMs + 250);
@@ -91,7 +91,7 @@ describe("the stall detector", () => {
     });
   });
 
-  it("never takes an idle engine for a stalled one", () => {
+  it("never reports an idle engine", () => {
     let turns = 0;
     const { phases, pass, enterCall, exitCall } = engine({ turns: () => turns++ });
     assert.equal(pass(10 * limitMs), undefined);
@@ -102,7 +102,7 @@ describe("the stall detector", () => {
     assert.equal(pass(10 * limitMs), undefined);
   });
 
-  it("counts anew after every call and phase that is entered or left", () => {
+  it("restarts the count at every entry and exit of a call or a phase", () => {
     const { phases, pass, enterCall, exitCall } = engine();
     const moves = [
       () => enterCall("launch"),
@@ -120,7 +120,7 @@ describe("the stall detector", () => {
     });
   });
 
-  it("counts anew after every beat of work inside a phase or a call", () => {
+  it("restarts the count at every heartbeat inside a phase or a call", () => {
     const { phases, pass, enterCall } = engine();
     phases.run("step", () => {
       enterCall("synchronize");
@@ -132,7 +132,7 @@ describe("the stall detector", () => {
     });
   });
 
-  it("counts anew after every beat of a worker thread", () => {
+  it("restarts the count at every heartbeat of a worker thread", () => {
     const { phases, pass, enterCall } = engine();
     const beatOfWorker = makeWorkerBeat(heartbeatMemory());
     phases.run("step", () => {
@@ -145,7 +145,7 @@ describe("the stall detector", () => {
     });
   });
 
-  it("names the file work that has not ended, inside its phase and outside of all", () => {
+  it("names the file work that has not ended, inside and outside a phase", () => {
     const { phases, pass } = engine();
     const stalls = [
       duringFileWork("disk-write", () => pass(limitMs + 250)),
@@ -159,7 +159,7 @@ describe("the stall detector", () => {
     assert.equal(pass(limitMs - 250), undefined);
   });
 
-  it("sees a program outside of all phases whose event loop does not turn", () => {
+  it("detects a blocked event loop outside all phases", () => {
     const { pass } = engine();
     for (let times = 0; times < 10; times++) {
       assert.equal(pass(limitMs - 250), undefined);
@@ -169,7 +169,7 @@ describe("the stall detector", () => {
     assert.ok(stall && isOutside(stall));
   });
 
-  it("does not take the turns of the event loop for moves of a phase", async () => {
+  it("does not count turns of the event loop as progress of a phase", async () => {
     const { phases, pass } = engine();
     await phases.runAsync("step", async () => {
       let stall: Stall | undefined;
@@ -185,14 +185,14 @@ describe("the stall detector", () => {
     let isCrowded = true;
     const { phases, pass } = engine({ waitedMs: () => (isCrowded ? 200 : 0) });
     phases.run("step", () => {
-      // Of every 250 ms the thread could run for 50.
+      // The thread could run for 50 of every 250 ms.
       assert.equal(pass(4 * limitMs), undefined);
       isCrowded = false;
       assert.equal(pass(limitMs / 5 + 250)?.stillMs, limitMs);
     });
   });
 
-  it("finds a loop that never ends on a machine however crowded, at eight times the limit", () => {
+  it("detects an endless loop on a fully crowded machine, after eight times the limit", () => {
     const { phases, pass } = engine({ waitedMs: () => 240 });
     phases.run("step", () => {
       assert.equal(pass(8 * limitMs - 250), undefined);
@@ -200,7 +200,7 @@ describe("the stall detector", () => {
     });
   });
 
-  it("S5, red proof: without the beats, work that goes on looks like a stall", () => {
+  it("S5, red proof: without heartbeats, slow work looks like a stall", () => {
     const { clock, sharedStatus, phases } = engine();
     const deaf = new StallDetector(sharedStatus, limitMs, clock, { beats: () => 0 });
     const stalls: Stall[] = [];
@@ -214,7 +214,7 @@ describe("the stall detector", () => {
     assert.equal(stalls.length, 1);
   });
 
-  it("does not take the time of a long call that has returned for inactivity", () => {
+  it("does not count the time of a long call that has returned", () => {
     const { phases, pass, enterCall, exitCall } = engine();
     phases.run("step", () => {
       enterCall("synchronize");
@@ -224,7 +224,7 @@ describe("the stall detector", () => {
     });
   });
 
-  it("sees an engine that asks for ever whether an event is reached, and does not blame the asking", () => {
+  it("detects an engine that polls an event for ever, and does not name the polling call", () => {
     const { phases, pass, enterCall, exitCall } = engine();
     phases.run("upload", () => {
       let stall: Stall | undefined;
@@ -238,7 +238,7 @@ describe("the stall detector", () => {
     });
   });
 
-  it("sees a stall that began before the detector did, as soon as two looks confirm it", () => {
+  it("detects a stall older than the detector, after two more checks", () => {
     const { clock, sharedStatus, phases } = engine();
     phases.run("capture", () => {
       clock.advance(limitMs + 5);
@@ -251,7 +251,7 @@ describe("the stall detector", () => {
     });
   });
 
-  it("tells a stall once, and the next one again", () => {
+  it("reports a stall once, and the next one again", () => {
     const { phases, pass, enterCall } = engine();
     phases.run("step", () => {
       assert.ok(pass(limitMs));
@@ -266,19 +266,19 @@ describe("the stall detector", () => {
     ["a process that is stopped for a minute", 60_000],
     ["a machine that sleeps for a night", 8 * 3_600_000],
   ] as const) {
-    it(`does not count ${what}: nobody watched`, () => {
+    it(`does not count ${what}: the detector did not check`, () => {
       const { phases, pass } = engine();
       phases.run("step", () => {
         assert.equal(pass(10_000), undefined);
         assert.equal(pass(elapsedMs, elapsedMs), undefined);
-        // The jump counts as two looks at the most.
+        // The jump counts as two checks at most.
         assert.equal(pass(limitMs - 10_000 - 501), undefined);
         assert.equal(pass(1)?.stillMs, limitMs);
       });
     });
   }
 
-  it("counts anew where somebody holds the engine and knows it", () => {
+  it("restarts the count on restart()", () => {
     const { phases, pass, detector } = engine();
     phases.run("step", () => {
       assert.ok(pass(limitMs));
@@ -288,7 +288,7 @@ describe("the stall detector", () => {
     });
   });
 
-  it("names the innermost of nested phases and lists all that are open", () => {
+  it("names the innermost phase and lists all open phases", () => {
     const { phases, pass } = engine();
     phases.run(
       "step",
@@ -309,7 +309,7 @@ describe("the stall detector", () => {
 describe("H3: a phase that has ended is never named", () => {
   type Namer = (recorder: Recorder, stall: Stall) => string | undefined;
 
-  /** The old fault: the last thing that was logged is taken for the place of the hang. */
+  /** The injected fault: it names the last logged event as the stall. */
   const byLastEvent: Namer = (recorder) => recorder.recent(1)[0]?.label;
   const byDetector: Namer = (_recorder, stall) => stall.phases.at(-1)?.phase;
 
@@ -332,11 +332,11 @@ describe("H3: a phase that has ended is never named", () => {
     assert.equal(nameOfHang(byDetector), "step");
   });
 
-  it("red proof: naming by the last event names the phase that has ended", () => {
+  it("red proof: the last event names a phase that has ended", () => {
     assert.equal(nameOfHang(byLastEvent), "upload");
   });
 
-  it("forgets a phase that ended by an exception", () => {
+  it("does not name a phase that ended with an exception", () => {
     const { phases, pass } = engine();
     assert.throws(() =>
       phases.run("plan", () => {

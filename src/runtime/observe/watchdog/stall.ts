@@ -1,18 +1,19 @@
 /**
- * Detects stalls. A stall: a phase, a driver call or file work is open, and for the limit none of them has started or
- * ended, and there was no heartbeat. If nothing is open, the program itself runs; it stalls if its event loop does not
- * turn for the limit. Pure logic over the shared status and the heartbeat. Only time between the detector's checks
- * counts, less the time in which the watched thread waited for a processor.
+ * Detects stalls. A stall is open work without progress: a phase, a driver call or file work is open, and none has
+ * started or ended within the limit, nor was there a heartbeat. If nothing is open, the program itself runs; it stalls
+ * if its event loop does not turn for the limit.
+ *
+ * Pure logic over the shared status and the heartbeat. Only time between the detector's checks counts, less the time in
+ * which the watched thread waited for a processor.
  */
 
 import { beatCounter, type Clock, type FileWork } from "../../../units/index.js";
 import type { CallReading, PhaseReading, SharedStatus } from "../shared-status.js";
-import { checkIntervalMs } from "./messages.js";
-import { WatchedTime } from "./watched-time.js";
+import { checkIntervalMs, WatchedTime } from "./watched-time.js";
 
 /** The engine's activity at one check. */
 export interface Activity {
-  readonly lookedMs: number;
+  readonly checkedMs: number;
   /** The open phases, outermost first. */
   readonly phases: readonly PhaseReading[];
   readonly call: CallReading | undefined;
@@ -27,7 +28,7 @@ export interface Stall extends Activity {
   readonly limitMs: number;
 }
 
-/** Signs of the watched thread besides the shared status. */
+/** Signs of life of the watched thread, in addition to the shared status. */
 export interface ThreadSigns {
   /** Number of heartbeats. */
   readonly beats?: () => number;
@@ -35,11 +36,11 @@ export interface ThreadSigns {
   readonly turns?: () => number;
   /** The open file work. */
   readonly fileWork?: () => { readonly work: FileWork; readonly enteredMs: number } | undefined;
-  /** Time it waited for a processor since the last call. */
+  /** The time for which it waited for a processor since the last call. */
   readonly waitedMs?: () => number;
 }
 
-/** The share of time that counts even on a crowded machine, so that a busy loop is found there too. */
+/** The share of time that counts even on a crowded machine, so that a busy loop is detected there too. */
 const minCounted = 1 / 8;
 
 interface Signs {
@@ -79,13 +80,13 @@ export class StallDetector {
 
   /** Checks the engine; returns a new stall once. Call it every `checkIntervalMs`. */
   examine(): Stall | undefined {
-    const activity = this.#look();
+    const activity = this.#readActivity();
     this.#activity = activity;
-    const { stillMs, phases, call, lookedMs } = activity;
+    const { stillMs, phases, call, checkedMs } = activity;
     const isIdle = isOutside({ phases, call }) && this.#signs.turns === undefined;
     if (stillMs < this.#limitMs || this.#isReported || isIdle || !this.isStill) return undefined;
     this.#isReported = true;
-    return { ...activity, call: this.#stuck(call, lookedMs), limitMs: this.#limitMs };
+    return { ...activity, call: this.#stuckCall(call, checkedMs), limitMs: this.#limitMs };
   }
 
   /** The activity at the last check. */
@@ -98,7 +99,7 @@ export class StallDetector {
     return this.#isSame(this.#readSigns(), this.#activity);
   }
 
-  #look(): Activity {
+  #readActivity(): Activity {
     // Read the clock before the status; otherwise a late reader would see stalls.
     const nowMs = this.#clock.nowMs();
     const tickMs = this.#time.tick();
@@ -123,7 +124,7 @@ export class StallDetector {
       this.#isReported = false;
     }
     this.#seen = signs;
-    return { ...open, lookedMs: nowMs, op, step, stillMs: this.#stillMs };
+    return { ...open, checkedMs: nowMs, op, step, stillMs: this.#stillMs };
   }
 
   get #stillMs(): number {
@@ -148,8 +149,8 @@ export class StallDetector {
    * that never comes.
    */
   #isSame({ movedMs, beats, turns }: Signs, open: Open | undefined): boolean {
-    const isTransposed = turns !== this.#seen.turns && open !== undefined && isOutside(open);
-    return movedMs === this.#seen.movedMs && beats === this.#seen.beats && !isTransposed;
+    const hasTurned = turns !== this.#seen.turns && open !== undefined && isOutside(open);
+    return movedMs === this.#seen.movedMs && beats === this.#seen.beats && !hasTurned;
   }
 
   /** Restarts the count: someone has paused the engine on purpose. */
@@ -158,8 +159,8 @@ export class StallDetector {
     this.#isReported = false;
   }
 
-  /** A call that is polled may be open at this moment and yet not be the one that is stuck. */
-  #stuck(call: CallReading | undefined, nowMs: number): CallReading | undefined {
+  /** The open call, if it has been open for the limit. A polled call may be open only at this moment. */
+  #stuckCall(call: CallReading | undefined, nowMs: number): CallReading | undefined {
     return call && nowMs - call.enteredMs >= this.#limitMs ? call : undefined;
   }
 }

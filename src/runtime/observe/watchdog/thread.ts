@@ -20,15 +20,16 @@ import { Recorder } from "../recorder.js";
 import { SharedStatus } from "../shared-status.js";
 import { isPausedByDebugger } from "./debugger-pause.js";
 import { loadExit } from "./exit-process.js";
-import { checkIntervalMs, type WatchdogSettings } from "./messages.js";
+import type { WatchdogSettings } from "./messages.js";
 import { OutsideProcess } from "./outside-process.js";
 import { isStopped, readProcessState } from "./process-state.js";
 import { currentThreadId, ProcessorWait } from "./processor-wait.js";
-import { printWithin, publish } from "./publish.js";
-import { type Shared, takeReading } from "./reading.js";
+import { printWithTimeout, publish } from "./publish.js";
+import { type SharedMemory, takeReading } from "./reading.js";
 import { type Ending, type StallReport, stallReport } from "./report.js";
 import { ReportPace } from "./report-pace.js";
 import { isOutside, type Stall, StallDetector } from "./stall.js";
+import { checkIntervalMs } from "./watched-time.js";
 
 export interface ThreadData extends WatchdogSettings {
   readonly sharedStatus: SharedArrayBuffer;
@@ -43,13 +44,13 @@ export interface ThreadData extends WatchdogSettings {
 }
 
 /** Time limit for the outside process to handle a report before this thread acts alone. */
-const outsidePatienceMs = 2000;
+const outsideTimeoutMs = 2000;
 /** Time limit for loading `_exit`. */
-const loadWithinMs = 5000;
+const loadTimeoutMs = 5000;
 
 const settings = workerData as ThreadData;
 const { pid, stallAfterMs, reportDir, onStall } = settings;
-const lookMs = checkIntervalMs(stallAfterMs);
+const intervalMs = checkIntervalMs(stallAfterMs);
 const shared = attach(settings);
 const wait = new ProcessorWait(pid, settings.mainThreadId);
 const detector = new StallDetector(shared.sharedStatus, stallAfterMs, systemClock, {
@@ -74,7 +75,7 @@ const { exit, notes } = await Promise.race([
     (exit) => ({ exit, notes: [] }),
     (error) => withoutExit(String(error)),
   ),
-  passed(loadWithinMs, withoutExit(`not loaded after ${formatDuration(loadWithinMs)}`), { ref: false }),
+  passed(loadTimeoutMs, withoutExit(`not loaded after ${formatDuration(loadTimeoutMs)}`), { ref: false }),
 ]);
 
 function withoutExit(reason: string): {
@@ -84,7 +85,7 @@ function withoutExit(reason: string): {
   return { notes: [`libc's _exit cannot be loaded (${reason}): a stalled run is killed with SIGKILL`] };
 }
 
-function attach(data: ThreadData): Shared {
+function attach(data: ThreadData): SharedMemory {
   const labels = new LabelTable(data.labels);
   return {
     sharedStatus: new SharedStatus(data.sharedStatus),
@@ -93,7 +94,7 @@ function attach(data: ThreadData): Shared {
   };
 }
 
-function look(): void {
+function check(): void {
   const stall = detector.examine();
   const { activity } = detector;
   if (activity) outside.beat(takeReading(shared, activity));
@@ -119,11 +120,11 @@ function reportStall(stall: Stall): void {
   if (missing !== undefined) return void concludeAlone(report, missing);
   pendingReport = report;
   outside.report(report);
-  const late = `the outside process did not act on the report within ${outsidePatienceMs} ms`;
+  const late = `the outside process did not act on the report within ${outsideTimeoutMs} ms`;
   setTimeout(() => {
     if (report.ending !== "none" || pendingReport === report)
       void concludeAlone(report, outside.lost ?? late);
-  }, outsidePatienceMs);
+  }, outsideTimeoutMs);
 }
 
 function describe(stall: Stall): StallReport {
@@ -156,7 +157,7 @@ function leave(): void {
   process.kill(pid, "SIGKILL");
 }
 
-const timer = setInterval(look, lookMs);
+const timer = setInterval(check, intervalMs);
 let isClosed = false;
 parentPort?.once("message", () => {
   isClosed = true;
@@ -166,8 +167,8 @@ parentPort?.once("message", () => {
 await outside.settled;
 if (outside.lost !== undefined && !isClosed && !outside.isUnwanted) {
   const text = `holdfast: The watchdog's outside process is missing (${outside.lost}). The run continues, watched only by a thread inside the process. ${threadAdvice}.\n`;
-  await printWithin(text, outsidePatienceMs);
+  await printWithTimeout(text, outsideTimeoutMs);
 }
 // Check at once: if the process is stopped before the first tick, the outside process has a snapshot.
-look();
+check();
 parentPort?.postMessage("ready");

@@ -1,4 +1,4 @@
-/** The watchdog against real processes: what it promises is about threads that don't answer, which none can fake. */
+/** The watchdog with real processes, because threads that do not respond cannot be simulated. */
 
 import assert from "node:assert/strict";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
@@ -74,13 +74,13 @@ describe("the watchdog", () => {
     assert.match(stderr, /^holdfast: stalled: the program's own code has blocked the event loop for /);
   });
 
-  it("sees a stall that begins before its thread is up", async () => {
+  it("detects a stall that begins before its thread has started", async () => {
     const { code } = await start("busy before the watchdog is up").end;
     assert.equal(code, exitCodes.stalled.code);
     assert.equal(onlyReport().what.number, 3);
   });
 
-  it("reports once and lets the run go on where that is asked for", async () => {
+  it("reports once and lets the run continue if onStall is report", async () => {
     const { code, stderr } = await start("stalls and goes on").end;
     assert.equal(code, 0);
     assert.equal(onlyReport().ending, "none");
@@ -90,7 +90,7 @@ describe("the watchdog", () => {
     );
   });
 
-  it("reports a second stall of a run that goes on", async () => {
+  it("reports a second stall of a run that continues", async () => {
     const { code, stderr } = await start("stalls twice and goes on").end;
     assert.equal(code, 0);
     assert.deepEqual(
@@ -104,13 +104,13 @@ describe("the watchdog", () => {
     "works on, with beats, beside busy threads",
     "is held by a debugger",
   ]) {
-    it(`leaves a run alone that ${behaviour}, however long it takes`, async () => {
+    it(`does not report a run that ${behaviour}`, async () => {
       const { code, stderr } = await start(behaviour).end;
       assert.deepEqual([code, readdirSync(reportDir)], [0, []], stderr);
     });
   }
 
-  it("leaves a process alone that is stopped for longer than the limit, and when it goes on", {
+  it("does not report a process that is stopped for longer than the limit and then continues", {
     skip: needsProc,
   }, async () => {
     const run = start("waits to be stopped");
@@ -125,7 +125,7 @@ describe("the watchdog", () => {
     assert.deepEqual([code, readdirSync(reportDir)], [0, []], stderr);
   });
 
-  it("reports and kills, from outside, a process whose watching thread is not heard", async () => {
+  it("reports and kills from outside a process whose watchdog thread is silent", async () => {
     const { signal, stderr } = await start("is not watched by a thread").end;
     assert.equal(signal, "SIGKILL");
     const { what, noticedBy } = onlyReport();
@@ -134,7 +134,7 @@ describe("the watchdog", () => {
     assert.match(stderr, /has sent no heartbeat for/);
   });
 
-  it("says that the outside process is lost, and ends the run all the same", {
+  it("reports a lost outside process, and still ends the run", {
     skip: needsProc,
   }, async () => {
     const run = start("stalls when told to");
@@ -146,7 +146,7 @@ describe("the watchdog", () => {
     assert.match(onlyReport().notes.join(), /outside process ended early \(SIGKILL\)/);
   });
 
-  it("takes a closed pipe with no goodbye for the death of its thread", async () => {
+  it("treats a pipe closed without a goodbye as the death of the thread", async () => {
     const settings = { pid: process.pid, stallAfterMs: limitMs, reportDir, onStall: "report" };
     const outside = spawn(process.execPath, [outsideScript, JSON.stringify(settings)], {
       stdio: ["pipe", "ignore", "pipe"],
@@ -158,7 +158,7 @@ describe("the watchdog", () => {
   });
 
   for (const behaviour of ["ends in good order", "ends without closing"]) {
-    it(`leaves no report and no process behind a run that ${behaviour}`, { skip: needsProc }, async () => {
+    it(`leaves no report and no process after a run that ${behaviour}`, { skip: needsProc }, async () => {
       const { code, stderr } = await start(behaviour).end;
       assert.equal(code, 0);
       assert.equal(stderr, "");
@@ -167,7 +167,7 @@ describe("the watchdog", () => {
     });
   }
 
-  it("survives the signals that go to the whole process group", { skip: needsProc }, async () => {
+  it("survives signals to the whole process group", { skip: needsProc }, async () => {
     const run = start("stalls when told to");
     await run.begun;
     for (const pid of outsideProcesses()) {
@@ -185,7 +185,7 @@ describe("the watchdog", () => {
     assert.deepEqual(readdirSync(reportDir), []);
   });
 
-  it("rejects a limit that is no time", () => {
+  it("rejects an invalid limit", () => {
     const recorder = new Recorder();
     const options = {
       ...{ sharedStatus: new SharedStatus(), labels: recorder.labels, recorder, reportDir },
@@ -197,7 +197,7 @@ describe("the watchdog", () => {
   });
 
   function start(behaviour: string) {
-    // A port of its own: what nobody could debug is not asked whether a debugger holds it.
+    // With a port: a process that does not listen is not asked whether a debugger has paused it.
     const flags = behaviour.includes("debugger") ? ["--inspect=127.0.0.1:0"] : [];
     const child = spawn(process.execPath, [...flags, fixture, behaviour, String(limitMs), reportDir]);
     return { child, begun: firstNumber(child), end: endOf(child) };
@@ -209,7 +209,7 @@ describe("the watchdog", () => {
     return JSON.parse(readFileSync(join(reportDir, names[0]!), "utf8"));
   }
 
-  /** The outside processes of this test's run: they carry its report folder on their command line. */
+  /** The outside processes of this test's run, by the report folder on their command line. */
   function outsideProcesses(): number[] {
     return readdirSync("/proc")
       .filter((entry) => /^\d+$/.test(entry))
@@ -227,7 +227,7 @@ describe("the watchdog", () => {
 
 type Child = ChildProcessByStdio<Writable, Readable, Readable>;
 
-/** When the run began to behave, on the clock that all processes share; NaN where it never did. */
+/** When the run began its behaviour, on the clock that all processes share; NaN if it never did. */
 function firstNumber(child: Child): Promise<number> {
   return new Promise((resolve) => {
     child.stdout.once("data", (chunk) => resolve(Number.parseFloat(chunk)));

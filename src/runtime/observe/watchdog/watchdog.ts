@@ -11,10 +11,10 @@ import {
 import type { OnStall } from "./messages.js";
 import { unwanted } from "./outside-process.js";
 import { currentThreadId } from "./processor-wait.js";
-import type { Shared } from "./reading.js";
+import type { SharedMemory } from "./reading.js";
 import type { ThreadData } from "./thread.js";
 
-export interface WatchdogOptions extends Shared {
+export interface WatchdogOptions extends SharedMemory {
   /** A phase or driver call without progress for this long is a stall. */
   readonly stallAfterMs: number;
   /** Folder for stall reports; created when the first one is written. */
@@ -30,10 +30,10 @@ export interface Watchdog {
   close(): void;
 }
 
-/** More than the thread's own limits together. */
-const readyWithinMs = 20_000;
+/** More than the sum of the thread's limits. */
+const readyTimeoutMs = 20_000;
 /** Time limit for the main thread to receive the thread's message. */
-const messageWithinMs = 1000;
+const messageTimeoutMs = 1000;
 /** Maximum interval between heartbeats of the event loop. */
 const maxTurnMs = 1000;
 
@@ -67,16 +67,16 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
   const ready = new Promise<void>((resolve, reject) => {
     const giveUp = (): void => {
       warn(
-        `The watchdog's thread did not start within ${formatDuration(readyWithinMs)}. The run continues, but stalls may not be reported. ` +
+        `The watchdog's thread did not start within ${formatDuration(readyTimeoutMs)}. The run continues, but stalls may not be reported. ` +
           "Check the load of the machine, and that its disk responds.",
       );
       resolve();
     };
     // A main thread that was busy runs its timers first, and receives the message after them.
-    const askOnce = (): void => {
-      timer = setTimeout(giveUp, messageWithinMs).unref();
+    const waitForMessage = (): void => {
+      timer = setTimeout(giveUp, messageTimeoutMs).unref();
     };
-    let timer = setTimeout(askOnce, readyWithinMs).unref();
+    let timer = setTimeout(waitForMessage, readyTimeoutMs).unref();
     const settle = (): void => {
       clearTimeout(timer);
       resolve();
@@ -150,8 +150,8 @@ function badLimit(stallAfterMs: number): HoldfastError {
 function threadFailed(cause: Error): HoldfastError {
   return new HoldfastError(
     "UNSUPPORTED",
-    `The watchdog's thread has failed: ${cause.message}. Stalls of this run can no longer be explained; ` +
-      "its outside process, if it runs, treats the silence as a stall. Please report this.",
+    `The watchdog's thread has failed: ${cause.message}. It no longer reports stalls of this run. ` +
+      "The outside process, if it runs, will report the missing heartbeats as a stall. Please report this bug.",
     { cause },
   );
 }

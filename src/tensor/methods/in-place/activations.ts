@@ -5,7 +5,7 @@ import type { Tensor } from "../../tensor.js";
 
 export const inPlaceActivationMethods = {
   /**
-   * Sets what is negative to 0.
+   * Sets negative elements to 0.
    *
    * @example
    * ```ts

@@ -22,7 +22,8 @@ export const inPlaceArithmeticMethods = {
     return this.device.applyInPlace(add, this, [this, other]);
   },
   /**
-   * Subtracts in place. A leaf that requires a gradient is changed inside `noGrad`: here, one step downhill.
+   * Subtracts in place. A leaf that requires a gradient can only be changed inside `noGrad`. The example is one step of gradient
+   * descent.
    *
    * @example
    * ```ts
@@ -84,7 +85,7 @@ export const inPlaceArithmeticMethods = {
     return this.device.applyInPlace(pow, this, [this, exponent]);
   },
   /**
-   * Takes over another tensor's values, stretched where they broadcast and in this one's dtype.
+   * Copies the values of another tensor. They broadcast, and are converted to the dtype of this tensor.
    *
    * @example
    * ```ts
@@ -97,8 +98,8 @@ export const inPlaceArithmeticMethods = {
    * ```
    */
   copy_(this: Tensor, source: Tensor): Tensor {
-    const stretched = source.expand(this.shape);
-    return this.device.applyInPlace(contiguous, this, [stretched]);
+    const expanded = source.expand(this.shape);
+    return this.device.applyInPlace(contiguous, this, [expanded]);
   },
   /**
    * Sets every element to a number.

@@ -1,11 +1,11 @@
-/** Elementary functions in place: the result overwrites the tensor, at the same address. */
+/** Elementwise functions in place: the result overwrites the tensor, at the same address. */
 
 import { functions } from "../../../ops/index.js";
 import type { Tensor } from "../../tensor.js";
 
 export const inPlaceFunctionMethods = {
   /**
-   * Turns every sign, in place.
+   * Changes the sign of every element, in place.
    *
    * @example
    * ```ts
@@ -19,7 +19,7 @@ export const inPlaceFunctionMethods = {
     return this.device.applyInPlace(functions.neg, this, [this]);
   },
   /**
-   * Takes magnitudes in place.
+   * Absolute values in place.
    *
    * @example
    * ```ts
@@ -90,7 +90,7 @@ export const inPlaceFunctionMethods = {
     return this.device.applyInPlace(functions.exp, this, [this]);
   },
   /**
-   * eˣ − 1 in place, with all its digits near 0.
+   * eˣ − 1 in place, with full precision near 0.
    *
    * @example
    * ```ts
@@ -118,7 +118,7 @@ export const inPlaceFunctionMethods = {
     return this.device.applyInPlace(functions.log, this, [this]);
   },
   /**
-   * log(1 + x) in place, with all its digits near 0.
+   * log(1 + x) in place, with full precision near 0.
    *
    * @example
    * ```ts
@@ -230,7 +230,7 @@ export const inPlaceFunctionMethods = {
     return this.device.applyInPlace(functions.erf, this, [this]);
   },
   /**
-   * Holds elements between two bounds, in place; either may be left out.
+   * Clamps to two bounds in place; either may be omitted.
    *
    * @example
    * ```ts

@@ -95,7 +95,7 @@ extern "C" __global__ void ${launchBounds(threads, blocksPerSm)} ${entry}(
 ${memory}${wait}${indented(branchByMember(branches))}}
 `;
   const names = [...new Set(members.map((member) => member.name))];
-  return { name: names.join(" + "), parameters, cuda: { entry, threads, code, waits: true } };
+  return { name: names.join(" + "), parameters, cuda: { entry, threads, code, hasGridDependencyWait: true } };
 }
 
 /** Runs of neighbouring members with the same code. */

@@ -1,0 +1,8 @@
+/**
+ * Benchmarks use internal modules next to the public API. Both must come from dist/src: the bundle in dist/lib would be a second copy of
+ * the library.
+ */
+
+if (!import.meta.resolve("holdfast").endsWith("/dist/src/index.js")) {
+  throw new Error("Start benchmarks with: node --conditions=holdfast-source dist/bench/…");
+}

@@ -1,0 +1,175 @@
+/**
+ * Batched GEMMs: independent GEMMs of one shape, such as the query, key and value projections of one input, are one batched GEMM. Each
+ * operand needs a common stride: slices of one buffer have one or not; step buffers of their own become slices of a new buffer.
+ *
+ * Weight gradients are left to grouped GEMM, whose members may differ in shape.
+ */
+
+import { dtypes } from "../../ir/index.js";
+import { capabilitiesOf } from "../../kernels/index.js";
+import { alignment, type Runtime } from "../../runtime/index.js";
+import { alignUp, literalKey } from "../../units/index.js";
+import { busyGemmElements, maxBatchedWaves } from "../cost-model.js";
+import type { Buffer, BufferSlice, GemmCall, Node, Program } from "../program/program.js";
+import { relocateCalls } from "../program/relocation.js";
+import { groupCalls } from "./group-calls.js";
+
+type Problem = GemmCall["problem"];
+
+/** A GEMM, with a key that GEMMs of the same shape and layouts share. */
+interface GemmItem {
+  readonly problem: Problem;
+  readonly key: string;
+}
+
+/** An operand of a batch. */
+interface BatchedOperand {
+  readonly strideBytes: number;
+  /** True if the members' step buffers become slices of one buffer. */
+  readonly isMoved: boolean;
+}
+
+const operandNames = ["a", "b", "c", "bias"] as const;
+type OperandName = (typeof operandNames)[number];
+type Batch = Readonly<Partial<Record<OperandName, BatchedOperand>>>;
+
+/** `isTuned`: GEMMs may round differently from eager code. */
+export function batchGemms(runtime: Runtime, program: Program, isTuned: boolean): void {
+  if (!isTuned || !capabilitiesOf(runtime).combinesKernels) return;
+  const busyElements = busyGemmElements(runtime.device);
+  /** The batch whose buffer a step buffer becomes part of: it cannot be part of two. */
+  const claims = new Map<Buffer, Node>();
+  const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
+  groupCalls<GemmItem>(program, {
+    defersConsumers: true,
+    itemOf({ work }) {
+      if (work.kind !== "gemm" || !canBatch(work.problem)) return undefined;
+      const { problem } = work;
+      return problem.m * problem.n < busyElements ? { problem, key: keyOf(problem) } : undefined;
+    },
+    rank: (groups, { key }) => groups.filter(({ items }) => items[0]?.key === key),
+    canJoin({ node, items }, item) {
+      const { m, n } = item.problem;
+      if ((items.length + 1) * m * n > maxBatchedWaves * busyElements) return false;
+      const members = inOrder([...items, item]);
+      const batch = batchOf(members);
+      return (
+        batch !== undefined &&
+        movedBuffers(members, batch).every((buffer) => (claims.get(buffer) ?? node) === node)
+      );
+    },
+    onJoin({ node, items }) {
+      const batch = batchOf(inOrder(items));
+      if (batch) for (const buffer of movedBuffers(items, batch)) claims.set(buffer, node);
+    },
+    merge: ({ items }) => ({ work: merge(program, inOrder(items), moved) }),
+  });
+  relocateCalls(program, moved);
+}
+
+/** True for a plain GEMM; a transposed A is a weight gradient's. */
+function canBatch({ batch = 1, a, beta = 0, activation, scratch }: Problem): boolean {
+  return batch === 1 && !a.isTransposed && beta === 0 && !activation && !scratch;
+}
+
+function keyOf({ a, b, c, bias, scratch: _, ...rest }: Problem): string {
+  const layouts = [a, b, c].map(({ slice: { size }, ...layout }) => [size, layout]);
+  return literalKey([rest, layouts, bias?.size ?? 0]);
+}
+
+function sliceOf({ problem }: GemmItem, name: OperandName): BufferSlice | undefined {
+  return name === "bias" ? problem.bias : problem[name].slice;
+}
+
+/** By the address of B, or of A if B is the same for all: so strides are positive. */
+function inOrder(members: readonly GemmItem[]): readonly GemmItem[] {
+  const offset = (item: GemmItem, name: OperandName): number => sliceOf(item, name)?.offset ?? 0;
+  return [...members].sort((x, y) => offset(x, "b") - offset(y, "b") || offset(x, "a") - offset(y, "a"));
+}
+
+/** How each operand is batched; undefined if one of them cannot be. */
+function batchOf(members: readonly GemmItem[]): Batch | undefined {
+  const batch: Partial<Record<OperandName, BatchedOperand>> = {};
+  for (const name of operandNames) {
+    const slices = members.flatMap((member) => sliceOf(member, name) ?? []);
+    if (slices.length === 0) continue;
+    const operand = batchSlices(slices, elementBytes(name, members));
+    if (!operand || (name === "c" && operand.strideBytes < (slices[0]?.size ?? 0))) return undefined;
+    batch[name] = operand;
+  }
+  return batch;
+}
+
+function elementBytes(name: OperandName, [first]: readonly GemmItem[]): number {
+  if (!first) return 1;
+  const { dtype, resultDtype = dtype, biasDtype = resultDtype } = first.problem;
+  return dtypes[{ a: dtype, b: dtype, c: resultDtype, bias: biasDtype }[name]].bytes;
+}
+
+function batchSlices(slices: readonly BufferSlice[], bytes: number): BatchedOperand | undefined {
+  const [first, second] = slices;
+  if (!first || !second) return undefined;
+  if (slices.every(({ buffer }) => buffer === first.buffer)) {
+    const strideBytes = second.offset - first.offset;
+    const isStrided = slices.every(({ offset }, index) => offset === first.offset + index * strideBytes);
+    return isStrided && strideBytes >= 0 && strideBytes % bytes === 0
+      ? { strideBytes, isMoved: false }
+      : undefined;
+  }
+  const areOwn = new Set(slices.map(({ buffer }) => buffer)).size === slices.length;
+  const areWhole = slices.every(
+    ({ buffer, offset, size }) => !buffer.storage && offset === 0 && size === buffer.bytes,
+  );
+  return areOwn && areWhole ? { strideBytes: alignUp(first.size, alignment), isMoved: true } : undefined;
+}
+
+function movedBuffers(members: readonly GemmItem[], batch: Batch): readonly Buffer[] {
+  return operandNames
+    .filter((name) => batch[name]?.isMoved)
+    .flatMap((name) => members.flatMap((member) => sliceOf(member, name)?.buffer ?? []));
+}
+
+/** The members as one batched GEMM; buffers that move are noted. */
+function merge(
+  program: Program,
+  members: readonly GemmItem[],
+  moved: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
+): GemmCall {
+  const [first] = members as [GemmItem];
+  const batch = batchOf(members) ?? {};
+  const batchSlice = (name: OperandName): BufferSlice | undefined => {
+    const [slice, operand] = [sliceOf(first, name), batch[name]];
+    if (!slice || !operand) return slice;
+    const { strideBytes, isMoved } = operand;
+    const size = (members.length - 1) * strideBytes + slice.size;
+    if (!isMoved) return { ...slice, size };
+    const buffer = program.makeBuffer(size, slice.buffer.label);
+    for (const [index, member] of members.entries()) {
+      const memberSlice = sliceOf(member, name);
+      if (memberSlice) moved.set(memberSlice.buffer, { buffer, offset: index * strideBytes });
+    }
+    return { buffer, offset: 0, size };
+  };
+  const batchStride = (name: OperandName): number =>
+    (batch[name]?.strideBytes ?? 0) / elementBytes(name, members);
+  const matrix = <T extends Problem["c"]>(name: "a" | "b" | "c", operand: T): T => ({
+    ...operand,
+    slice: batchSlice(name) ?? operand.slice,
+    batchStride: batchStride(name),
+  });
+  const { problem } = first;
+  const bias = batchSlice("bias");
+  return {
+    kind: "gemm",
+    problem: {
+      ...problem,
+      ...{
+        batch: members.length,
+        a: matrix("a", problem.a),
+        b: matrix("b", problem.b),
+        c: matrix("c", problem.c),
+      },
+      ...(bias && { bias, biasBatchStride: batchStride("bias") }),
+    },
+  };
+}

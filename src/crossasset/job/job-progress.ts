@@ -1,0 +1,67 @@
+/** The job's progress and its remaining time, estimated from the last seconds. */
+
+import type { Trainer } from "../../train/index.js";
+
+export class JobProgress {
+  readonly #stepsOfFolds: readonly number[];
+  #done: number;
+  #samples = 0;
+  #plans = 0;
+  /** The start of the current measurement, and the result of the last one: NaN before the first. */
+  #measured: { readonly atMs: number; readonly step: number; readonly perStepMs: number };
+
+  /** A resumed job starts with the completed steps. */
+  constructor(stepsOfFolds: readonly number[], done: number) {
+    this.#stepsOfFolds = stepsOfFolds;
+    this.#done = done;
+    this.#measured = { atMs: performance.now(), step: done, perStepMs: Number.NaN };
+  }
+
+  /** Completed steps of the job, including those before a resume. */
+  get done(): number {
+    return this.#done;
+  }
+
+  /** Steps of the whole job. */
+  get total(): number {
+    return this.#stepsOfFolds.reduce((sum, steps) => sum + steps, 0);
+  }
+
+  /** Steps of the folds before this one. */
+  stepsBefore(fold: number): number {
+    return this.#stepsOfFolds.slice(0, fold).reduce((sum, steps) => sum + steps, 0);
+  }
+
+  get secondsLeft(): number {
+    const { perStepMs } = this.#measured;
+    return Number.isNaN(perStepMs) ? 0 : ((this.total - this.#done) * perStepMs) / 1000;
+  }
+
+  /** Counts a step of a fold. Returns the figures of its event. */
+  completeStep(
+    fold: number,
+    trainer: Pick<Trainer, "progress" | "batches" | "latestLoss" | "samplesPerSecond" | "compiled">,
+    batchSize: number,
+    trainSamples: number,
+  ) {
+    const { epoch, batch, step } = trainer.progress;
+    this.#done = this.stepsBefore(fold) + step;
+    // An epoch's last batch may be smaller.
+    this.#samples += Math.min(batchSize, trainSamples - (batch - 1) * batchSize);
+    const nowMs = performance.now();
+    const plans = trainer.compiled?.plans ?? 0;
+    // A step with a compilation is not representative.
+    if (this.#done <= this.#measured.step || step === 1 || plans !== this.#plans)
+      this.#measured = { ...this.#measured, atMs: nowMs, step: this.#done };
+    else if (nowMs - this.#measured.atMs > 1000 || Number.isNaN(this.#measured.perStepMs)) {
+      const perStepMs = (nowMs - this.#measured.atMs) / (this.#done - this.#measured.step);
+      this.#measured = { atMs: nowMs, step: this.#done, perStepMs };
+    }
+    this.#plans = plans;
+    return {
+      ...{ epoch, batch, batches: trainer.batches, step: this.#done, steps: this.total },
+      ...{ loss: trainer.latestLoss, samples: this.#samples, samplesPerSecond: trainer.samplesPerSecond },
+      secondsLeft: this.secondsLeft,
+    };
+  }
+}

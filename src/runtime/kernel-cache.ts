@@ -1,0 +1,34 @@
+/** The loaded kernels of a runtime, by the content of their sources. */
+
+import type { Driver, Kernel, KernelSource } from "../driver/index.js";
+import type { CaptureStateMachine } from "./capture/capture-state.js";
+import { sourceKey } from "./source-key.js";
+
+export interface KernelCacheOptions {
+  readonly driver: Driver;
+  readonly captureState: CaptureStateMachine;
+  /** Close actions, in the order of opening. */
+  readonly closing: (() => void)[];
+}
+
+export class KernelCache {
+  readonly #options: KernelCacheOptions;
+  readonly #kernels = new Map<string, Kernel>();
+
+  constructor(options: KernelCacheOptions) {
+    this.#options = options;
+  }
+
+  /** Loads a kernel. Sources with the same content share one. */
+  load(source: KernelSource): Kernel {
+    const key = sourceKey(source);
+    const cached = this.#kernels.get(key);
+    if (cached) return cached;
+    const { driver, captureState, closing } = this.#options;
+    captureState.reject("load of a kernel", source.name);
+    const kernel = driver.loadKernel(source);
+    this.#kernels.set(key, kernel);
+    closing.push(() => driver.unloadKernel(kernel));
+    return kernel;
+  }
+}

@@ -1,0 +1,4 @@
+/** device-methods: the methods of devices that take or return tensors. Importing this file adds them to the class. */
+
+import "./elements.js";
+import "./ops.js";
