@@ -31,7 +31,7 @@ import type { BufferSlice, Call, Program } from "./program/program.js";
 export interface StepFacts {
   /** True if GEMMs may round differently from eager code, because their algorithms are chosen by measurement. */
   readonly isTuned: boolean;
-  /** Persistent memory whose contents nobody reads after the step. */
+  /** Persistent memory that is not read after the step. */
   readonly deadOnExit: readonly BufferSlice[];
 }
 
@@ -79,7 +79,7 @@ export const phases = {
   },
   dce: {
     pass: "dce",
-    purpose: "results that nobody reads are not computed",
+    purpose: "results that no call reads are not computed",
     run: (program, _, { deadOnExit }) => eliminateDeadCalls(program, deadOnExit),
   },
   coalesceCasts: {

@@ -56,7 +56,7 @@ export function timeCandidates(
   const scratchBytes = new Map(
     gemmCandidates(runtime, desc).map((algorithm) => [
       algorithm,
-      gemmScratchBytes(runtime, { ...desc, choice: algorithm }),
+      gemmScratchBytes(runtime, { ...desc, algorithm: algorithm }),
     ]),
   );
   const memory = TrialMemory.allocate(runtime, problem, Math.max(...scratchBytes.values()));

@@ -153,7 +153,7 @@ describe("a GEMM", { skip }, () => {
           ({ runtime, choose }) => {
             change?.(runtime);
             const { calls, report } = choose([gemmOf(placeWeights(runtime))]);
-            found = { choice: problemOf(calls[0]).choice, measured: report.measured };
+            found = { choice: problemOf(calls[0]).algorithm, measured: report.measured };
           },
           {},
           folder,
@@ -177,7 +177,7 @@ describe("a GEMM", { skip }, () => {
       const call = gemmOf(placeWeights(runtime));
       const { calls, report } = choose([call, gemmOf(placeWeights(runtime), 10)]);
       const [first, second] = calls.map(problemOf);
-      assert.deepEqual([first?.choice, second?.choice], [2, 2]);
+      assert.deepEqual([first?.algorithm, second?.algorithm], [2, 2]);
       assert.deepEqual([first?.scratch?.size, first?.scratch?.buffer.bytes], [2048, 2048]);
       const ids = [first, second].map((one) => one?.scratch?.buffer.id);
       assert.deepEqual(ids, [101, 102], "numbers of their own, which no other buffer has");
@@ -190,7 +190,7 @@ describe("a GEMM", { skip }, () => {
 
   test("keeps the library's first algorithm among those within two percent of the fastest", () => {
     withCosts([1, 0.5, 0.495], ({ runtime, choose }) => {
-      assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 1);
+      assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).algorithm, 1);
     });
     withCosts([0.5, 0.495, 0.6], ({ runtime, choose }) => {
       const call = gemmOf(placeWeights(runtime));
@@ -227,7 +227,17 @@ describe("a GEMM", { skip }, () => {
           submit(
             runtime,
             gemmCalls({
-              ...{ dtype: "f32", m, n, k, a: lying(a, k), b: lying(b, n), c: lying(c, n), scratch, choice },
+              ...{
+                dtype: "f32",
+                m,
+                n,
+                k,
+                a: lying(a, k),
+                b: lying(b, n),
+                c: lying(c, n),
+                scratch,
+                algorithm: choice,
+              },
             }),
           );
           return runtime.read(c);
@@ -249,11 +259,11 @@ describe("a GEMM", { skip }, () => {
 
   test("is timed without algorithms that can't be launched, even the library's first", () => {
     withCosts([1, Number.NaN, 0.5], ({ runtime, choose, launches }) => {
-      assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 2);
+      assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).algorithm, 2);
       assert.equal(launches.get(1), 1);
     });
     withCosts([Number.NaN, 1, 0.5], ({ runtime, choose }) => {
-      assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 2);
+      assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).algorithm, 2);
     });
   });
 
@@ -277,7 +287,7 @@ describe("a GEMM", { skip }, () => {
         const call = gemmOf(region);
         assert.equal(choose([call]).calls[0], call);
         runtime.arena.free(full);
-        assert.equal(problemOf(choose([call]).calls[0]).choice, 2, "a rejection is not kept for a result");
+        assert.equal(problemOf(choose([call]).calls[0]).algorithm, 2, "a rejection is not kept for a result");
       },
       { arena: "8MiB" },
     );
@@ -293,7 +303,7 @@ describe("measuring", { skip }, () => {
       const { calls, report } = choose([gemmOf(region, 30)]);
       assert.deepEqual([...launches], after);
       assert.equal(report.measured, 0);
-      assert.deepEqual([problemOf(calls[0]).choice, problemOf(calls[0]).scratch?.size], [2, 2048]);
+      assert.deepEqual([problemOf(calls[0]).algorithm, problemOf(calls[0]).scratch?.size], [2, 2048]);
       // Another alignment has another list of algorithms.
       const { problem } = gemmOf(region).work;
       const moved = { ...problem, b: { ...problem.b, slice: { ...problem.b.slice, offset: 12 } } };
@@ -336,7 +346,7 @@ describe("measuring", { skip }, () => {
       costMs,
       ({ choose }) => {
         const { calls } = choose([{ op: "matmul", work: { kind: "gemm", problem } }]);
-        assert.equal(problemOf(calls[0]).choice, -2);
+        assert.equal(problemOf(calls[0]).algorithm, -2);
       },
       { options: { precision: "tf32" }, compileMs: 1000 },
     );
@@ -394,7 +404,7 @@ describe("measuring", { skip }, () => {
     withCosts(
       [0.5, 0.3, 0.2],
       ({ runtime, choose }) => {
-        assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 2);
+        assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).algorithm, 2);
         assert.equal(emulator.get("captures.threadLocal"), 0);
       },
       { capture: "off" },

@@ -68,7 +68,7 @@ export function autotuneGemms(
     afterUs += found?.tunedUs ?? 0;
     if (!found || found.choice === 0) continue;
     changed++;
-    const problem = withScratch(runtime, program, { ...call.work.problem, choice: found.choice });
+    const problem = withScratch(runtime, program, { ...call.work.problem, algorithm: found.choice });
     program.replace(node, { ...call, work: { kind: "gemm", problem } });
   }
   const elapsedMs = clock.nowMs() - startMs;
@@ -80,7 +80,7 @@ export function algorithmsIn(runtime: Runtime, calls: readonly Call[]): KnownAlg
   return new Map(
     calls.flatMap(({ work }) =>
       work.kind === "gemm"
-        ? [[keyOf(runtime, work), { choice: work.problem.choice ?? 0, firstUs: 0, tunedUs: 0 }]]
+        ? [[keyOf(runtime, work), { choice: work.problem.algorithm ?? 0, firstUs: 0, tunedUs: 0 }]]
         : [],
     ),
   );

@@ -140,8 +140,8 @@ function mergeCopies(
     if (slice.buffer.storage) return { ...slice, size };
     const buffer = program.makeBuffer(size, slice.buffer.label);
     for (const [member, { work: copy }] of members.entries()) {
-      const own = copy.operands[index]?.buffer;
-      if (own) moved.set(own, { buffer, offset: member * strideBytes });
+      const memberBuffer = copy.operands[index]?.buffer;
+      if (memberBuffer) moved.set(memberBuffer, { buffer, offset: member * strideBytes });
     }
     return { buffer, offset: 0, size };
   });

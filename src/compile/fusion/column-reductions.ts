@@ -169,35 +169,35 @@ function firstPhaseOf(
 function epilogueWithSum(
   runtime: Runtime,
   call: Call,
-  { problem, epilogue: finish, operands, scalars }: GemmEpilogueCall,
+  { problem, epilogue, operands, scalars }: GemmEpilogueCall,
   sum: ColumnCall,
   partials: readonly BufferSlice[],
 ): Call | undefined {
-  const { inputs, outputs, stages } = finish.kernel;
-  const [own, made] = [operands.slice(0, inputs.length), operands.slice(inputs.length)];
+  const { inputs, outputs, stages } = epilogue.kernel;
+  const [inputSlices, outputSlices] = [operands.slice(0, inputs.length), operands.slice(inputs.length)];
   const isPlain = sum.strides.every(({ row, column }) => row === problem.n && column === "unit");
   if (!isPlain || sum.rows !== problem.m || sum.columns !== problem.n || sum.scalars.length > 0)
     return undefined;
   const summed = sum.operands.slice(0, sum.kernel.inputs.length);
-  const read = summed.map((slice) => made.findIndex((output) => isSameSlice(output, slice)));
+  const read = summed.map((slice) => outputSlices.findIndex((output) => isSameSlice(output, slice)));
   if (read.some((output, input) => outputs[output]?.dtype !== sum.kernel.inputs[input])) return undefined;
   const kernel: RowKernel = {
-    ...finish.kernel,
-    name: joinNames([finish.kernel.name, sum.kernel.name]),
+    ...epilogue.kernel,
+    name: joinNames([epilogue.kernel.name, sum.kernel.name]),
     inputs: [...inputs, ...sum.kernel.inputs],
     outputs: [...outputs, ...partials.map(() => ({ dtype: "f32", per: "column" }) as const)],
     stages: [
       ...stages,
-      ...sum.kernel.values.map((value, place) => ({
-        ...{ kind: "store" as const, output: outputs.length + place },
+      ...sum.kernel.values.map((value, index) => ({
+        ...{ kind: "store" as const, output: outputs.length + index },
         value: withInputsFrom(value, inputs.length),
       })),
     ],
   };
-  const forwarded = [...inputs.map((_, input) => finish.forwarded?.[input]), ...read];
+  const forwarded = [...inputs.map((_, input) => epilogue.forwarded?.[input]), ...read];
   const work: GemmEpilogueCall = {
-    ...{ kind: "gemm-epilogue", problem, epilogue: { ...finish, kernel, forwarded }, scalars },
-    operands: [...own, ...summed, ...made, ...partials],
+    ...{ kind: "gemm-epilogue", problem, epilogue: { ...epilogue, kernel, forwarded }, scalars },
+    operands: [...inputSlices, ...summed, ...outputSlices, ...partials],
   };
   return canFuseEpilogue(runtime, describeGemm(problem), work.epilogue) ? { ...call, work } : undefined;
 }

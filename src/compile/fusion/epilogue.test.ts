@@ -54,7 +54,7 @@ function rows(source: Buffer, target = bufferOf(m * n), stride = 1) {
 const kinds = (calls: readonly Call[]): string[] => calls.map(({ work }) => work.kind);
 
 test("work on a product's result is done with it, and the result itself is gone where nobody else reads it", () => {
-  const { call, result } = product({ scratch: whole(bufferOf(64)), choice: 2 });
+  const { call, result } = product({ scratch: whole(bufferOf(64)), algorithm: 2 });
   const work = rows(result);
   const [made, ...others] = fuseEpilogues(hopper, [call, work.call]);
   assert.deepEqual(others, []);

@@ -41,17 +41,17 @@ function fusedCall(runtime: Runtime, program: Program, gemm: Node, rows: Node): 
   if (first.work.kind !== "gemm" || second.work.kind !== "row" || second.isRematerialized) return undefined;
   const { problem } = first.work;
   const { operands, scalars } = second.work;
-  const found = epilogueIn(problem, second.work);
-  if (!found) return undefined;
+  const candidate = epilogueIn(problem, second.work);
+  if (!candidate) return undefined;
   const { buffer } = problem.c.slice;
   const storesC = buffer.storage !== undefined || isReadByOthers(program, buffer, [rows]);
-  const finish: Epilogue = { ...found, storesC };
-  if (!canFuseEpilogue(runtime, describeGemm(problem), finish)) return undefined;
-  const { scratch: _, choice: __, ...plain } = problem;
+  const epilogue: Epilogue = { ...candidate, storesC };
+  if (!canFuseEpilogue(runtime, describeGemm(problem), epilogue)) return undefined;
+  const { scratch: _, algorithm: __, ...plain } = problem;
   const work: GemmEpilogueCall = {
     kind: "gemm-epilogue",
     problem: plain,
-    epilogue: finish,
+    epilogue,
     operands,
     scalars,
   };

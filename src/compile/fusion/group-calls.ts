@@ -55,9 +55,9 @@ export function groupCalls<Item>(program: Program, grouping: Grouping<Item>): vo
       if (!anchor || grouping.mayMove?.(group, joining, anchor) === false) continue;
       program.fuse(group.node, node, anchor);
       path?.fuse(group.node, node);
-      const joined = { ...group, items: [...group.items, item], calls: [...group.calls, node.call] };
-      groups.set(group.node, joined);
-      grouping.onJoin?.(joined);
+      const larger = { ...group, items: [...group.items, item], calls: [...group.calls, node.call] };
+      groups.set(group.node, larger);
+      grouping.onJoin?.(larger);
       return true;
     }
     return false;

@@ -131,7 +131,7 @@ test("weight gradients of TF32 and of half floats go together too, without the l
     assert.ok(made?.work.kind === "grouped-gemm");
     for (const problem of made.work.problems) {
       assert.equal(problem.scratch, undefined);
-      assert.equal(problem.choice, undefined);
+      assert.equal(problem.algorithm, undefined);
     }
   }
 });

@@ -30,7 +30,7 @@ export function groupGemms(runtime: Runtime, program: Program, isTuned = true): 
       work: {
         kind: "grouped-gemm",
         // The grouped kernel uses neither a cuBLASLt algorithm nor its workspace.
-        problems: items.map(({ scratch: _, choice: __, ...problem }) => problem),
+        problems: items.map(({ scratch: _, algorithm: __, ...problem }) => problem),
       },
     }),
   });

@@ -117,12 +117,12 @@ function canRead(runtime: Runtime, { work }: Call, buffer: Buffer): boolean {
     case "row":
       return isLoaded(work.kernel, work.operands, isNarrow);
     case "gemm-epilogue": {
-      const { problem, epilogue: finish } = work;
+      const { problem, epilogue } = work;
       const { a, b, bias } = problem;
       if ([a.slice, b.slice, ...(bias ? [bias] : [])].some(isNarrow)) return false;
-      if (!isLoaded(finish.kernel, work.operands, isNarrow)) return false;
-      const kernel = narrowKernel(finish.kernel, work.operands, isNarrow);
-      return canFuseEpilogue(runtime, describeGemm(problem), { ...finish, kernel });
+      if (!isLoaded(epilogue.kernel, work.operands, isNarrow)) return false;
+      const kernel = narrowKernel(epilogue.kernel, work.operands, isNarrow);
+      return canFuseEpilogue(runtime, describeGemm(problem), { ...epilogue, kernel });
     }
     case "attention":
       return readAsHalves(work, narrow, isNarrow) !== undefined;
@@ -154,14 +154,14 @@ function narrowWork(
     case "gemm":
       return { kind: "gemm", problem: withScratch(runtime, program, narrowProblem(work.problem)) };
     case "gemm-epilogue": {
-      const { epilogue: finish, operands, problem } = work;
-      const isResult = finish.storesC && isNarrow(problem.c.slice);
+      const { epilogue, operands, problem } = work;
+      const isResult = epilogue.storesC && isNarrow(problem.c.slice);
       // The epilogue works on the accumulators, before they are rounded.
       const others = (slice: BufferSlice): boolean => isNarrow(slice) && !isSameSlice(slice, problem.c.slice);
       return {
         ...work,
         problem: isResult ? narrowProblem(problem) : problem,
-        epilogue: { ...finish, kernel: narrowKernel(finish.kernel, operands, others) },
+        epilogue: { ...epilogue, kernel: narrowKernel(epilogue.kernel, operands, others) },
       };
     }
     case "row":

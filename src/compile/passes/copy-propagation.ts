@@ -137,7 +137,7 @@ const wordCopy: RowKernel = {
 /** A strided copy: chunks that are adjacent in the source, and the destination of each. */
 export interface StridedCopy {
   readonly source: BufferSlice;
-  readonly pieces: readonly BufferSlice[];
+  readonly chunks: readonly BufferSlice[];
   /** True if the chunks are column blocks of the source; otherwise they follow each other. */
   readonly areColumns?: boolean;
 }
@@ -149,10 +149,10 @@ export function stridedCopyOf(work: Work): StridedCopy | undefined {
   const [axis] = outer;
   if (!source || !target || !axis || outer.length > 1 || axis.strides[0] !== row.size) return undefined;
   const step = wordBytes * (axis.strides[1] ?? 0);
-  const pieces = Array.from({ length: axis.size }, (_, index) => ({
+  const chunks = Array.from({ length: axis.size }, (_, index) => ({
     ...{ buffer: target.buffer, offset: target.offset + index * step, size: wordBytes * row.size },
   }));
-  return { source, pieces };
+  return { source, chunks };
 }
 
 function gatherEqual(copies: readonly CopyCall[]): RowCall {

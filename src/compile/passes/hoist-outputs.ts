@@ -123,11 +123,11 @@ function cutOf(call: Call, writers: Writers, capabilities: RowCapabilities): Cut
     const draft = combine([member], isWanted, capabilities);
     return draft && { ...call, work: rowsOf(draft) };
   };
-  for (const { slice: own } of member.outputs) {
-    const split = own.buffer.storage ? undefined : withOutputs((slice) => isSameSlice(slice, own));
+  for (const { slice: output } of member.outputs) {
+    const split = output.buffer.storage ? undefined : withOutputs((slice) => isSameSlice(slice, output));
     if (!split || depth - writers.depthOf(readBy(split)) < minHoistedCalls) continue;
     const producers = writers.producersOf(split);
-    const rest = producers && withOutputs((slice) => !isSameSlice(slice, own));
+    const rest = producers && withOutputs((slice) => !isSameSlice(slice, output));
     if (rest) return { hoisted: split, rest, producers };
   }
   return undefined;

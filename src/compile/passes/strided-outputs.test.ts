@@ -126,7 +126,7 @@ describe("a wide product whose columns are taken apart", () => {
   const wide = call("products", {
     kind: "gemm",
     problem: {
-      ...{ dtype: "f32", m, n: layers * n, k: terms, choice: 2 },
+      ...{ dtype: "f32", m, n: layers * n, k: terms, algorithm: 2 },
       a: { slice: left, rowStride: m, isTransposed: true },
       b: { slice: right, rowStride: layers * n },
       c: { slice: whole(all), rowStride: layers * n },

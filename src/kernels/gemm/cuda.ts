@@ -95,11 +95,11 @@ export function cudaCandidates(target: Target, problem: GemmDesc): readonly numb
   return [...ofLibrary, ...sm90Candidates(target, problem).map((_, index) => firstNativeAlgorithm - index)];
 }
 
-/** The native kernel that a problem's `choice` names. */
+/** The native kernel that a problem's `algorithm` names. */
 function selectedConfig(target: Target, problem: GemmDesc): Sm90Config | undefined {
-  const { choice = 0 } = problem;
-  return choice <= firstNativeAlgorithm
-    ? sm90Candidates(target, problem)[firstNativeAlgorithm - choice]
+  const { algorithm = 0 } = problem;
+  return algorithm <= firstNativeAlgorithm
+    ? sm90Candidates(target, problem)[firstNativeAlgorithm - algorithm]
     : undefined;
 }
 

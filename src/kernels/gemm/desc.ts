@@ -64,7 +64,7 @@ export interface GemmProblem<D extends GemmInputDtype = GemmDtype> extends GemmS
   /** At least `gemmScratchBytes` bytes; none if that is 0. */
   readonly scratch?: Storage;
   /** The algorithm, one of `gemmCandidates`: cuBLASLt's from 0 on, native kernels from `firstNativeAlgorithm` down. Default: 0. */
-  readonly choice?: number;
+  readonly algorithm?: number;
   /** Programmatic dependent launch: the preceding launch does not write B, so native kernels load it before the grid dependency wait. */
   readonly prefetchesB?: boolean;
 }

@@ -62,7 +62,7 @@ export function gemmScratchBytes(runtime: Runtime, problem: GemmDesc): Bytes {
   return backendOf(runtime).gemmScratchBytes(problem);
 }
 
-/** The values that a GEMM's `choice` can have, the default first; no other where native kernels do it anyway. */
+/** The values that a GEMM's `algorithm` can have, the default first; no other where native kernels do it anyway. */
 export function gemmCandidates(runtime: Runtime, problem: GemmDesc): readonly number[] {
   return backendOf(runtime).gemmCandidates(problem);
 }

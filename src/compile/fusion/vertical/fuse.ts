@@ -155,16 +155,16 @@ class Fusion {
   /** A node's calls; a plain copy takes the dtype that the other node has for the copied memory. */
   #membersOf(node: Node, other: Node): readonly FusionNode[] | undefined {
     const { work } = node.call;
-    const own = this.#groups.get(node)?.members;
-    if (own || work.kind !== "copy") return own;
+    const members = this.#groups.get(node)?.members;
+    if (members || work.kind !== "copy") return members;
     const ends = [work.source, work.target];
-    const met = this.#groups
+    const operand = this.#groups
       .get(other)
       ?.members.flatMap(({ inputs, outputs }) => [...inputs, ...outputs])
       .find(({ slice }) =>
         ends.some(({ buffer, offset }) => slice.buffer === buffer && slice.offset === offset),
       );
-    const member = met && fusionNodeOfCopy(node.call, work, met.dtype);
+    const member = operand && fusionNodeOfCopy(node.call, work, operand.dtype);
     return member && [member];
   }
 
@@ -252,8 +252,10 @@ export function describeFusions(after: readonly Call[]): readonly FusionNote[] {
     const calls = originalCalls.get(call) ?? [];
     if (calls.length < 2 || call.work.kind !== "row") return [];
     const left = new Set(accessesOf(call).map(({ slice }) => slice.buffer));
-    const met = new Set(calls.flatMap((one) => accessesOf(one).map(({ slice }) => slice.buffer)));
-    const gone = [...met].filter((buffer) => !left.has(buffer));
+    const accessed = new Set(
+      calls.flatMap((original) => accessesOf(original).map(({ slice }) => slice.buffer)),
+    );
+    const gone = [...accessed].filter((buffer) => !left.has(buffer));
     return [{ kernel: call.work.kernel.name, ops: calls.map(({ op }) => op), gone }];
   });
 }

@@ -59,9 +59,10 @@ function isDense({ outer, row: { strides } }: Iteration, operand: number): boole
  * reads nothing from before the call.
  */
 export function forwardedOutput({ kernel, operands }: RowCall, input: number): number | undefined {
-  const own = operands[input];
+  const inputSlice = operands[input];
   const operand = operands.findIndex(
-    (slice, index) => index >= kernel.inputs.length && own !== undefined && isSameSlice(slice, own),
+    (slice, index) =>
+      index >= kernel.inputs.length && inputSlice !== undefined && isSameSlice(slice, inputSlice),
   );
   const output = operand - kernel.inputs.length;
   const { loads, stores } = stagesOf(kernel);

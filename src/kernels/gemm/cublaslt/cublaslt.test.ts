@@ -45,12 +45,12 @@ for (const { device, skip, open } of kernelDevices) {
       });
       for (const choice of choices) {
         const c = runtime.arena.allocate(4 * m * n, "c");
-        const size = gemmScratchBytes(runtime, { ...outline(), choice });
+        const size = gemmScratchBytes(runtime, { ...outline(), algorithm: choice });
         const scratch = size > 0 && { scratch: runtime.arena.allocate(size, "scratch") };
         submit(
           runtime,
           gemmCalls({
-            ...{ dtype: "f32", m, n, k, choice, ...scratch },
+            ...{ dtype: "f32", m, n, k, algorithm: choice, ...scratch },
             ...{ a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
             c: { storage: c, rowStride: n },
           }),
@@ -66,7 +66,7 @@ describe("the key of a product", { skip: cudaMissing }, () => {
   const key = (problem: GemmDesc): string => cublasLtKey(runtime, problem);
 
   test("is that of its neighbours at other places, whichever choice they have, and not of one less aligned", () => {
-    assert.equal(key(outline({ a: 256, b: 512, c: 0 })), key({ ...outline(), choice: 2 }));
+    assert.equal(key(outline({ a: 256, b: 512, c: 0 })), key({ ...outline(), algorithm: 2 }));
     assert.notEqual(key(outline({ a: 16, b: 4096, c: 8192 })), key(outline()));
   });
 

@@ -38,12 +38,12 @@ export function libraryWorkspaceBytes(target: Target, problem: GemmDesc): number
 }
 
 export function libraryAlgorithms(target: Target, problem: GemmDesc): number {
-  return target.kernel(sourceOf(target, { ...problem, choice: 0 })).algorithmCount ?? 1;
+  return target.kernel(sourceOf(target, { ...problem, algorithm: 0 })).algorithmCount ?? 1;
 }
 
 /** Equal for products that the library can't tell from each other, so that what is measured of one holds for all. */
 export function cublasLtKey(target: Pick<Target, "settings">, problem: GemmDesc): string {
-  return keyOf(gemmOf(target, { ...problem, choice: 0 }));
+  return keyOf(gemmOf(target, { ...problem, algorithm: 0 }));
 }
 
 /**
@@ -81,7 +81,7 @@ function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): LibraryGem
     bias,
     biasBatchStride = 0,
     activation = "none",
-    choice = 0,
+    algorithm = 0,
   } = problem;
   const { resultDtype = dtype } = problem;
   return {
@@ -100,7 +100,7 @@ function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): LibraryGem
     hasBias: bias !== undefined,
     biasBatchStride,
     activation: libraryActivates(target, problem) ? activation : "none",
-    algorithm: choice,
+    algorithm,
   };
 }
 

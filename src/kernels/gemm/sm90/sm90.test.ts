@@ -630,8 +630,8 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         assert.equal(choices[0], 0);
         if (!isHopper) return;
         for (const choice of choices.filter((one) => one <= firstNativeAlgorithm)) {
-          assert.equal(gemmScratchBytes(runtime, { ...problem, choice }), 0);
-          const calls = gemmCalls({ ...problem, choice });
+          assert.equal(gemmScratchBytes(runtime, { ...problem, algorithm: choice }), 0);
+          const calls = gemmCalls({ ...problem, algorithm: choice });
           const commands = lowerCalls(backendOf(runtime), calls);
           assert.deepEqual(
             commands.map((one) => one.kind === "launch" && one.source.name),
