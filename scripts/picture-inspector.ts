@@ -45,7 +45,9 @@ const views: readonly View[] = [
 const [, , folder = ""] = process.argv;
 const missing = ["first", "lower-rate", "bf16", "short"].filter((run) => !existsSync(join(folder, run)));
 if (missing.length > 0)
-  throw new Error(`${folder || "The current folder"} has no runs ${missing.join(", ")}. Pass a folder with them.`);
+  throw new Error(
+    `${folder || "The current folder"} has no runs ${missing.join(", ")}. Pass a folder with them.`,
+  );
 mkdirSync(images, { recursive: true });
 const inspector = await openInspector({ root: folder });
 try {

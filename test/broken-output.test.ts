@@ -9,7 +9,7 @@ import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { readRun } from "../src/train/index.js";
-import { holdfastProgram } from "./support/crossasset-runs.js";
+import { holdfastProgram, tinyModel } from "./support/crossasset-runs.js";
 import { makeFolder } from "./support/folders.js";
 
 const folder = makeFolder();
@@ -25,6 +25,7 @@ const job = [
   "1",
   "--batch",
   "64",
+  ...tinyModel,
 ];
 
 /** Runs the command with stdout on a device; how it ended, and its stderr. */

@@ -77,7 +77,7 @@ test("a capture that is rejected leaves no memory behind and lets the step run e
     step();
     strictly.randomState.dataSync();
   };
-  rejects("CAPTURE_REJECTED", () => captureStep(strictly, "step", memoryBytes, looking), /read-back/);
+  rejects("CAPTURE_REJECTED", () => captureStep(strictly, "step", memoryBytes, looking), /Read-back of 16 B/);
   assert.equal(strictly.runtime.arena.figures.live, before);
   strictly.step(step);
 });

@@ -11,13 +11,13 @@ import { fileURLToPath } from "node:url";
 import { exitCodes } from "../src/errors/index.js";
 import { lockName } from "../src/train/files/run-lock.js";
 import { healthOf, readRun } from "../src/train/index.js";
-import { holdfastProgram } from "./support/crossasset-runs.js";
+import { holdfastProgram, tinyModel } from "./support/crossasset-runs.js";
 import { makeFolder } from "./support/folders.js";
 
 const folder = makeFolder();
 const busyTrain = fileURLToPath(new URL("./fixtures/busy-train.js", import.meta.url));
 const busyTrainer = fileURLToPath(new URL("./fixtures/busy-trainer.js", import.meta.url));
-const job = ["train", "crossasset", "--device", "cpu", "--generate", "12000", "--folds", "1"];
+const job = ["train", "crossasset", "--device", "cpu", "--generate", "12000", "--folds", "1", ...tinyModel];
 const small = [...job, "--epochs", "2", "--batch", "32", "--json"];
 
 /** Runs a script until it says that it is busy, sends signals, and tells how it ended and how long that took. */

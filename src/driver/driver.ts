@@ -82,8 +82,8 @@ export function isMemory(parameter: Parameter): parameter is MemoryParameter {
 
 /**
  * A memory parameter that the kernel takes as a tensor map. It describes a matrix, or a batch at a fixed stride; TMA
- * copies tiles of it to shared memory. A launch passes a span as for any other parameter, and the driver encodes the map. Elements
- * outside the matrix read as 0.
+ * copies tiles of it to shared memory. A launch passes a span as for any other parameter, and the driver encodes the
+ * map. Elements outside the matrix read as 0.
  */
 export interface TensorMap {
   /** Index of the kernel's parameter. */
@@ -144,7 +144,8 @@ export const biasAlignment = 16;
 export type GemmPrecision = "f32" | "tf32" | "bf16";
 
 /**
- * A GEMM of a library: `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or batched. The kernel's parameters are A, B, C and, if present, the bias.
+ * A GEMM of a library: `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or batched.
+ * The kernel's parameters are A, B, C and, if present, the bias.
  */
 export interface LibraryGemm {
   /** The dtype of A and B. */
@@ -276,7 +277,9 @@ export interface Driver {
   recordEvent(event: Event, stream: Stream): void;
   /** Delays a stream's later work until the event completes. */
   waitEvent(stream: Stream, event: Event): void;
-  /** True if the event has completed. Never blocks. The CPU driver makes no progress here, so do not poll it in a loop. */
+  /**
+   * True if the event has completed. Never blocks. The CPU driver makes no progress here, so do not poll it in a loop.
+   */
   isReached(event: Event): boolean;
   synchronizeEvent(event: Event): void;
   synchronize(stream: Stream): void;

@@ -164,8 +164,8 @@ export class Runtime {
   }
 
   /**
-   * Calls a function after each read-back, when the device has completed all issued work. Returns a function that removes
-   * it.
+   * Calls a function after each read-back, when the device has completed all issued work. Returns a function that
+   * removes it.
    */
   onReadBack(listener: () => void): () => void {
     this.#readBackListeners.add(listener);
@@ -350,8 +350,8 @@ export class Runtime {
   }
 
   /**
-   * Traces a function: it runs without the device, on fake step memory, and its work goes to the sink. Persistent memory
-   * is real, and so is the work inside `outsideTrace`. Tracing cannot be nested.
+   * Traces a function: it runs without the device, on fake step memory, and its work goes to the sink. Persistent
+   * memory is real, and so is the work inside `outsideTrace`. Traces do not nest.
    */
   traceWith<T>(traceSink: TraceSink, body: () => T): T {
     this.#requireOpen();

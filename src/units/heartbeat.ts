@@ -1,7 +1,7 @@
 /**
  * The heartbeat: shared memory from which a watcher in another thread can tell slow work from stalled work. Long work
- * calls `beat()` as it goes; worker threads count their beats separately. A beat increments a number and reads no clock,
- * so it may be in inner loops. It must not be in a loop that could run for ever: the watcher would never detect it. The
+ * calls `beat()` as it goes; worker threads count their beats separately. A beat increments a number and reads no
+ * clock, so it may be in inner loops. It must not be in a loop that could run for ever: the watcher would never detect it. The
  * memory also holds the file work in progress and the turns of the thread's event loop.
  */
 

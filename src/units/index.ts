@@ -1,6 +1,6 @@
 /**
- * units: byte counts, addresses, durations and clocks, with their text forms. Also small tools below every layer: keys of
- * plain data, the heartbeat, worker threads, buffer sizes, close actions.
+ * units: byte counts, addresses, durations and clocks, with their text forms. Also small tools below every layer: keys
+ * of plain data, the heartbeat, worker threads, buffer sizes, close actions.
  */
 
 export { bufferSizes } from "./buffer-sizes.js";

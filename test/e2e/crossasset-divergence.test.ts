@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { crossasset } from "holdfast";
 import { exitCodes } from "../../src/errors/index.js";
 import { healthOf, readInspection, readRun } from "../../src/train/index.js";
-import { holdfastProgram } from "../support/crossasset-runs.js";
+import { holdfastProgram, tinyModel } from "../support/crossasset-runs.js";
 import { openDevice } from "../support/devices.js";
 import { makeFolder } from "../support/folders.js";
 import { rejects } from "../support/rejects.js";
@@ -24,7 +24,7 @@ function holdfast(...args: readonly string[]) {
 test("a learning rate of 1e30 is an outcome of its own", {
   skip: testDevice !== "cpu" && "the job runs on the CPU",
 }, () => {
-  const job = ["train", "crossasset", "--device", "cpu", "--generate", "12000", "--folds", "1"];
+  const job = ["train", "crossasset", "--device", "cpu", "--generate", "12000", "--folds", "1", ...tinyModel];
   const args = [...job, "--batch", "64", "--epochs", "4", "--lr", "1e30", "--quiet", "--out", "run"];
   const { status: code, stderr } = holdfast(...args);
   assert.equal(code, exitCodes.diverged.code, stderr);

@@ -25,7 +25,7 @@ import { crossasset } from "holdfast";
 import { loadSafetensors, saveSafetensors } from "../../src/data/index.js";
 import { exitCodes } from "../../src/errors/index.js";
 import { type CommandHost, startCommandHost } from "../support/command-host.js";
-import { holdfastProgram, measuredIn, recordsIn, tensorsIn } from "../support/crossasset-runs.js";
+import { holdfastProgram, measuredIn, recordsIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
 import { bytesIn } from "../support/folder-bytes.js";
 import { testEnvironment } from "../support/test-device.js";
 
@@ -35,7 +35,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 const at = (...names: readonly string[]): string => join(folder, ...names);
 const command = [holdfastProgram, "train", "crossasset", "--device", "cpu"];
 /** Four steps in two epochs, each with its checkpoint; about two seconds. */
-const small = ["--bars", "market.csv", "--folds", "1", "--epochs", "2", "--batch", "32"];
+const small = ["--bars", "market.csv", "--folds", "1", "--epochs", "2", "--batch", "32", ...tinyModel];
 
 const environment = { PATH: process.env["PATH"] ?? "", ...testEnvironment };
 

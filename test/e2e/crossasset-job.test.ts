@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crossasset } from "holdfast";
-import { holdfastProgram, measuredIn, recordsIn, tensorsIn } from "../support/crossasset-runs.js";
+import { holdfastProgram, measuredIn, recordsIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
 import { effort } from "../support/effort.js";
 import { testDevice, testEnvironment } from "../support/test-device.js";
 
@@ -28,7 +28,18 @@ function holdfast(...args: readonly string[]) {
 }
 
 /** A small job: a few seconds, a dozen steps, dropout. */
-const small = ["--generate", "20000", "--batch", "32", "--epochs", "2", "--dropout", "0.1", "--quiet"];
+const small = [
+  "--generate",
+  "20000",
+  "--batch",
+  "32",
+  "--epochs",
+  "2",
+  "--dropout",
+  "0.1",
+  "--quiet",
+  ...tinyModel,
+];
 
 const isTried = testDevice !== "emulator";
 /** More with TEST_KILLS=30. */

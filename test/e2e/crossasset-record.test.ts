@@ -9,7 +9,7 @@ import { describe, test } from "node:test";
 import { viewAsText } from "../../src/inspect/index.js";
 import { readInspection, readRun, readSteps } from "../../src/train/index.js";
 import { readMetricsPage } from "../../src/train/metrics-page.js";
-import { holdfastProgram, measuredIn, tensorsIn } from "../support/crossasset-runs.js";
+import { holdfastProgram, measuredIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
 import { readEventFile } from "../support/event-file.js";
 import { makeFolder } from "../support/folders.js";
 import { testDevice } from "../support/test-device.js";
@@ -26,6 +26,7 @@ describe("a run's record", { skip }, () => {
       ...[
         holdfastProgram,
         ...job,
+        ...tinyModel,
         "--out",
         out,
         "--profile",
@@ -79,7 +80,7 @@ describe("a run's record", { skip }, () => {
         .includes(`speed     ${Math.round(Number(pace)).toLocaleString("en")} samples/s`),
     );
     const plain = join(folder, "plain");
-    const other = spawn(process.execPath, [holdfastProgram, ...job, "--out", plain, "--quiet"]);
+    const other = spawn(process.execPath, [holdfastProgram, ...job, ...tinyModel, "--out", plain, "--quiet"]);
     assert.deepEqual(await once(other, "close"), [0, null]);
     assert.equal(measuredIn(plain), measuredIn(out), "looking on changes nothing");
     assert.equal(tensorsIn(plain), tensorsIn(out), "nor any weight");

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { crossasset } from "holdfast";
 import { CheckpointStore, readRun } from "../../src/train/index.js";
-import { measuredIn, recordsIn, tensorsIn } from "../support/crossasset-runs.js";
+import { measuredIn, recordsIn, tensorsIn, tinySizes } from "../support/crossasset-runs.js";
 import { openDevice } from "../support/devices.js";
 import { makeFolder } from "../support/folders.js";
 import { unpackRun } from "../support/kept-run.js";
@@ -20,7 +20,8 @@ const onDevice = { skip: testDevice === "emulator" && "minutes of training on an
 const folder = makeFolder();
 const bars = crossasset.generateBars({ bars: 12_000, seed: 42 });
 /** One step an epoch: four steps. */
-const settings = { ...crossasset.defaultSettings, folds: 2, epochs: 2, batch: 45 };
+const fullSize = { ...crossasset.defaultSettings, folds: 2, epochs: 2, batch: 45 };
+const settings = { ...fullSize, ...tinySizes };
 
 interface Trying {
   readonly settings?: crossasset.JobSettings;
@@ -123,7 +124,7 @@ test("a resumed run counts the steps that were skipped before", {
     epochs: epochs.map((epoch) => ({ ...epoch, skipped: 1 })),
   };
   store.save({ ...checkpoint, state });
-  const own = { ...settings, batch: 15 };
+  const own = { ...fullSize, batch: 15 };
   await runIn(path, { settings: own, recorded: { ...own, generate: 12_000, precision: "f32" } });
   const { metrics, status } = readRun(path);
   const last = metrics.findLast((line) => line["epoch"] !== undefined);

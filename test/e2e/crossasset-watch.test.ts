@@ -8,6 +8,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crossasset } from "holdfast";
+import { tinyModel, tinySizes } from "../support/crossasset-runs.js";
 import { openDevice } from "../support/devices.js";
 import { readExposition } from "../support/exposition-format.js";
 import { makeFolder } from "../support/folders.js";
@@ -30,7 +31,7 @@ test(
     const bars = crossasset.generateBars({ bars: 24_000, seed: 42 });
     const results = await crossasset.runJob({
       ...{ device: openDevice({ memory: "2GiB" }), bars, source: "the generator", cacheFolder: "off", run },
-      settings: { ...crossasset.defaultSettings, folds: 1, epochs: 1, batch: 32 },
+      settings: { ...crossasset.defaultSettings, folds: 1, epochs: 1, batch: 32, ...tinySizes },
       listen: (event) => {
         if (event.kind === "phase") {
           assert.equal(status().phase, event.phase);
@@ -61,7 +62,7 @@ test(
   onDevice,
   async () => {
     const bars = crossasset.generateBars({ bars: 24_000, seed: 42 });
-    const settings = { ...crossasset.defaultSettings, folds: 1, epochs: 1, batch: 32 };
+    const settings = { ...crossasset.defaultSettings, folds: 1, epochs: 1, batch: 32, ...tinySizes };
     const runIn = async (path: string, endsAtTest: boolean): Promise<crossasset.JobResults | undefined> => {
       const halt = new AbortController();
       const run = crossasset.openJobRun({ path, settings: {}, device: "x" });
@@ -121,6 +122,7 @@ const trainOn = (port: number, folder: string): string[] => [
     "16",
     "--epochs",
     "99",
+    ...tinyModel,
   ],
   ...["--metrics-port", String(port), "--out", join(folder, "run")],
 ];

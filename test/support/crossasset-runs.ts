@@ -11,6 +11,12 @@ import { repositoryRoot } from "./repository.js";
 /** The program, as it is installed. */
 export const holdfastProgram = join(repositoryRoot, "dist/lib/main.js");
 
+/** A model that trains in milliseconds, for tests of everything around it. */
+export const tinySizes = { width: 32, layers: 1 } as const;
+
+/** The same, as options of `holdfast train crossasset`. */
+export const tinyModel: readonly string[] = ["--width", "32", "--layers", "1"];
+
 /** All that was measured and follows from the weights; times are not the same twice. */
 export function measuredIn(run: string): string {
   const { folds } = JSON.parse(readFileSync(join(run, "results.json"), "utf8")) as crossasset.JobResults;

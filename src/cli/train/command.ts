@@ -50,6 +50,14 @@ export function addTrain(program: Command, end: (code: number) => void): void {
         .argParser(realNumber((value) => value >= 0 && value < 1, "a number from 0 to below 1"))
         .default(dropout),
     )
+    .addOption(
+      new Option("--width <number>", "the model's width, a multiple of 4 (default: 256)").argParser(
+        wholeNumber(4),
+      ),
+    )
+    .addOption(
+      new Option("--layers <number>", "the model's attention layers (default: 2)").argParser(wholeNumber(1)),
+    )
     .option("--qk-norm", "normalise queries and keys to length 1 (QK norm)")
     .option("--shuffle-labels", "train on shuffled labels, as a check: the model must then learn nothing")
     .addOption(

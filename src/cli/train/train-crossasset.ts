@@ -29,7 +29,10 @@ import { type TensorBoardCurves, writeCurves } from "./tensorboard.js";
 
 /** Options as commander passes them. */
 export interface TrainOptions
-  extends Pick<JobSettings, "folds" | "epochs" | "batch" | "stride" | "seed" | "lr" | "dropout"> {
+  extends Pick<
+    JobSettings,
+    "folds" | "epochs" | "batch" | "stride" | "seed" | "lr" | "dropout" | "width" | "layers"
+  > {
   readonly device: "auto" | "cpu" | "cuda";
   readonly bars?: string;
   readonly generate: number;
@@ -71,9 +74,14 @@ export async function trainCrossAsset(options: TrainOptions): Promise<number> {
     dropout,
     qkNorm = false,
     shuffleLabels: shuffledLabels = false,
+    width,
+    layers,
   } = options;
   const settings: JobSettings = {
     ...{ folds, epochs, batch, stride, seed, lr, dropout, qkNorm, shuffledLabels },
+    // Only named sizes are recorded: runs of earlier versions have none.
+    ...(width !== undefined && { width }),
+    ...(layers !== undefined && { layers }),
   };
   const out = options.out ?? newRunPath();
   const requested = {

@@ -15,7 +15,7 @@ import { JobProgress } from "./job-progress.js";
 import type { JobRun } from "./job-run.js";
 import { type FoldResult, type JobResults, resultsOf } from "./results.js";
 import { requireLayout } from "./saved-state.js";
-import { type JobSettings, requireSettings } from "./settings.js";
+import { definedSizes, type JobSettings, requireSettings } from "./settings.js";
 
 /** Options of `runJob`. */
 export interface JobOptions {
@@ -80,7 +80,8 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     resumed?.step ?? 0,
   );
   manualSeed(settings.seed);
-  const model = new CrossAsset({ dropout: settings.dropout, qkNorm: settings.qkNorm }).to(device);
+  const { dropout, qkNorm, width, layers } = settings;
+  const model = new CrossAsset({ dropout, qkNorm, ...definedSizes({ width, layers }) }).to(device);
   const initialWeights = copyWeights(model);
 
   if (resumed) {

@@ -1,6 +1,7 @@
 /** The settings of a CrossAsset job. Together with the bars they determine its result. */
 
 import { HoldfastError } from "../../errors/index.js";
+import type { CrossAssetOptions } from "../model.js";
 
 /** The settings of a job. A run resumes only with the same ones. */
 export interface JobSettings {
@@ -14,6 +15,10 @@ export interface JobSettings {
   readonly lr: number;
   readonly dropout: number;
   readonly qkNorm: boolean;
+  /** The model's width, a multiple of its 4 heads. Default: 256. */
+  readonly width?: number;
+  /** The model's attention layers. Default: 2. */
+  readonly layers?: number;
   /** Gives every sample the labels of another one, so that there is nothing to learn. */
   readonly shuffledLabels: boolean;
 }
@@ -31,10 +36,18 @@ export const defaultSettings: JobSettings = {
   shuffledLabels: false,
 };
 
+/** The sizes that a job or a run's record names, without the absent ones. */
+export function definedSizes(
+  sizes: Readonly<Record<"width" | "layers", unknown>>,
+): Pick<CrossAssetOptions, "width" | "layers"> {
+  return Object.fromEntries(Object.entries(sizes).filter(([, size]) => Number.isSafeInteger(size)));
+}
+
 /** Throws if a setting is invalid. */
 export function requireSettings(settings: JobSettings): void {
-  for (const name of ["folds", "epochs", "batch", "stride"] as const) {
+  for (const name of ["folds", "epochs", "batch", "stride", "width", "layers"] as const) {
     const value = settings[name];
+    if (value === undefined) continue;
     if (Number.isSafeInteger(value) && value >= 1) continue;
     throw new HoldfastError("BAD_ARGUMENT", `${name} is ${value}. It must be a whole number from 1.`, {
       numbers: { value },

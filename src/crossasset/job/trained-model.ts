@@ -23,6 +23,7 @@ import {
 import { modelName, normaliserIn } from "./job-checkpoint.js";
 import { predictOnce } from "./predictor.js";
 import { classNames, type FoldResult, type PredictionFigures, TestCounter } from "./results.js";
+import { definedSizes } from "./settings.js";
 
 /** The prediction for one time and scale. */
 export interface Prediction {
@@ -91,7 +92,9 @@ export class TrainedModel {
     this.#path = path;
     this.#device = device;
     this.step = checkpoint.step;
-    this.#model = new CrossAsset({ qkNorm: run.settings["qkNorm"] === true }).to(device);
+    const { qkNorm, width, layers } = run.settings;
+    const sizes = definedSizes({ width, layers });
+    this.#model = new CrossAsset({ qkNorm: qkNorm === true, ...sizes }).to(device);
     restoreWeights(checkpoint, this.#model);
     this.#normaliser = normaliserIn(checkpoint);
   }

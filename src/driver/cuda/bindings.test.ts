@@ -22,7 +22,7 @@ const tables = {
 };
 
 /**
- * `At<F, 2>` is the type of a function's third parameter, and `Is_u32<T>` whether a value of the table's type u32 may be
+ * `At<F, 2>` is the type of a function's third parameter. `Is_u32<T>` is true if a value of the table's type u32 may be
  * passed for it. A device address is an `unsigned long long` in C++, a size a `size_t`: the two types differ.
  */
 const prelude = `

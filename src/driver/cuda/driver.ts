@@ -69,7 +69,7 @@ export interface CudaDriver extends Driver {
  *   console.error(driver.describe().name);
  *   driver.close();
  * } catch (error) {
- *   if (error instanceof HoldfastError) console.error(error.message); // no GPU here: what is missing, and which package has it
+ *   if (error instanceof HoldfastError) console.error(error.message); // what is missing, and which package has it
  * }
  * ```
  */

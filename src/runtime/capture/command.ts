@@ -1,6 +1,6 @@
 /**
- * Commands: the launches, fills and copies that lowering returns as data. The runtime submits them, a cache replays them, a
- * trace records them; nothing else reaches a stream.
+ * Commands: the launches, fills and copies that lowering returns as data. The runtime submits them, a cache replays
+ * them, and a trace records them. Nothing else reaches a stream.
  */
 
 import type { KernelSource, Stream } from "../../driver/index.js";

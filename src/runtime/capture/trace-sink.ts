@@ -20,8 +20,8 @@ export interface TraceSink {
   /** Adds a guard: a predicate that must hold whenever the traced step is replayed. */
   addGuard(isValid: () => boolean): void;
   /**
-   * Makes later writes to persistent memory depend on a value (f64): they happen only if it is finite. Undefined ends the
-   * condition.
+   * Makes later writes to persistent memory depend on a value (f64): they happen only if it is finite. Undefined ends
+   * the condition.
    */
   writeOnlyIfFinite(value: Storage | undefined): void;
   /**
