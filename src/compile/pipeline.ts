@@ -87,15 +87,15 @@ export const phases = {
     purpose: "adjacent weights are converted in one call",
     run: coalesceCasts,
   },
-  batchGemms: {
-    pass: "horizontalFusion",
-    purpose: "on a GPU, independent GEMMs of the same shape are one batched GEMM",
-    run: (program, runtime, { isTuned }) => batchGemms(runtime, program, isTuned),
-  },
   attentionCasts: {
     pass: "epilogueFusion",
     purpose: "on a GPU, attention stores half floats if every reader wants half floats",
     run: (program, runtime) => fuseAttentionCasts(runtime, program),
+  },
+  batchGemms: {
+    pass: "horizontalFusion",
+    purpose: "on a GPU, independent GEMMs of the same shape are one batched GEMM",
+    run: (program, runtime, { isTuned }) => batchGemms(runtime, program, isTuned),
   },
   rematerialize: {
     pass: "rematerialize",
