@@ -53,7 +53,8 @@ describe("a run that 0.1.0 finished", () => {
     assert.ok(calls.every(({ stream }) => stream >= 0));
     assert.deepEqual(
       plans[0]?.stages.map(({ name }) => name),
-      ["trace", ...Object.keys(phases)],
+      // 0.1.0 had all of today's phases but one.
+      ["trace", ...Object.keys(phases).filter((name) => name !== "batchGemms")],
     );
     const { step, loss } = readSteps(join(run, "steps.bin"));
     assert.deepEqual(

@@ -4,18 +4,10 @@
  */
 
 import type { DeviceInfo } from "../driver/index.js";
+import { launchBytes } from "../kernels/index.js";
 import type { ScheduleOptions } from "./schedule/schedule.js";
 
 type Device = Pick<DeviceInfo, "parallelism">;
-
-/** A launch that waits for its predecessor costs about this much, in a CUDA graph without programmatic dependent launch. */
-const launchUs = 2;
-
-/** Device memory traffic of one multiprocessor: 19 KB/µs on an A100 80 GB, 25 on an H100, 36 on an H200; a power of two serves all. */
-const bytesPerUs = 32 * 1024;
-
-/** The bytes that one multiprocessor moves in the time of a launch. */
-const launchBytes = launchUs * bytesPerUs;
 
 /** A kernel this many launches long gains nothing from company: two such kernels would only wait for each other. */
 const longKernel = 2;
@@ -91,7 +83,7 @@ export const maxRematerializeRounds = 4;
 
 /**
  * PDL credit for native GEMMs: isolated timing misses the launch overlap that cuBLASLt kernels lack. 1.2 µs, from A/B runs of a bf16
- * training step on an H200; less than `launchUs`, because the wait itself remains.
+ * training step on an H200; less than a launch, because the wait itself remains.
  */
 export const pdlCreditUs = 1.2;
 

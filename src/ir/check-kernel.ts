@@ -1,6 +1,6 @@
 /**
  * Validates kernels of the loop IR before code generation: every input, output, scalar and reduction exists, types match, and each op is
- * defined for its type. One check for all devices, so that no device accepts what another one rejects.
+ * defined for its type. All devices share this check, so that they accept the same kernels.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -23,7 +23,7 @@ export function checkRowKernel({ name, inputs, outputs, scalars, stages }: RowKe
   }
 }
 
-/** The shared memory of a GPU block allows so many values in one pass. */
+/** The maximum of values that a GPU block has shared memory for. */
 export const maxColumnValues = 4;
 
 export function checkColumnKernel({ name, inputs, outputs, scalars, values }: ColumnKernel): void {
@@ -41,7 +41,7 @@ export function checkColumnKernel({ name, inputs, outputs, scalars, values }: Co
   }
 }
 
-/** What an expression may refer to. Column kernels have no stages, and so no earlier reductions. */
+/** The operands that an expression may refer to. Column kernels have no stages, and so no earlier reductions. */
 interface Scope {
   readonly name: string;
   readonly inputs: readonly Dtype[];
@@ -55,12 +55,12 @@ function checkExpression(root: Expression, scope: Scope): void {
     if (checked.has(expression)) return;
     checked.add(expression);
     for (const operand of operandsOf(expression)) visit(operand);
-    checkOne(expression, scope);
+    checkNode(expression, scope);
   };
   visit(root);
 }
 
-function checkOne(expression: Expression, { name, inputs, scalars, reductions }: Scope): void {
+function checkNode(expression: Expression, { name, inputs, scalars, reductions }: Scope): void {
   const { kind, type } = expression;
   switch (kind) {
     case "load": {
@@ -86,7 +86,7 @@ function checkOne(expression: Expression, { name, inputs, scalars, reductions }:
       return;
     }
     case "unary":
-      requireSame(name, `what ${expression.op} takes`, expression.a.type, type);
+      requireSame(name, `the operand of ${expression.op}`, expression.a.type, type);
       if (type === "i32" && !unaryOfIntegers.has(expression.op)) throw unsupported(name, expression.op, type);
       return;
     case "binary":
@@ -107,8 +107,8 @@ const binaryOfIntegersOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["and", "s
 const binaryOfFloatsOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["div", "pow"]);
 
 function checkBinary(name: string, { op, a, b, type }: Extract<Expression, { kind: "binary" }>): void {
-  const lacks = type === "i32" ? binaryOfFloatsOnly : binaryOfIntegersOnly;
-  if (lacks.has(op)) throw unsupported(name, op, type);
+  const invalidOps = type === "i32" ? binaryOfFloatsOnly : binaryOfIntegersOnly;
+  if (invalidOps.has(op)) throw unsupported(name, op, type);
   // SIMD shifts all lanes by one count, which has to be a constant of the generated code.
   if (op === "shr" && !(b.kind === "constant" && Number.isInteger(b.value) && b.value >= 0 && b.value < 32)) {
     const by = b.kind === "constant" ? `${b.value}` : `a ${b.kind}`;
@@ -124,19 +124,19 @@ function checkBinary(name: string, { op, a, b, type }: Extract<Expression, { kin
 function requireStorable(name: string, value: Expression, dtype: Dtype): void {
   const { compute } = dtypes[dtype];
   if (value.type === compute) return;
-  throw bad(name, `stores ${value.type} in ${dtype}, which holds what is computed in ${compute}`);
+  throw bad(name, `stores ${value.type} in ${dtype}, whose compute type is ${compute}`);
 }
 
-function requireSame(name: string, what: string, found: Compute | undefined, wanted: Compute): void {
-  if (found === wanted) return;
+function requireSame(name: string, what: string, type: Compute | undefined, expected: Compute): void {
+  if (type === expected) return;
   throw bad(
     name,
-    found ? `uses ${what} as ${wanted}, which is ${found}` : `uses ${what}, which it does not have`,
+    type ? `uses ${what} as ${expected}, which is ${type}` : `uses ${what}, which it does not have`,
   );
 }
 
-function bad(name: string, what: string): HoldfastError {
-  return new HoldfastError("BAD_ARGUMENT", `Kernel "${name}" ${what}; it can't be printed.`);
+function bad(name: string, problem: string): HoldfastError {
+  return new HoldfastError("BAD_ARGUMENT", `Kernel "${name}" ${problem}; it can't be printed.`);
 }
 
 function unsupported(name: string, op: string, type: Compute): HoldfastError {

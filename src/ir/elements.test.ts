@@ -1,4 +1,4 @@
-/** Raw bytes looked at as elements: the right array, no copy where none is needed. */
+/** Typed views of raw bytes: the right array type, and no unnecessary copy. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { sameBytes } from "../../test/support/same-bytes.js";
 import { dtypeNames, dtypes } from "./dtypes.js";
 import { viewElements } from "./elements.js";
 
-test("each dtype has the array whose elements are as wide as its own", () => {
+test("each dtype has an array type with elements of its size", () => {
   for (const dtype of dtypeNames) {
     assert.equal(dtypes[dtype].array.BYTES_PER_ELEMENT, dtypes[dtype].bytes, dtype);
   }
@@ -31,7 +31,7 @@ test("aligned bytes are viewed in place, others are copied, and both give the sa
   }
 });
 
-test("no bytes are no elements", () => {
+test("zero bytes are zero elements", () => {
   for (const dtype of dtypeNames) assert.equal(viewElements(dtype, new Uint8Array(0)).length, 0);
 });
 

@@ -26,9 +26,9 @@ export function operandsOf(expression: Expression): readonly Expression[] {
 export function countUses(...roots: readonly Expression[]): ReadonlyMap<Expression, number> {
   const uses = new Map<Expression, number>();
   const visit = (expression: Expression): void => {
-    const seen = uses.get(expression) ?? 0;
-    uses.set(expression, seen + 1);
-    if (seen === 0) for (const operand of operandsOf(expression)) visit(operand);
+    const count = uses.get(expression) ?? 0;
+    uses.set(expression, count + 1);
+    if (count === 0) for (const operand of operandsOf(expression)) visit(operand);
   };
   for (const root of roots) visit(root);
   return uses;
@@ -58,15 +58,15 @@ export function invariantNodesOf(
   root: Expression,
   isInvariant: (input: number) => boolean,
 ): readonly Expression[] {
-  const found = new Set<Expression>();
+  const invariant = new Set<Expression>();
   const visit = (node: Expression): void => {
-    if (found.has(node) || operandsOf(node).length === 0) return;
+    if (invariant.has(node) || operandsOf(node).length === 0) return;
     const isInvariantNode = isUniform(node, isInvariant) && loadsOf(node).every(({ at }) => !at);
-    if (isInvariantNode) found.add(node);
+    if (isInvariantNode) invariant.add(node);
     else for (const operand of operandsOf(node)) visit(operand);
   };
   visit(root);
-  return [...found];
+  return [...invariant];
 }
 
 /** True if any subexpression is computed in f64. */

@@ -1,4 +1,4 @@
-/** Half floats against a float64 reference that knows only the formats' definitions. */
+/** 16-bit floats against a float64 reference that follows the definitions of the formats. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -20,7 +20,7 @@ const formats: readonly Format[] = [
 const signBit = 0x8000;
 const everyPattern = Uint16Array.from({ length: 65_536 }, (_, pattern) => pattern);
 
-/** What IEEE 754 says that a pattern is worth; float64 holds every one exactly. */
+/** The value of a bit pattern by IEEE 754; float64 represents every one exactly. */
 function worthOf({ exponentBits }: Format, pattern: number): number {
   const mantissaBits = 15 - exponentBits;
   const bias = 2 ** (exponentBits - 1) - 1;
@@ -32,19 +32,19 @@ function worthOf({ exponentBits }: Format, pattern: number): number {
   return sign * (1 + fraction) * 2 ** (exponent - bias);
 }
 
-/** The pattern of +∞, which is also one more than that of the largest finite value. */
+/** The pattern of +∞: one more than the pattern of the largest finite value. */
 function infinityOf({ exponentBits }: Format): number {
   return (2 ** exponentBits - 1) << (15 - exponentBits);
 }
 
-/** Where the pattern `upper` and the one below it meet. Infinity counts as one step above the largest, as in IEEE 754. */
+/** The midpoint of the pattern `upper` and the one below it. Infinity counts as one step above the largest, as in IEEE 754. */
 function midpointBelow(format: Format, upper: number): number {
   const below = worthOf(format, upper - 1);
   if (upper !== infinityOf(format)) return (below + worthOf(format, upper)) / 2;
   return below + (below - worthOf(format, upper - 2)) / 2;
 }
 
-/** The nearest pattern, ties to even, found by halving: positive patterns stand in the order of their values. */
+/** The nearest pattern, ties to even, by bisection: positive patterns are ordered by value. */
 function nearest(format: Format, value: number): number {
   const sign = value < 0 || Object.is(value, -0) ? signBit : 0;
   const magnitude = Math.abs(value);
@@ -59,7 +59,7 @@ function nearest(format: Format, value: number): number {
   return sign | low;
 }
 
-/** The f32 whose bits are one step away. */
+/** The f32 whose bits differ by one step. */
 function neighbour(value: number, step: 1 | -1): number {
   const bits = new Uint32Array(new Float32Array([value]).buffer);
   bits[0]! += step;
@@ -70,19 +70,21 @@ function checkNarrowing(format: Format, values: Float32Array): void {
   const narrowed = format.narrow(values);
   const wrong = values.findIndex((value, index) => narrowed[index] !== nearest(format, value));
   if (wrong < 0) return;
-  const [value, found] = [values[wrong]!, narrowed[wrong]!];
-  assert.fail(`${value} became 0x${found.toString(16)}, nearest is 0x${nearest(format, value).toString(16)}`);
+  const [value, actual] = [values[wrong]!, narrowed[wrong]!];
+  assert.fail(
+    `${value} became 0x${actual.toString(16)}, nearest is 0x${nearest(format, value).toString(16)}`,
+  );
 }
 
 for (const format of formats) {
   describe(`${format.name} and f32`, () => {
-    it("every pattern widens to exactly its value, NaN to NaN, zero with its sign", () => {
+    it("every pattern widens exactly, NaN to NaN, zero with its sign", () => {
       const widened = format.widen(everyPattern);
       const wrong = everyPattern.filter((pattern) => !Object.is(widened[pattern], worthOf(format, pattern)));
       assert.deepEqual([...wrong], []);
     });
 
-    it("every pattern but a signalling NaN comes back from f32 as it was, and that one comes back quiet", () => {
+    it("every pattern survives the round trip through f32; a signalling NaN becomes quiet", () => {
       const back = format.narrow(format.widen(everyPattern));
       const quietBit = 1 << (14 - format.exponentBits);
       const wrong = everyPattern.filter((pattern) => {
@@ -92,7 +94,7 @@ for (const format of formats) {
       assert.deepEqual([...wrong], []);
     });
 
-    it("between every two neighbours the tie goes to the even one, and a step off the tie to the nearer one", () => {
+    it("a tie rounds to even, and a value next to a tie to the nearest", () => {
       const ties = Array.from({ length: infinityOf(format) }, (_, below) => midpointBelow(format, below + 1));
       const values = ties.flatMap((tie) => [tie, neighbour(tie, 1), neighbour(tie, -1)]);
       assert.ok(ties.every((tie) => Math.fround(tie) === tie));
@@ -100,7 +102,7 @@ for (const format of formats) {
       checkNarrowing(format, new Float32Array(values.map((value) => -value)));
     });
 
-    it("what is too large becomes infinite, and only that", () => {
+    it("only values that are too large become infinite", () => {
       const largest = worthOf(format, infinityOf(format) - 1);
       const limit = midpointBelow(format, infinityOf(format));
       const values = new Float32Array([largest, neighbour(limit, -1), limit, Infinity, -Infinity]);
@@ -108,7 +110,7 @@ for (const format of formats) {
       assert.deepEqual(widened, [largest, largest, Infinity, Infinity, -Infinity]);
     });
 
-    it("every f32 NaN stays a NaN with its sign, whatever its payload", () => {
+    it("every f32 NaN stays a NaN with its sign, for every payload", () => {
       const payloads = Array.from({ length: 23 }, (_, bit) => 1 << bit).concat(0x7f_ffff, 0x3f_ffff, 0x1fff);
       const bits = payloads.flatMap((payload) => [0x7f80_0000 | payload, 0xff80_0000 | payload]);
       const narrowed = format.narrow(new Float32Array(new Uint32Array(bits).buffer));
@@ -118,7 +120,7 @@ for (const format of formats) {
       }
     });
 
-    it("any f32 narrows to the nearest value", () => {
+    it("every f32 narrows to the nearest value", () => {
       const anyBits = fc.uint32Array({ minLength: 1, maxLength: 64 });
       fc.assert(
         fc.property(anyBits, (bits) => {
@@ -132,7 +134,7 @@ for (const format of formats) {
       );
     });
 
-    it("any f32 near the format's own range, subnormals included, narrows to the nearest value", () => {
+    it("every f32 in the format's range, including subnormals, narrows to the nearest value", () => {
       const magnitude = fc.float({ min: Math.fround(2 ** -27), max: Math.fround(2 ** 17), noNaN: true });
       const values = fc.array(magnitude, { minLength: 1, maxLength: 64 });
       fc.assert(
@@ -141,7 +143,7 @@ for (const format of formats) {
       );
     });
 
-    it("part of an array is converted as that part", () => {
+    it("a subarray is converted correctly", () => {
       const values = new Float32Array([9, 1, -2, 9]).subarray(1, 3);
       const halves = format.narrow(values);
       assert.deepEqual([...format.widen(halves)], [1, -2]);

@@ -1,11 +1,11 @@
-/** From shapes and strides to rows: what merges, what stays apart, what is rejected. */
+/** Iteration spaces from shapes and strides: merged axes, separate axes, rejected shapes. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rejects } from "../../test/support/rejects.js";
 import { innerStrideOf, iterateElements, iterateRows } from "./iteration.js";
 
-test("axes that lie behind each other in every operand become one vector", () => {
+test("axes that are contiguous in every operand become one vector", () => {
   const strides = [1230, 41, 1];
   assert.deepEqual(iterateElements([10, 30, 41], [strides, strides]), {
     kind: "elements",
@@ -16,7 +16,7 @@ test("axes that lie behind each other in every operand become one vector", () =>
   });
 });
 
-test("a broadcast operand keeps its axes apart", () => {
+test("the axes of a broadcast operand are not merged", () => {
   const strides = [
     [100, 1],
     [0, 1],
@@ -31,7 +31,7 @@ test("a broadcast operand keeps its axes apart", () => {
   });
 });
 
-test("axes join their neighbours on one side where they can't on the other", () => {
+test("an axis is merged with one neighbour if it cannot be merged with the other", () => {
   // A middle axis of a permuted operand that steps over the last one, but under the first.
   const { outer, row } = iterateElements(
     [3, 4, 5],
@@ -44,7 +44,7 @@ test("axes join their neighbours on one side where they can't on the other", () 
   assert.deepEqual(row, { size: 20, strides: [3, 1] });
 });
 
-test("axes of size one, and no axes at all, leave a row of one element", () => {
+test("axes of size one, and no axes, give a row of one element", () => {
   for (const shape of [[], [1], [1, 1, 1]]) {
     const strides = shape.map(() => 7);
     const { outer, row, rows, elements } = iterateElements(shape, [strides, strides]);
@@ -53,7 +53,7 @@ test("axes of size one, and no axes at all, leave a row of one element", () => {
   }
 });
 
-test("an empty axis leaves no elements, wherever it stands and however the operands step", () => {
+test("an empty axis gives no elements, at every position and with every stride", () => {
   for (const shape of [[0], [4, 0], [0, 4], [4, 0, 3], [3, 4, 0]]) {
     const strides = [shape.map((_, axis) => axis + 1), shape.map(() => 0), shape.map((_, axis) => 7 - axis)];
     const { outer, row, elements } = iterateElements(shape, strides);
@@ -62,7 +62,7 @@ test("an empty axis leaves no elements, wherever it stands and however the opera
   }
 });
 
-test("an empty row stays a row, which a reduction leaves at its start; no rows are none", () => {
+test("an empty row is a row, which reduces to the identity; no rows are none", () => {
   const strides = [
     [0, 9, 1, 5],
     [1, 0, 0, 0],
@@ -72,7 +72,7 @@ test("an empty row stays a row, which a reduction leaves at its start; no rows a
   assert.equal(iterateRows([4, 0, 2, 3], strides, 1).rows, 0);
 });
 
-test("a transposed or stretched operand is stepped through, and a flipped one backwards", () => {
+test("transposed and stretched operands have strides, and flipped operands negative strides", () => {
   const strides = [
     [1, 3],
     [5, 1],
@@ -87,7 +87,7 @@ test("a transposed or stretched operand is stepped through, and a flipped one ba
   );
 });
 
-test("rows are the last axes, as one where they lie behind each other, and rejected where they don't", () => {
+test("rows are the last axes, merged if they are contiguous, and rejected otherwise", () => {
   const strides = [
     [12, 4, 1],
     [1, 0, 0],

@@ -1,4 +1,4 @@
-/** Keys of kernels by their content: kernels that are made anew, for a trace or a dtype, are the same kernel if their keys are. */
+/** Keys of kernels by their content: two kernel records are the same kernel if their keys are equal. */
 
 import { literalKey } from "../units/index.js";
 
@@ -6,12 +6,11 @@ const keys = new WeakMap<object, string>();
 const keysByStructure = new Map<string, string>();
 
 /**
- * A short text for the structure of a kernel, or of any other plain record. Expressions share nodes, so each node is looked at
- * once.
+ * A short key for the structure of a kernel, or of any other plain record. Expressions share nodes, so each node is visited once.
  */
 export function kernelKey(record: object): string {
-  const known = keys.get(record);
-  if (known !== undefined) return known;
+  const cached = keys.get(record);
+  if (cached !== undefined) return cached;
   const members = Object.entries(record).map(
     ([name, member]) => `${name}:${isObject(member) ? kernelKey(member) : literalKey(member)}`,
   );

@@ -104,14 +104,14 @@ export interface ColumnKernel {
   readonly scalars: readonly Compute[];
   readonly op: ReduceOp;
   readonly values: readonly Expression[];
-  /** Where the columns' results go in every output; default: contiguous. GPU only. */
-  readonly places?: ColumnPlaces;
+  /** The layout of every output; default: contiguous. GPU only. */
+  readonly outputLayout?: OutputLayout;
 }
 
-/** In elements: results are `step` apart. With runs of columns, the results of one run are, and runs are `between` apart. */
-export interface ColumnPlaces {
-  readonly step: number;
-  readonly runs?: { readonly length: number; readonly between: number };
+/** The layout of an output, in elements. With runs, `stride` applies within a run of columns, and `runStride` is the distance between runs. */
+export interface OutputLayout {
+  readonly stride: number;
+  readonly runs?: { readonly length: number; readonly runStride: number };
 }
 
 export interface RowKernel {

@@ -1,4 +1,4 @@
-/** Promotion against PyTorch's table, written out whole. */
+/** Type promotion against PyTorch's complete table. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -29,7 +29,7 @@ const scalarTable = `
   bool   f32    i32      bool
 `;
 
-/** The table that a function of two names makes, in the same layout. */
+/** The table of a function of two names, in the same layout. */
 function tabulate(columns: readonly string[], meet: (row: Dtype, column: string) => Dtype): string {
   const rows = dtypeNames.map((row) => [row, ...columns.map((column) => meet(row, column))].join(" "));
   return [columns.join(" "), ...rows].join("\n");
@@ -39,15 +39,15 @@ function squeeze(table: string): string {
   return table.trim().replaceAll(/\n +/g, "\n").replaceAll(/ +/g, " ");
 }
 
-test("each of the 49 pairs of tensors meets where PyTorch's do", () => {
-  const found = tabulate(dtypeNames, (row, column) => promote(row, column as Dtype));
-  assert.equal(found, squeeze(tensorTable));
+test("each of the 49 pairs of tensors promotes as in PyTorch", () => {
+  const actual = tabulate(dtypeNames, (row, column) => promote(row, column as Dtype));
+  assert.equal(actual, squeeze(tensorTable));
 });
 
-test("each of the 21 pairs of a tensor and a scalar meets where PyTorch's do", () => {
+test("each of the 21 pairs of a tensor and a scalar promotes as in PyTorch", () => {
   const kinds: readonly DtypeKind[] = ["float", "integer", "boolean"];
-  const found = tabulate(kinds, (row, column) => promoteWithScalar(row, column as DtypeKind));
-  assert.equal(found, squeeze(scalarTable));
+  const actual = tabulate(kinds, (row, column) => promoteWithScalar(row, column as DtypeKind));
+  assert.equal(actual, squeeze(scalarTable));
 });
 
 test("in a chain of operands neither order nor grouping matters", () => {

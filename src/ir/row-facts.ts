@@ -8,9 +8,9 @@ export interface RowFacts {
   /** True if it only stores elements, so that any division into rows is valid. */
   readonly isElementwise: boolean;
   /** True if a value depends on the element's position or the row's index. */
-  readonly usesPlace: boolean;
+  readonly usesPosition: boolean;
   /** For each input: true if the current element is read, and true if it is read at an index. */
-  readonly isReadPlainly: readonly boolean[];
+  readonly isReadDirectly: readonly boolean[];
   readonly isReadAtIndex: readonly boolean[];
   readonly readsAtIndex: boolean;
   /** The inputs whose current element is read after a store, in order. */
@@ -27,12 +27,12 @@ const factsByKernel = new WeakMap<RowKernel, RowFacts>();
 export function factsOf(kernel: RowKernel): RowFacts {
   const cached = factsByKernel.get(kernel);
   if (cached) return cached;
-  const facts = findFacts(kernel);
+  const facts = computeFacts(kernel);
   factsByKernel.set(kernel, facts);
   return facts;
 }
 
-function findFacts({ inputs, outputs, stages }: RowKernel): RowFacts {
+function computeFacts({ inputs, outputs, stages }: RowKernel): RowFacts {
   const loads = stages.map(({ value }) => loadsOf(value));
   const isRead = (input: number, atIndex: boolean, from = 0): boolean =>
     loads
@@ -45,10 +45,10 @@ function findFacts({ inputs, outputs, stages }: RowKernel): RowFacts {
     isElementwise: stages.every(
       (stage) => stage.kind === "store" && outputs[stage.output]?.per === "element",
     ),
-    usesPlace: stages.some(({ value }) =>
+    usesPosition: stages.some(({ value }) =>
       subexpressionsOf(value).some(({ kind }) => kind === "position" || kind === "row"),
     ),
-    isReadPlainly: numbers.map((input) => isRead(input, false)),
+    isReadDirectly: numbers.map((input) => isRead(input, false)),
     isReadAtIndex: numbers.map((input) => isRead(input, true)),
     readsAtIndex: numbers.some((input) => isRead(input, true)),
     readAfterStores: firstStore < 0 ? [] : numbers.filter((input) => isRead(input, false, firstStore + 1)),

@@ -25,14 +25,14 @@ export interface Backend {
   lowerAttention(problem: AttentionProblem, op: string): Commands;
   lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands;
 
-  /** One launch for several independent kernels: what fusion makes. A backend that can't says so. */
+  /** Launches of several independent kernels, which fusion creates. A backend without this capability rejects them. */
   lowerRowCombo(launches: readonly RowLaunch[], op: string): Commands;
   lowerColumnGroup(launches: readonly ColumnLaunch[], options: ColumnGroupOptions): Commands;
-  lowerPartials(begun: PartialColumns, op: string): Commands;
+  lowerPartials(columns: PartialColumns, op: string): Commands;
   lowerGroupedGemm(problems: readonly GemmProblem<GemmInputDtype>[], op: string): Commands;
   lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands;
 
-  /** Kernels of one backend alone: a trace knows only what they touch. */
+  /** Kernels that each backend implements itself: a trace knows only the memory that they access. */
   lowerScan(scan: Scan, op: string): Command;
   lowerScatterAdd(scatter: ScatterAdd, op: string): Command;
   lowerCopies(copies: readonly PlainCopy[], op?: string): Commands;
@@ -41,7 +41,7 @@ export interface Backend {
   canComboRows(launches: readonly Omit<RowLaunch, "operands">[]): boolean;
   canGroupColumns(kernels: readonly ColumnKernel[]): boolean;
   gemmScratchBytes(problem: GemmDesc): Bytes;
-  /** Is a native kernel used for this GEMM on its own, without a measurement? */
+  /** True if a native kernel computes this GEMM without autotuning. */
   hasNativeGemm(problem: GemmDesc): boolean;
   gemmCandidates(problem: GemmDesc): readonly number[];
 }

@@ -1,6 +1,6 @@
 /**
- * Backends: how a kind of device runs kernel calls. One is chosen when a runtime is first lowered for. All functions are
- * pure but for one question: a library is asked how much workspace a GEMM needs.
+ * Selects the backend of a runtime, at its first lowering, and lowers kernel calls with it. Lowering is pure, except that cuBLASLt is asked
+ * for the workspace of a GEMM.
  */
 
 import type { ColumnKernel } from "../ir/index.js";
@@ -14,28 +14,29 @@ import type { KernelCall, RowLaunch } from "./kernel-call.js";
 const backends = new WeakMap<Runtime, Backend>();
 
 export function backendOf(runtime: Runtime): Backend {
-  const known = backends.get(runtime);
-  if (known) return known;
+  const cached = backends.get(runtime);
+  if (cached) return cached;
   const backend = runtime.device.kind === "cuda" ? new CudaBackend(runtime) : new WasmBackend(runtime);
   backends.set(runtime, backend);
   return backend;
 }
 
-/** What the device of a runtime can do. */
+/** The capabilities of a runtime's device. */
 export function capabilitiesOf(runtime: Runtime): Capabilities {
   return backendOf(runtime).capabilities;
 }
 
-/** Can one launch run these row kernels? It pays where one of them is little more than a launch. */
+/** True if one launch can run these row kernels. This pays off for kernels that take little longer than a launch. */
 export function canComboRows(runtime: Runtime, launches: readonly Omit<RowLaunch, "operands">[]): boolean {
   return backendOf(runtime).canComboRows(launches);
 }
 
-/** Can one launch run these column kernels? It pays where one of them leaves most of the device idle. */
+/** True if one launch can run these column kernels. This pays off for kernels that leave most of the device idle. */
 export function canGroupColumns(runtime: Runtime, kernels: readonly ColumnKernel[]): boolean {
   return backendOf(runtime).canGroupColumns(kernels);
 }
 
+/** Lowers kernel calls to commands. Commands among them stay as they are. */
 export function lowerCalls(backend: Backend, calls: readonly KernelCall[]): Commands {
   return calls.flatMap((call) => lowerCall(backend, call));
 }

@@ -1,33 +1,33 @@
-/** What a backend can do, each capability named by its meaning, so that no caller has to ask for the kind of device. */
+/** The capabilities of a backend. Callers ask for a capability, not for the kind of device. */
 
 export interface Capabilities {
-  /** Independent calls run at the same time on several streams, so a step with fewer dependencies is shorter. */
+  /** Independent calls can run at the same time on several streams. A step with fewer dependencies is then shorter. */
   readonly hasStreams: boolean;
-  /** One launch can run several independent kernels. It pays where a launch costs as much as a small kernel. */
+  /** One launch can run several independent kernels. This pays off if a launch costs as much as a small kernel. */
   readonly combinesKernels: boolean;
   /** A row kernel can also store partial sums of its columns. */
   readonly sumsColumnsInRowKernels: boolean;
-  /** The bits of a row's sum depend on the row's length alone, and not on the kernel's other operands. */
+  /** The bits of a row's sum depend only on the row's length, not on the kernel's other operands. */
   readonly reducesRowsByLengthAlone: boolean;
-  /** Threads share one column of a reduction, so that few columns can keep the device busy. */
+  /** Several threads share one column of a reduction, so that few columns can keep the device busy. */
   readonly splitsColumns: boolean;
-  /** A column kernel can store its outputs at equal steps instead of contiguously. */
+  /** A column kernel can store its outputs with a stride. */
   readonly storesStridedColumns: boolean;
   /** GEMMs take f16 and bf16 operands, and accumulate in f32. Settings may round f32 operands to bf16 or TF32. */
   readonly multipliesHalfFloats: boolean;
   /** GEMMs add a bias in their epilogue. */
   readonly fusesBias: boolean;
-  /** GEMMs read misaligned rows so slowly that an aligned copy pays. */
+  /** GEMMs read unaligned rows so slowly that an aligned copy pays off. */
   readonly needsAlignedRows: boolean;
   /** GEMMs with one very small dimension run faster as row or column kernels. */
   readonly lowersSkinnyGemms: boolean;
-  /** A GEMM's algorithm may follow from where its operands lie, and there are several to choose from by measurement. */
+  /** A GEMM has several algorithms, which are selected by measurement. Which ones are valid may depend on the alignment of operands. */
   readonly autotunesGemms: boolean;
   /** Attention reads and stores half floats. */
   readonly storesHalfAttention: boolean;
-  /** Memory is so plentiful, against compute, that a step keeps values first and recomputes them only if it must. */
+  /** A step keeps values in memory, and rematerialises them only if memory does not suffice. */
   readonly prefersMemoryOverRecompute: boolean;
-  /** A launch is shorter than the host's clock can tell, so that launches are timed in graphs. */
+  /** Launches are too short for the host's clock, so that they are timed in graphs. */
   readonly timesLaunchesInGraphs: boolean;
 }
 

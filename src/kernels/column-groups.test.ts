@@ -1,4 +1,4 @@
-/** Column kernels together, in one launch or two: each has the bits that it has alone, whatever stands beside it. */
+/** Groups of column kernels in one launch or two: each kernel has the bits of a launch of its own, in every group. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -28,9 +28,9 @@ const sumOf = (dtype: Dtype, op: ReduceOp = "add"): ColumnKernel => ({
   values: [term.load(0, dtypes[dtype].compute)],
 });
 
-/** What a norm's weight and bias gain: two values, and two inputs of one column. */
-const pulls: ColumnKernel = {
-  name: "pulls",
+/** The gradients of a norm's weight and bias: two values, and two inputs with one column. */
+const normGradients: ColumnKernel = {
+  name: "norm gradients",
   inputs: ["f32", "f32", "f32", "f32"],
   outputs: ["f32", "f32"],
   scalars: [],
@@ -44,7 +44,7 @@ const pulls: ColumnKernel = {
   ],
 };
 
-/** With a number of its own, and its places. */
+/** With a scalar, positions and row indices. */
 const scaled: ColumnKernel = {
   name: "scaled",
   inputs: ["f64"],
@@ -59,17 +59,20 @@ const scaled: ColumnKernel = {
   ],
 };
 
-/** Three values of one row, whose results stand apart, and of runs: as a head's weight gains, and biases of equal layers. */
+/** Strided outputs, and outputs in runs: like a head's weight gradient, and the biases of equal layers. */
 const head: ColumnKernel = {
   ...{ name: "head", inputs: ["f16", "f32"], outputs: ["f32", "bf16", "f32"], scalars: [], op: "add" },
-  values: [0.5, 1, 2].map((one) => term.mul(term.mul(term.load(0, "f32"), term.load(1, "f32")), one)),
-  places: { step: 3 },
+  values: [0.5, 1, 2].map((factor) => term.mul(term.mul(term.load(0, "f32"), term.load(1, "f32")), factor)),
+  outputLayout: { stride: 3 },
 };
-const apart: ColumnKernel = { ...sumOf("f32"), places: { step: 2, runs: { length: 3, between: 11 } } };
+const strided: ColumnKernel = {
+  ...sumOf("f32"),
+  outputLayout: { stride: 2, runs: { length: 3, runStride: 11 } },
+};
 
-/** Reads what lies beside the present element, as far as that is inside its row. */
-const beside: ColumnKernel = {
-  ...{ name: "beside", inputs: ["f32"], outputs: ["f32"], scalars: [], op: "add" },
+/** Subtracts the previous element of the row. */
+const difference: ColumnKernel = {
+  ...{ name: "difference", inputs: ["f32"], outputs: ["f32"], scalars: [], op: "add" },
   values: [term.sub(term.load(0, "f32"), term.load(0, "f32", term.sub(0, term.min(term.position, 1))))],
 };
 
@@ -80,11 +83,11 @@ const kernels: readonly ColumnKernel[] = [
   sumOf("f64", "mul"),
   sumOf("i32"),
   sumOf("u8", "max"),
-  pulls,
+  normGradients,
   scaled,
   head,
-  apart,
-  beside,
+  strided,
+  difference,
 ];
 
 interface Problem {
@@ -93,12 +96,12 @@ interface Problem {
   readonly columns: number;
   /** By how many elements a row is longer than its columns. */
   readonly gap: number;
-  /** So many elements behind an aligned address its operands begin. */
+  /** The distance of its operands from an aligned address, in elements. */
   readonly offset: number;
   readonly scalar: number;
 }
 
-/** Aligned, and with nothing between the rows. */
+/** Aligned, with contiguous rows. */
 const plain = (kernel: ColumnKernel, rows: number, columns: number): Problem => ({
   ...{ kernel, rows, columns, gap: 0, offset: 0, scalar: 0 },
 });
@@ -114,22 +117,24 @@ const problems = fc.record<Problem>({
 
 type Elements = ArrayBufferView & { readonly BYTES_PER_ELEMENT: number };
 
-/** Numbers whose sums round, so that another order of additions would show. */
+/** Numbers whose sums round, so that another order of additions gives other bits. */
 function valuesFor(dtype: Dtype, count: number, seed: number): Elements {
   const numbers = Float64Array.from({ length: count }, (_, index) => Math.sin(index * 1.7 + seed) * 3);
-  if (dtype === "f64") return numbers.map((one) => 1 + one * 1e-3);
+  if (dtype === "f64") return numbers.map((number) => 1 + number * 1e-3);
   if (dtype === "bf16") return narrowToBf16(Float32Array.from(numbers));
   if (dtype === "f16") return narrowToF16(Float32Array.from(numbers));
-  if (dtype === "i32") return Int32Array.from(numbers, (one) => one * 1e9);
-  if (dtype === "u8") return Uint8Array.from(numbers, (one) => Math.abs(one) * 80);
+  if (dtype === "i32") return Int32Array.from(numbers, (number) => number * 1e9);
+  if (dtype === "u8") return Uint8Array.from(numbers, (number) => Math.abs(number) * 80);
   return Float32Array.from(numbers);
 }
 
-/** How many elements an output has, those between its results included. */
-function lengthOf({ places }: ColumnKernel, columns: number): number {
-  const { step = 1, runs } = places ?? {};
+/** The number of elements of an output, including those between its results. */
+function lengthOf({ outputLayout }: ColumnKernel, columns: number): number {
+  const { stride: step = 1, runs } = outputLayout ?? {};
   const last = Math.max(0, columns - 1);
-  return 1 + (runs ? Math.floor(last / runs.length) * runs.between + (runs.length - 1) * step : last * step);
+  return (
+    1 + (runs ? Math.floor(last / runs.length) * runs.runStride + (runs.length - 1) * step : last * step)
+  );
 }
 
 function launchOf(runtime: Runtime, { kernel, rows, columns, gap, offset, scalar }: Problem): ColumnLaunch {
@@ -153,32 +158,32 @@ function launchOf(runtime: Runtime, { kernel, rows, columns, gap, offset, scalar
 }
 
 const resultsOf = (runtime: Runtime, { kernel, operands }: ColumnLaunch): Uint8Array[] =>
-  operands.slice(kernel.inputs.length).map((one) => runtime.read(one));
+  operands.slice(kernel.inputs.length).map((item) => runtime.read(item));
 
 function launchCombo(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
   const bytes = columnScratchBytes(launches);
-  // What memory held before must not matter.
+  // The old contents of memory must not matter.
   const scratch = bytes > 0 ? putAt(runtime, new Uint8Array(bytes).fill(0xff), 0) : undefined;
   submit(runtime, backendOf(runtime).lowerColumnGroup(launches, { scratch }));
 }
 
-/** Those of many rows are begun first, and joined with the others. */
+/** Kernels with many rows run their first phase earlier; the group combines their partials. */
 function launchPdl(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
-  const early = launches.filter((one) => one.columns > 0 && isSplitReduction(one));
+  const early = launches.filter((launch) => launch.columns > 0 && isSplitReduction(launch));
   if (early.length === 0) {
     launchCombo(runtime, launches);
     return;
   }
   const filled = (bytes: number) => putAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
-  const begun = { members: early, scratch: filled(columnScratchBytes(early)) };
-  submit(runtime, backendOf(runtime).lowerPartials(begun, "columns"));
+  const earlier = { members: early, scratch: filled(columnScratchBytes(early)) };
+  submit(runtime, backendOf(runtime).lowerPartials(earlier, "columns"));
   // Another launch may be in between.
   filled(64);
   submit(
     runtime,
     backendOf(runtime).lowerColumnGroup(
-      launches.filter((one) => !early.includes(one)),
-      { begun },
+      launches.filter((launch) => !early.includes(launch)),
+      { earlier: earlier },
     ),
   );
 }
@@ -188,18 +193,18 @@ function compare(runtime: Runtime, group: readonly Problem[]): void {
     runtime.step(() => {
       const launches = group.map((problem) => launchOf(runtime, problem));
       launch(launches);
-      return launches.map((one) => resultsOf(runtime, one));
+      return launches.map((launch) => resultsOf(runtime, launch));
     });
-  const alone = run((launches) => {
-    for (const one of launches) submit(runtime, columnCalls(one));
+  const separate = run((launches) => {
+    for (const launch of launches) submit(runtime, columnCalls(launch));
   });
-  const together = run((launches) => launchCombo(runtime, launches));
+  const grouped = run((launches) => launchCombo(runtime, launches));
   const early = run((launches) => launchPdl(runtime, launches));
   for (const [index, { kernel, rows, columns }] of group.entries()) {
-    for (const [place, bytes] of alone[index]!.entries()) {
-      const what = `${kernel.name} of ${rows} × ${columns}, value ${place}`;
-      sameBytes(together[index]![place]!, bytes, what);
-      sameBytes(early[index]![place]!, bytes, `${what}, begun early`);
+    for (const [value, bytes] of separate[index]!.entries()) {
+      const what = `${kernel.name} of ${rows} × ${columns}, value ${value}`;
+      sameBytes(grouped[index]![value]!, bytes, what);
+      sameBytes(early[index]![value]!, bytes, `${what}, first phase earlier`);
     }
   }
 }
@@ -207,40 +212,40 @@ function compare(runtime: Runtime, group: readonly Problem[]): void {
 describe("on CUDA", { skip: cudaMissing }, () => {
   const runtime = openCudaKernelRuntime();
 
-  test("any kernels over any rows and columns have the bits together that each has alone", () => {
+  test("random kernels have the same bits in a group as in separate launches", () => {
     fc.assert(
       fc.property(fc.array(problems, { minLength: 1, maxLength: 8 }), (group) => compare(runtime, group)),
       { numRuns: effort({ quick: 3, thorough: 6 }) },
     );
   });
 
-  test("gradients of a model's biases and norms have them, with rows of every count of partial results", () => {
+  test("bias and norm gradients have the same bits in a group, with every number of partials", () => {
     const [sum] = kernels;
     compare(runtime, [
       plain(sum!, 3072, 3),
-      plain(pulls, 3072, 32),
+      plain(normGradients, 3072, 32),
       plain(sum!, 3072, 32),
       plain(sum!, 3072, 130),
-      plain(pulls, 3072, 32),
+      plain(normGradients, 3072, 32),
       plain(sum!, 256, 384),
     ]);
   });
 
-  test("so have rows about those that partial results come up with, and columns about those that threads read at once", () => {
+  test("numbers of rows around those of partials, and of columns around vector widths, have the same bits", () => {
     const [sums, halves] = [sumOf("f32"), sumOf("bf16")];
     compare(runtime, [
       ...[1023, 1024, 1025, 3072, 3073, 5000].map((rows) => plain(sums, rows, 8)),
       ...[1, 3, 250, 256, 257, 1024].map((columns) => plain(sums, 1040, columns)),
     ]);
     compare(runtime, [
-      ...[1024, 3073, 5000].map((rows) => plain(pulls, rows, 20)),
+      ...[1024, 3073, 5000].map((rows) => plain(normGradients, rows, 20)),
       ...[1, 8, 250, 256, 257].map((columns) => plain(halves, 1040, columns)),
       ...[3, 256].map((columns) => plain(head, 1100, columns)),
       plain(sumOf("f16"), 3073, 256),
     ]);
   });
 
-  test("so have rows that begin at odd addresses, or whose steps are odd, and results that stand apart", () => {
+  test("unaligned rows, odd strides and strided outputs have the same bits", () => {
     const of = (kernel: ColumnKernel, gap: number, offset: number): Problem => ({
       ...plain(kernel, 1060, 24),
       gap,
@@ -254,14 +259,17 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     );
     compare(
       runtime,
-      [apart, beside, scaled, sumOf("u8", "max")].flatMap((kernel) => [of(kernel, 0, 0), of(kernel, 1, 1)]),
+      [strided, difference, scaled, sumOf("u8", "max")].flatMap((kernel) => [
+        of(kernel, 0, 0),
+        of(kernel, 1, 1),
+      ]),
     );
   });
 
-  test("without the scratch memory that they need nothing is sent", () => {
+  test("a launch without enough scratch memory is rejected", () => {
     runtime.step(() => {
-      const launches = [plain(sumOf("f32"), 64, 8), plain(pulls, 1024, 8)].map((one) =>
-        launchOf(runtime, one),
+      const launches = [plain(sumOf("f32"), 64, 8), plain(normGradients, 1024, 8)].map((problem) =>
+        launchOf(runtime, problem),
       );
       const needed = columnScratchBytes(launches);
       assert.equal(needed, 32 * 8 * 4 * 2, "of the second, two values");
@@ -288,22 +296,22 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  test("red proof: the numbers tell another order of additions", () => {
+  test("red proof: another order of additions gives other bits", () => {
     const values = valuesFor("f32", 3072, 0) as Float32Array;
-    const downwards = values.reduce((sum, one) => Math.fround(sum + one), 0);
+    const downwards = values.reduce((sum, value) => Math.fround(sum + value), 0);
     const launch = plain(kernels[0]!, 3072, 1);
-    const [found] = runtime.step(() => {
-      const own = launchOf(runtime, launch);
-      launchCombo(runtime, [own]);
-      return resultsOf(runtime, own);
+    const [actual] = runtime.step(() => {
+      const copy = launchOf(runtime, launch);
+      launchCombo(runtime, [copy]);
+      return resultsOf(runtime, copy);
     });
-    const [together] = new Float32Array(found!.slice().buffer);
-    assert.ok(Math.abs(together! - downwards) < 1e-2);
-    assert.notEqual(together, downwards);
+    const [reduced] = new Float32Array(actual!.slice().buffer);
+    assert.ok(Math.abs(reduced! - downwards) < 1e-2);
+    assert.notEqual(reduced, downwards);
   });
 
-  test("more than a launch has arguments for are rejected before anything is sent", () => {
-    const many = Array.from({ length: 60 }, () => pulls);
+  test("too many arguments are rejected before a launch", () => {
+    const many = Array.from({ length: 60 }, () => normGradients);
     assert.equal(canGroupColumns(runtime, many), false);
     assert.equal(canGroupColumns(runtime, many.slice(0, 12)), true);
     const four = { ...sumOf("f32"), outputs: Array<Dtype>(4).fill("f32") };
@@ -311,8 +319,8 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     assert.equal(canGroupColumns(runtime, ofFour), false, "in the second launch");
     assert.equal(canGroupColumns(runtime, ofFour.slice(0, 25)), true);
     runtime.step(() => {
-      const own = launchOf(runtime, plain(pulls, 3, 4));
-      const launches = many.map(() => own);
+      const launch = launchOf(runtime, plain(normGradients, 3, 4));
+      const launches = many.map(() => launch);
       assert.throws(() => submit(runtime, backendOf(runtime).lowerColumnGroup(launches, {})), {
         code: "BAD_ARGUMENT",
       });
@@ -320,6 +328,6 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   });
 });
 
-test("the CPU has one launch for each", () => {
-  assert.equal(canGroupColumns(openCpuKernelRuntime(), [pulls]), false);
+test("the CPU rejects groups", () => {
+  assert.equal(canGroupColumns(openCpuKernelRuntime(), [normGradients]), false);
 });

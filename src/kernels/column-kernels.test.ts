@@ -1,4 +1,4 @@
-/** Column kernels on every device: every width and dtype, broadcast inputs, and bits that follow from the shape alone. */
+/** Column kernels on every device: every width and dtype, broadcast inputs, and bits that depend only on the shape. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -54,14 +54,14 @@ for (const { device, skip, open } of kernelDevices) {
       });
     }
 
-    test("columns of every count are added up over any number of rows, on each column's own", () => {
+    test("every number of columns is summed over every number of rows", () => {
       for (const columns of [1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 100]) {
         for (const rows of [1, 2, 31, 32, 33, 100, 1023, 1024, 1500, 5000, 20_000]) {
           if (rows > 100 && columns > 9) continue;
           if (rows > 1500 && columns > 3) continue;
           const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 100);
           const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
-          const found = weigh(values, weights, columns);
+          const actual = weigh(values, weights, columns);
           for (let column = 0; column < columns; column++) {
             let [expected, size] = [0, 0];
             for (let row = 0; row < rows; row++) {
@@ -69,41 +69,41 @@ for (const { device, skip, open } of kernelDevices) {
               expected += part;
               size += Math.abs(part);
             }
-            const error = Math.abs(found[column]! - expected);
+            const error = Math.abs(actual[column]! - expected);
             assert.ok(error <= 1e-6 * size, `column ${column} of ${columns}, ${rows} rows: off by ${error}`);
           }
         }
       }
     });
 
-    test("a column's bits don't depend on the columns beside it, nor on where it lies", () => {
-      // On a GPU they have other columns beside them in a block, and share its threads with them.
+    test("a column's bits do not depend on other columns or on addresses", () => {
+      // On a GPU a block reduces several neighbouring columns.
       for (const rows of [70, 1500, 5000]) {
         const [columns, wide] = [300, 304];
         const values = Float32Array.from({ length: rows * wide }, (_, index) => Math.sin(index) * 1e3);
         const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
-        const together = weigh(values, weights, columns, wide);
+        const all = weigh(values, weights, columns, wide);
         for (const column of [0, 1, 7, 8, 299]) {
-          const own = Float32Array.from({ length: rows }, (_, row) => values[row * wide + column]!);
-          const [alone] = weigh(own, weights, 1);
-          assert.ok(Object.is(alone, together[column]), `column ${column} of ${rows} rows`);
+          const single = Float32Array.from({ length: rows }, (_, row) => values[row * wide + column]!);
+          const [expected] = weigh(single, weights, 1);
+          assert.ok(Object.is(expected, all[column]), `column ${column} of ${rows} rows`);
         }
       }
     });
 
-    test("doubles, scalars, rows and positions work in columns too", () => {
-      const place = term.sub(term.convert(term.row, "f64"), term.convert(term.position, "f64"));
+    test("column kernels support doubles, scalars, row indices and positions", () => {
+      const indices = term.sub(term.convert(term.row, "f64"), term.convert(term.position, "f64"));
       const kernel: ColumnKernel = {
         name: "largest",
         inputs: ["f64"],
         outputs: ["f64"],
         scalars: ["f64"],
         op: "max",
-        values: [term.add(term.mul(term.load(0, "f64"), term.scalar(0, "f64")), place)],
+        values: [term.add(term.mul(term.load(0, "f64"), term.scalar(0, "f64")), indices)],
       };
       const [rows, columns] = [5, 21];
       const values = Float64Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 1e-3);
-      const found = runtime.step(() => {
+      const actual = runtime.step(() => {
         const output = runtime.arena.allocate(8 * columns, "largest");
         submit(
           runtime,
@@ -126,21 +126,21 @@ for (const { device, skip, open } of kernelDevices) {
           ),
         ),
       );
-      assert.deepEqual(found, expected);
+      assert.deepEqual(actual, expected);
     });
 
-    test("several values in one pass have the bits of each in a pass of its own", () => {
+    test("several values in one pass have the bits of separate passes", () => {
       const [x1, x2] = [term.load(0, "f32"), term.load(1, "i32")];
       const square = term.mul(x1, x1);
       const outputs = ["f32", "f64", "i32", "bf16"] as const;
       const values = [square, term.convert(term.add(square, x1), "f64"), x2, term.sub(x1, square)];
-      const kernelOf = (...chosen: readonly number[]): ColumnKernel => ({
+      const kernelOf = (...selection: readonly number[]): ColumnKernel => ({
         name: "several",
         inputs: ["f32", "i32"],
-        outputs: chosen.map((index) => outputs[index]!),
+        outputs: selection.map((index) => outputs[index]!),
         scalars: [],
         op: "add",
-        values: chosen.map((index) => values[index]!),
+        values: selection.map((index) => values[index]!),
       });
       for (const [rows, columns] of [
         [3, 21],
@@ -150,58 +150,61 @@ for (const { device, skip, open } of kernelDevices) {
       ] as const) {
         const first = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index));
         const second = Int32Array.from({ length: rows }, (_, index) => (index * 7919) | 0);
-        const run = (...chosen: readonly number[]): Uint8Array[] =>
+        const run = (...selection: readonly number[]): Uint8Array[] =>
           runtime.step(() => {
-            const made = chosen.map(() => runtime.arena.allocate(8 * columns, "sums"));
-            const operands = [put(runtime, first, "x"), put(runtime, second, "y"), ...made];
+            const results = selection.map(() => runtime.arena.allocate(8 * columns, "sums"));
+            const operands = [put(runtime, first, "x"), put(runtime, second, "y"), ...results];
             const strides = [
               { row: columns, column: "unit" },
               { row: 1, column: "none" },
             ] as const;
-            submit(runtime, columnCalls({ kernel: kernelOf(...chosen), rows, columns, strides, operands }));
-            return made.map((one, place) =>
-              runtime.read(one).slice(0, dtypes[outputs[chosen[place]!]!].bytes * columns),
+            submit(
+              runtime,
+              columnCalls({ kernel: kernelOf(...selection), rows, columns, strides, operands }),
+            );
+            return results.map((item, position) =>
+              runtime.read(item).slice(0, dtypes[outputs[selection[position]!]!].bytes * columns),
             );
           });
-        const together = run(0, 1, 2, 3);
+        const all = run(0, 1, 2, 3);
         for (const index of values.keys()) {
-          const [alone] = run(index);
-          sameBytes(together[index]!, alone!, `value ${index} of ${rows} rows`);
+          const [separate] = run(index);
+          sameBytes(all[index]!, separate!, `value ${index} of ${rows} rows`);
         }
         const [twice, again] = run(0, 0);
         sameBytes(twice!, again!, "the same value twice");
       }
     });
 
-    test("results stand apart where a kernel says so, between what is not touched; a CPU rejects that", () => {
+    test("outputs can be strided, and memory between them is not written; the CPU rejects this", () => {
       const [rows, columns] = [70, 12];
       const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index));
-      const run = (places: ColumnKernel["places"], length: number): Float32Array =>
+      const run = (outputLayout: ColumnKernel["outputLayout"], length: number): Float32Array =>
         runtime.step(() => {
           const output = put(runtime, new Float32Array(length).fill(-7), "sums");
           const strides = [{ row: columns, column: "unit" }] as const;
           const operands = [put(runtime, values, "x"), output];
-          const kernel = places ? { ...sum, places } : sum;
+          const kernel = outputLayout ? { ...sum, outputLayout } : sum;
           submit(runtime, columnCalls({ kernel, rows, columns, strides, operands }));
           return new Float32Array(runtime.read(output).buffer);
         });
-      const layouts = [{ step: 3 }, { step: 1, runs: { length: 4, between: 9 } }] as const;
+      const layouts = [{ stride: 3 }, { stride: 1, runs: { length: 4, runStride: 9 } }] as const;
       if (device === "the CPU") {
-        for (const places of layouts) rejects("UNSUPPORTED", () => run(places, 40), /only a GPU/);
+        for (const layout of layouts) rejects("UNSUPPORTED", () => run(layout, 40), /only a GPU/);
         return;
       }
       const plain = run(undefined, columns);
-      const [stepped, inRuns] = layouts.map((places) => run(places, 40));
+      const [strided, inRuns] = layouts.map((layout) => run(layout, 40));
       const [expected, expectedInRuns] = [new Float32Array(40).fill(-7), new Float32Array(40).fill(-7)];
-      for (const [column, one] of plain.entries()) {
-        expected[3 * column] = one;
-        expectedInRuns[9 * Math.floor(column / 4) + (column % 4)] = one;
+      for (const [column, value] of plain.entries()) {
+        expected[3 * column] = value;
+        expectedInRuns[9 * Math.floor(column / 4) + (column % 4)] = value;
       }
-      sameBytes(stepped!, expected, "three apart");
+      sameBytes(strided!, expected, "a stride of three");
       sameBytes(inRuns!, expectedInRuns, "runs of four");
     });
 
-    test("every op and dtype reduces columns, and half floats are widened and rounded once", () => {
+    test("every op and dtype reduces columns; 16-bit floats are widened and rounded once", () => {
       const [rows, columns] = [40, 11];
       const halves = Uint16Array.from({ length: rows * columns }, (_, index) => 0x3f80 + (index % 5));
       const kernel: ColumnKernel = {
@@ -243,7 +246,7 @@ for (const { device, skip, open } of kernelDevices) {
       sameBytes(run(least, bytes, 4), new Uint8Array(expected.buffer), "least");
     });
 
-    test("no rows leave every column at the reduction's start, and no columns everything as it was", () => {
+    test("without rows every column is the identity of the reduction; without columns nothing is written", () => {
       const [sums, untouched] = runtime.step(() => {
         const operands = ["sums", "untouched"].map((label) =>
           put(runtime, new Float32Array(18).fill(7), label),
@@ -253,10 +256,10 @@ for (const { device, skip, open } of kernelDevices) {
         const launch = { kernel: sum, strides };
         submit(runtime, columnCalls({ ...launch, rows: 0, columns: 18, operands: [input, operands[0]!] }));
         submit(runtime, columnCalls({ ...launch, rows: 3, columns: 0, operands: [input, operands[1]!] }));
-        return operands.map((one) => new Float32Array(runtime.read(one).buffer));
+        return operands.map((operand) => new Float32Array(runtime.read(operand).buffer));
       });
-      assert.ok(sums!.every((one) => one === 0));
-      assert.ok(untouched!.every((one) => one === 7));
+      assert.ok(sums!.every((sum) => sum === 0));
+      assert.ok(untouched!.every((item) => item === 7));
     });
   });
 }

@@ -1,4 +1,4 @@
-/** Sums of columns in kernels of rows: what they leave, added up, has the bits of a column kernel over all rows. */
+/** Column sums in row kernels: the sum of their partials has the bits of a column kernel over all rows. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -23,7 +23,7 @@ const load = (input: number) => term.load(input, "f32");
 const tilt = term.mul(load(0), term.sub(load(1), load(2)));
 const results = ["f32", "bf16"].map((dtype) => ({ dtype, per: "element" }) as Output);
 
-/** Of [g, x, a row's mean, gain, what was stored as half floats]: two results, and where they are wanted three sums. */
+/** Inputs: g, x, a row's mean, gain, and the stored bf16 output. Two outputs and, if requested, three column sums. */
 const gradient = (isColsum: boolean): RowKernel => ({
   name: "gradient",
   inputs: ["f32", "f32", "f32", "f32", "bf16"],
@@ -34,13 +34,13 @@ const gradient = (isColsum: boolean): RowKernel => ({
     { kind: "store", output: 0, value: term.sub(load(0), term.reduced(0, "f32")) },
     { kind: "store", output: 1, value: term.mul(load(0), load(3)) },
     ...(isColsum ? [tilt, load(0), load(4)] : []).map(
-      (value, place): Stage => ({ kind: "store", output: 2 + place, value }),
+      (value, index): Stage => ({ kind: "store", output: 2 + index, value }),
     ),
   ],
 });
 const [summing, plain] = [gradient(true), gradient(false)];
 
-/** The same sums by themselves. */
+/** The same column sums as column kernels. */
 const tilts: ColumnKernel = {
   ...{ name: "tilts", inputs: ["f32", "f32", "f32"], outputs: ["f32", "f32"], scalars: [], op: "add" },
   values: [tilt, load(0)],
@@ -77,32 +77,36 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     return outputs;
   };
 
-  /** What the kernel stores, and its sums added up; then the same by kernels that have one thing to do each. */
+  /** The kernel's outputs, and its column sums reduced; then the same by kernels that have one thing to do each. */
   function bothWays(rows: number, columns: number, offset = 0) {
     return runtime.step(() => {
       const sizes = [rows * columns, rows * columns, rows, columns];
       const inputs = sizes.map((size, seed) => putAt(runtime, valuesOf(size, seed), offset));
       const [g, x, mean] = inputs as [Storage, Storage, Storage];
       const run = (kernel: RowKernel, sums: readonly Storage[]): Storage[] => {
-        const [own, halves] = [room(4 * rows * columns), room(2 * rows * columns)];
-        const operands = [...inputs, halves, own, halves, ...sums];
+        const [stored, halves] = [room(4 * rows * columns), room(2 * rows * columns)];
+        const operands = [...inputs, halves, stored, halves, ...sums];
         submit(runtime, rowCalls({ kernel, iteration: iterationOf(kernel, rows, columns), operands }));
-        return [own, halves];
+        return [stored, halves];
       };
       const left = [1, 2, 3].map(() => room(4 * columnPartialCount * columns));
-      const found = run(summing, left);
-      const added = left.flatMap((one) => columnsOf(sumOf("f32"), columnPartialCount, columns, [one]));
+      const actual = run(summing, left);
+      const added = left.flatMap((item) => columnsOf(sumOf("f32"), columnPartialCount, columns, [item]));
       const expected = run(plain, []);
-      const alone = [
+      const separate = [
         ...columnsOf(tilts, rows, columns, [g, x, mean]),
         ...columnsOf(sumOf("bf16"), rows, columns, [expected[1]!]),
       ];
-      const read = (storages: readonly Storage[]) => storages.map((one) => runtime.read(one));
-      return { found: read([...found, ...added]), expected: read([...expected, ...alone]), left: read(left) };
+      const read = (storages: readonly Storage[]) => storages.map((storage) => runtime.read(storage));
+      return {
+        actual: read([...actual, ...added]),
+        expected: read([...expected, ...separate]),
+        left: read(left),
+      };
     });
   }
 
-  test("rows of every count of partial sums, and columns of every count of packs, have them", () => {
+  test("every number of rows per partial, and every number of vectors per row, gives the same bits", () => {
     for (const [rows, columns, offset] of [
       [1024, 256, 0],
       [1025, 68, 0],
@@ -113,13 +117,13 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       [3073, 72, 0],
       [4096, 100, 2],
     ] as const) {
-      const { found, expected } = bothWays(rows, columns, offset);
+      const { actual, expected } = bothWays(rows, columns, offset);
       for (const [index, bytes] of expected.entries())
-        sameBytes(found[index]!, bytes, `${rows} × ${columns}, result ${index}`);
+        sameBytes(actual[index]!, bytes, `${rows} × ${columns}, result ${index}`);
     }
   });
 
-  test("red proof: the numbers tell another order of additions", () => {
+  test("red proof: another order of additions gives other bits", () => {
     const columns = 128;
     const { expected, left } = bothWays(3072, columns);
     const floatsOf = (bytes: Uint8Array): Float32Array => new Float32Array(bytes.slice().buffer);
@@ -135,7 +139,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     assert.ok(differing > columns / 4);
   });
 
-  test("rows that can't be added up so are rejected", () => {
+  test("rows whose columns cannot be summed in a row kernel are rejected", () => {
     runtime.step(() => {
       const operands = [...summing.inputs, ...summing.outputs].map(() => room(4 * 1023 * 128));
       const iteration = iterationOf(summing, 1023, 128);
@@ -151,7 +155,7 @@ const cuda = (computeCapability: string): DeviceInfo =>
   ({ kind: "cuda", computeCapability }) as unknown as DeviceInfo;
 const hopper = cuda("9.0");
 
-test("a kernel of rows adds up columns where a row takes a warp, and a block has a warp for each of its rows", () => {
+test("a row kernel sums columns if a row takes a warp, and a block has a warp for each of its rows", () => {
   const can = (rows: number, columns: number, kernel = summing): boolean =>
     canSumColumns(hopper, kernel, iterationOf(kernel, rows, columns));
   assert.deepEqual(
@@ -162,7 +166,7 @@ test("a kernel of rows adds up columns where a row takes a warp, and a block has
     [can(3072, 64), can(3072, 65), can(3072, 512), can(3072, 1028)],
     [false, true, true, false],
   );
-  // What threads hold of longer rows leaves no registers for 32 warps.
+  // Longer rows leave no registers for 32 warps.
   assert.deepEqual([can(3072, 384), can(4096, 384)], [true, false]);
   assert.equal(can(3072, 1024), false);
   const indexed: RowKernel = {
@@ -170,11 +174,14 @@ test("a kernel of rows adds up columns where a row takes a warp, and a block has
     stages: [...summing.stages, { kind: "store", output: 2, value: term.load(0, "f32", term.position) }],
   };
   assert.equal(can(3072, 256, indexed), false);
-  const wide = { ...summing, outputs: summing.outputs.map((one) => ({ ...one, dtype: "f64" as const })) };
+  const wide = {
+    ...summing,
+    outputs: summing.outputs.map((output) => ({ ...output, dtype: "f64" as const })),
+  };
   assert.equal(can(3072, 256, wide), false, "sums are of f32");
 });
 
-test("and where it has memory for what warps pass on to each other", () => {
+test("a row kernel sums columns if its rows fit into shared memory", () => {
   const [few, many] = [iterationOf(summing, 1024, 256), iterationOf(summing, 3072, 256)];
   assert.ok(canSumColumns(cuda("8.9"), summing, few));
   assert.ok(!canSumColumns(cuda("8.9"), summing, many), "72 KiB");
@@ -182,14 +189,14 @@ test("and where it has memory for what warps pass on to each other", () => {
   assert.ok(!canSumColumns({ kind: "cpu" } as DeviceInfo, summing, few));
 });
 
-test("it has a launch to itself", () => {
+test("a kernel with column sums is not a member of a combo kernel", () => {
   assert.deepEqual(
     [plain, summing].map((kernel) => canBeMember(kernel, iterationOf(kernel, 1024, 256))),
     [true, false],
   );
 });
 
-test("only a GPU's code does it", () => {
+test("only a GPU supports column sums in row kernels", () => {
   const runtime: Runtime = openCpuKernelRuntime();
   runtime.step(() => {
     const operands = [...summing.inputs, ...summing.outputs].map(() =>
@@ -204,12 +211,12 @@ test("only a GPU's code does it", () => {
 });
 
 describe("under nvcc", { skip: noCompiler() }, () => {
-  /** All that a form asks of memory. */
+  /** A storage with an address: configs need nothing else. */
   const storageAt = (address: number): Storage =>
     ({ span: { address, size: 1 << 20 } }) as unknown as Storage;
-  const operands = [1, 2, 3, 4, 6, 5, 6, 7, 8, 9].map((place) => storageAt(place << 24));
+  const operands = [1, 2, 3, 4, 6, 5, 6, 7, 8, 9].map((index) => storageAt(index << 24));
 
-  test("a block has registers for all of its threads, and what was stored is read back from them", () => {
+  test("a block has registers for all of its threads, and stored values are forwarded from registers", () => {
     const sources = [1024, 3072, 4096].map((rows) => {
       const early = summing.inputs.map((_, input) => input === 1);
       return cudaRowConfig(summing, iterationOf(summing, rows, 256), operands, early).print();

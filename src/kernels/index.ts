@@ -1,4 +1,4 @@
-/** kernels: what ops lower to: code generation from the loop IR, GEMM, attention, scan and scatter, random numbers. */
+/** kernels: the kernels that ops lower to: generated from the loop IR, GEMM, attention, scan and scatter, random numbers. */
 
 export {
   type AttentionBackwardProblem,
@@ -23,7 +23,7 @@ export { columnPartialCount } from "./codegen/cuda/column-partials.js";
 export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
 export { canSumColumns } from "./codegen/cuda/row-config.js";
 export { rowLanesOf } from "./codegen/wasm/configs.js";
-export { maxVectorBytes, warpSize } from "./cost-model.js";
+export { launchBytes, maxVectorBytes, warpSize } from "./cost-model.js";
 export {
   canFuseEpilogue,
   canGroupGemms,
@@ -72,9 +72,9 @@ export {
 } from "./random/index.js";
 export {
   type Scan,
+  type ScanDtype,
   type ScatterAdd,
   scanCalls,
   scatterAddCalls,
-  type WalkDtype,
 } from "./scan-scatter/index.js";
 export { CallTrace, submit } from "./submit.js";

@@ -1,4 +1,4 @@
-/** Loads at an index, on every device: what is indexed with them against the obvious way, in every dtype, by rows and by columns. */
+/** Indexed loads on every device against a plain implementation, in every dtype, in row and column kernels. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -20,7 +20,7 @@ const times = (a: Expression, b: Expression): Expression => ({
 });
 const scalar: Expression = { kind: "scalar", index: 0, type: "i32" };
 
-/** An array of a dtype with something else in every element; the half floats' bits are those of numbers. */
+/** An array of a dtype whose elements all differ; 16-bit floats are bits of numbers. */
 function valuesOf(dtype: Dtype, count: number): ArrayBufferView {
   const array: { from(values: ArrayLike<number>): ArrayBufferView } = {
     f32: Float32Array,
@@ -39,15 +39,15 @@ function valuesOf(dtype: Dtype, count: number): ArrayBufferView {
   return array.from(Array.from({ length: count }, (_, index) => make(index)));
 }
 
-/** The elements of an array at these places, one after the other. */
-function pick(values: ArrayBufferView, dtype: Dtype, places: readonly number[]): Uint8Array {
+/** The elements of an array at these indices, in order. */
+function select(values: ArrayBufferView, dtype: Dtype, positions: readonly number[]): Uint8Array {
   const { bytes } = dtypes[dtype];
   const source = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-  const picked = new Uint8Array(places.length * bytes);
-  for (const [to, from] of places.entries()) {
-    picked.set(source.subarray(from * bytes, (from + 1) * bytes), to * bytes);
+  const selected = new Uint8Array(positions.length * bytes);
+  for (const [to, from] of positions.entries()) {
+    selected.set(source.subarray(from * bytes, (from + 1) * bytes), to * bytes);
   }
-  return picked;
+  return selected;
 }
 
 const counts = (from: number, count: number): number[] =>
@@ -60,7 +60,7 @@ for (const { device, skip, open } of kernelDevices) {
     function runIndexing(
       dtype: Dtype,
       at: Expression,
-      given: {
+      request: {
         values: ArrayBufferView;
         indices: Int32Array;
         iteration: Iteration;
@@ -76,22 +76,22 @@ for (const { device, skip, open } of kernelDevices) {
         stages: [{ kind: "store", output: 0, value: load(0, dtypes[dtype].compute, at) }],
       };
       return runtime.step(() => {
-        const output = runtime.arena.allocate(given.count * dtypes[dtype].bytes, "output");
+        const output = runtime.arena.allocate(request.count * dtypes[dtype].bytes, "output");
         const operands = [
-          put(runtime, given.values, "values"),
-          put(runtime, given.indices, "indices"),
+          put(runtime, request.values, "values"),
+          put(runtime, request.indices, "indices"),
           output,
         ];
         submit(
           runtime,
-          rowCalls({ kernel, iteration: given.iteration, operands, scalars: [given.scalar ?? 0] }),
+          rowCalls({ kernel, iteration: request.iteration, operands, scalars: [request.scalar ?? 0] }),
         );
         return runtime.read(output);
       });
     }
 
     for (const dtype of dtypeNames) {
-      test(`rows of ${dtype} are selected by an index each, as an embedding is`, () => {
+      test(`rows of ${dtype} are selected by an index per row, as in an embedding`, () => {
         for (const width of [1, 2, 3, 4, 7, 16, 33]) {
           const indices = Int32Array.of(4, 0, 2, 2, 4, 1, 3);
           const count = indices.length * width;
@@ -105,13 +105,13 @@ for (const { device, skip, open } of kernelDevices) {
             ],
           );
           const at = times(load(1, "i32"), scalar);
-          const found = runIndexing(dtype, at, { values, indices, iteration, count, scalar: width });
-          const places = [...indices].flatMap((index) => counts(index * width, width));
-          sameBytes(found, pick(values, dtype, places), `${dtype}, rows of ${width}`);
+          const actual = runIndexing(dtype, at, { values, indices, iteration, count, scalar: width });
+          const positions = [...indices].flatMap((index) => counts(index * width, width));
+          sameBytes(actual, select(values, dtype, positions), `${dtype}, rows of ${width}`);
         }
       });
 
-      test(`elements of ${dtype} are gathered by an index each, along rows and across them`, () => {
+      test(`elements of ${dtype} are gathered by an index per element, along rows and columns`, () => {
         for (const width of [1, 2, 3, 4, 7, 16, 33]) {
           const rows = 6;
           const indices = Int32Array.from({ length: rows * width }, (_, index) => (index * 5) % rows);
@@ -133,8 +133,8 @@ for (const { device, skip, open } of kernelDevices) {
             count,
             scalar: width,
           });
-          const acrossPlaces = [...indices].map((index, place) => index * width + (place % width));
-          sameBytes(fromRows, pick(values, dtype, acrossPlaces), `${dtype} across rows of ${width}`);
+          const acrossPlaces = [...indices].map((index, position) => index * width + (position % width));
+          sameBytes(fromRows, select(values, dtype, acrossPlaces), `${dtype} across rows of ${width}`);
           // Along: output[i, j] = values[i, index[i, j]].
           const alongIndices = indices.map((index) => index % width);
           const along = iterateElements(
@@ -145,17 +145,19 @@ for (const { device, skip, open } of kernelDevices) {
               [width, 1],
             ],
           );
-          const given = { values, indices: alongIndices, iteration: along, count };
-          const places = [...alongIndices].map((index, place) => Math.floor(place / width) * width + index);
+          const request = { values, indices: alongIndices, iteration: along, count };
+          const positions = [...alongIndices].map(
+            (index, position) => Math.floor(position / width) * width + index,
+          );
           sameBytes(
-            runIndexing(dtype, load(1, "i32"), given),
-            pick(values, dtype, places),
+            runIndexing(dtype, load(1, "i32"), request),
+            select(values, dtype, positions),
             `${dtype} along rows of ${width}`,
           );
         }
       });
 
-      test(`an array of ${dtype} is flipped by negative strides and the place of its last element`, () => {
+      test(`an array of ${dtype} is flipped by negative strides and the index of its last element`, () => {
         const [rows, width] = [5, 7];
         const values = valuesOf(dtype, rows * width);
         const flips = [
@@ -177,9 +179,9 @@ for (const { device, skip, open } of kernelDevices) {
         ];
         for (const { strides, at, from } of flips) {
           const iteration = iterateElements([rows, width], [strides, [0, 0], [width, 1]]);
-          const given = { values, indices: new Int32Array(1), iteration, count: rows * width, scalar: at };
-          const expected = pick(values, dtype, counts(0, rows).flatMap(from));
-          sameBytes(runIndexing(dtype, scalar, given), expected, `${dtype}, strides ${strides}`);
+          const request = { values, indices: new Int32Array(1), iteration, count: rows * width, scalar: at };
+          const expected = select(values, dtype, counts(0, rows).flatMap(from));
+          sameBytes(runIndexing(dtype, scalar, request), expected, `${dtype}, strides ${strides}`);
         }
       });
     }
@@ -190,13 +192,13 @@ for (const { device, skip, open } of kernelDevices) {
       const position: Expression = { kind: "position", type: "i32" };
       const iteration = iterateRows([20], [[0], [0], [1]], 1);
       const at = load(1, "i32", load(1, "i32", position));
-      const found = runIndexing("f32", at, { values, indices, iteration, count: 20 });
-      const places = counts(0, 20).map((place) => indices[indices[place]!]!);
-      sameBytes(found, pick(values, "f32", places), "twice indexed");
+      const actual = runIndexing("f32", at, { values, indices, iteration, count: 20 });
+      const positions = counts(0, 20).map((position) => indices[indices[position]!]!);
+      sameBytes(actual, select(values, "f32", positions), "twice indexed");
     });
 
-    describe("one value a row", () => {
-      const picked = load(0, "f32", load(1, "i32"));
+    describe("one value per row", () => {
+      const selected = load(0, "f32", load(1, "i32"));
       const largest: Expression = { kind: "reduced", stage: 0, type: "f32" };
       /** Each row's element at its index, its weight, and its largest element, the last two as sums. */
       const kernel: RowKernel = {
@@ -209,7 +211,7 @@ for (const { device, skip, open } of kernelDevices) {
         scalars: [],
         stages: [
           { kind: "reduce", op: "max", value: load(0, "f32") },
-          { kind: "store", output: 0, value: picked },
+          { kind: "store", output: 0, value: selected },
           {
             kind: "store",
             output: 1,
@@ -222,7 +224,7 @@ for (const { device, skip, open } of kernelDevices) {
         ["that moves along the row", 1],
         ["that stands at its start", 0],
       ] as const) {
-        test(`an element of the row is picked by an index, from an operand ${how}`, () => {
+        test(`an index selects an element of the row, from an operand ${how}`, () => {
           for (const columns of [1, 2, 3, 4, 9, 64]) {
             const rows = 11;
             const values = Float32Array.from({ length: rows * columns }, (_, index) => (index * 7) % 13);
@@ -231,7 +233,7 @@ for (const { device, skip, open } of kernelDevices) {
             const [picks, sums] = runtime.step(() => {
               const outputs = ["picks", "sums"].map((label) => runtime.arena.allocate(4 * rows, label));
               const strides = [[columns, step], ...[1, 2, 3, 4].map(() => [1, 0])];
-              const inputs = [values, indices, weights].map((one) => put(runtime, one, "input"));
+              const inputs = [values, indices, weights].map((array) => put(runtime, array, "input"));
               submit(
                 runtime,
                 rowCalls({
@@ -240,7 +242,7 @@ for (const { device, skip, open } of kernelDevices) {
                   operands: [...inputs, ...outputs],
                 }),
               );
-              return outputs.map((one) => new Float32Array(runtime.read(one).buffer));
+              return outputs.map((output) => new Float32Array(runtime.read(output).buffer));
             });
             for (let row = 0; row < rows; row++) {
               const own = values.subarray(row * columns, (row + 1) * columns);
@@ -253,7 +255,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("columns are read at an index too, one for a whole row or one an element", () => {
+    test("column kernels read at an index, one per row or one per element", () => {
       for (const type of ["f32", "f64"] as const) {
         const position: Expression = { kind: "position", type: "i32" };
         const row: Expression = { kind: "row", type: "i32" };
@@ -280,7 +282,7 @@ for (const { device, skip, open } of kernelDevices) {
           const values = new array(counts(0, 4 * columns).map((index) => index * 2 + 1));
           const table = new array(counts(0, rows * columns).map((index) => index * 1000));
           const indices = Int32Array.of(3, 1, 1, 0, 2, 3);
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const output = runtime.arena.allocate(values.BYTES_PER_ELEMENT * columns, "sums");
             submit(
               runtime,
@@ -293,7 +295,7 @@ for (const { device, skip, open } of kernelDevices) {
                   { row: 0, column: "none" },
                   { row: 1, column: "none" },
                 ],
-                operands: [...[values, table, indices].map((one) => put(runtime, one, "input")), output],
+                operands: [...[values, table, indices].map((array) => put(runtime, array, "input")), output],
                 scalars: [columns],
               }),
             );
@@ -304,7 +306,7 @@ for (const { device, skip, open } of kernelDevices) {
             for (let at = 0; at < rows; at++) {
               sum += values[indices[at]! * columns + column]! + table[at * column]!;
             }
-            assert.equal(found[column], sum, `column ${column} of ${columns} in ${type}`);
+            assert.equal(actual[column], sum, `column ${column} of ${columns} in ${type}`);
           }
         }
       }

@@ -1,6 +1,6 @@
 /**
- * Kernel calls: what an op asks for, as plain records, before any code is printed for it. A trace keeps them as they are; a
- * backend lowers them to commands.
+ * Kernel calls: the work of an op as plain records, before code is generated. A trace keeps them as they are; a backend lowers them to
+ * commands.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -28,7 +28,7 @@ export interface ColumnLaunch extends Operands, Columns {
   readonly kernel: ColumnKernel;
 }
 
-/** Of launches, fills and copies nothing is known but what they touch. */
+/** A kernel call, or a command (a launch, fill or copy) of which only the memory access is known. */
 export type KernelCall =
   | ({ readonly kind: "row" } & RowLaunch)
   | ({ readonly kind: "column" } & ColumnLaunch)
@@ -37,20 +37,21 @@ export type KernelCall =
   | { readonly kind: "attention-backward"; readonly op: string; readonly problem: AttentionBackwardProblem }
   | Command;
 
-/** With no rows, or no elements to store, there is no call. */
+/** Empty if there are no rows or no elements to store. */
 export function rowCalls(launch: RowLaunch): readonly KernelCall[] {
   return hasRows(launch) ? [{ kind: "row", ...launch }] : [];
 }
 
-/** With no columns there is no call; with no rows every column becomes the identity of its reduction. */
+/** Empty if there are no columns. Without rows, every column becomes the identity of its reduction. */
 export function columnCalls(launch: ColumnLaunch): readonly KernelCall[] {
   return launch.columns === 0 ? [] : [{ kind: "column", ...launch }];
 }
 
-/** Is there anything to launch? Rejects a kernel that can't run over its iteration. */
+/** True if there is something to launch. Rejects a kernel that cannot run over its iteration. */
 export function hasRows({ kernel, iteration }: Omit<RowLaunch, "operands">): boolean {
-  const { isElementwise, usesPlace } = factsOf(kernel);
-  if (iteration.kind === "elements" && (!isElementwise || usesPlace)) throw needsRows(kernel, isElementwise);
+  const { isElementwise, usesPosition } = factsOf(kernel);
+  if (iteration.kind === "elements" && (!isElementwise || usesPosition))
+    throw needsRows(kernel, isElementwise);
   return iteration.rows > 0 && !(isElementwise && iteration.elements === 0);
 }
 
@@ -58,6 +59,6 @@ function needsRows({ name }: RowKernel, isElementwise: boolean): HoldfastError {
   const what = isElementwise ? "uses positions in rows" : "reduces rows, or stores one value per row";
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `Kernel "${name}" ${what}, and was launched over elements, which may be cut into any rows. Iterate over rows.`,
+    `Kernel "${name}" ${what}, and was launched over elements, which can be divided into rows in any way. Iterate over rows.`,
   );
 }

@@ -1,4 +1,4 @@
-/** Elements of every dtype through kernels, on every device: widened, computed with, narrowed, and the same at every place. */
+/** Elements of every dtype in kernels on every device: widened, computed, narrowed, the same at every position. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -19,8 +19,7 @@ for (const { device, skip, open } of kernelDevices) {
     const runtime = open();
 
     /**
-     * Converts a buffer of one dtype to others through one kernel; elements lie `step` apart in the source, and all
-     * memory begins `offset` bytes behind an aligned address.
+     * Converts a buffer of one dtype to others through one kernel; elements of the source have the stride `step`, and all memory begins `offset` bytes after an aligned address.
      */
     function convert(
       source: Uint8Array,
@@ -85,7 +84,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("narrowing a float rounds to the nearest, ties to even, and overflows to infinity", () => {
+    test("narrowing a float rounds to nearest even, and overflows to infinity", () => {
       const cases: readonly [dtype: "f16" | "bf16", value: number, bits: number][] = [
         ["f16", 1 + 2 ** -11, 0x3c00],
         ["f16", 1 + 3 * 2 ** -11, 0x3c02],
@@ -101,14 +100,14 @@ for (const { device, skip, open } of kernelDevices) {
       ];
       const values = Float32Array.from(cases, ([, value]) => value);
       for (const dtype of ["f16", "bf16"] as const) {
-        const found = new Uint16Array(convertOne(bytesOf(values), "f32", dtype).buffer);
+        const actual = new Uint16Array(convertOne(bytesOf(values), "f32", dtype).buffer);
         for (const [index, [own, value, bits]] of cases.entries()) {
-          if (own === dtype) assert.equal(found[index], bits, `${value} as ${dtype}`);
+          if (own === dtype) assert.equal(actual[index], bits, `${value} as ${dtype}`);
         }
       }
     });
 
-    test("every dtype converts to every other alike in vectors, at a row's end, at any address and over strides", () => {
+    test("conversions between all dtypes are the same in vectors, in tails, at every address and with strides", () => {
       const values = [0, 1, 2, 7, 100, 3, 1, 0, 5, 9, 255, 4, 6];
       const sources = convert(bytesOf(Float32Array.from(values)), "f32", dtypeNames);
       for (const [which, from] of dtypeNames.entries()) {
@@ -133,14 +132,14 @@ for (const { device, skip, open } of kernelDevices) {
       assert.deepEqual([...f32(sources[dtypeNames.indexOf("f32")]!)], values);
     });
 
-    test("doubles keep all their bits", () => {
+    test("doubles keep all bits", () => {
       const values = Float64Array.from({ length: 9 }, (_, index) => Math.PI * (index - 3) * 1e-3);
       sameBytes(convertOne(bytesOf(values), "f64", "f64"), bytesOf(values), "doubles");
       const narrowed = Float32Array.from(values);
       sameBytes(convertOne(bytesOf(values), "f64", "f32"), bytesOf(narrowed), "floats");
     });
 
-    test("truth values are stored as 0 or 1 in every dtype, at every place, from every type compared", () => {
+    test("comparisons are stored as 0 or 1 in every dtype, at every position, for every compared type", () => {
       const numbers = Float32Array.from({ length: 11 }, (_, index) => (index * 5) % 11);
       const expected = [...numbers].map((value) => (value > 4 ? 1 : 0));
       const targets = ["bool", "u8", "i32"] as const;
@@ -154,7 +153,7 @@ for (const { device, skip, open } of kernelDevices) {
           stages: targets.map((_, output) => ({ kind: "store", output, value: isLarge })),
         };
         const source = convertOne(bytesOf(numbers), "f32", type);
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const outputs = targets.map((dtype) =>
             runtime.arena.allocate(numbers.length * dtypes[dtype].bytes, "truths"),
           );
@@ -167,13 +166,13 @@ for (const { device, skip, open } of kernelDevices) {
           return outputs.map((output) => runtime.read(output));
         });
         for (const [index, dtype] of targets.entries()) {
-          const stored = dtype === "i32" ? new Int32Array(found[index]!.buffer) : found[index]!;
+          const stored = dtype === "i32" ? new Int32Array(actual[index]!.buffer) : actual[index]!;
           assert.deepEqual([...stored], expected, `${type} compared, stored as ${dtype}`);
         }
       }
     });
 
-    test("a random word becomes a float from 0 to 1 by its upper 24 bits, and keeps its lower ones under a mask", () => {
+    test("a random word becomes a float in [0, 1) by its upper 24 bits, and its lower bits can be masked", () => {
       const words = Int32Array.of(0, -1, 0x12345678, -0x7fffffff, 255, 256, -256, 7, 1 << 30);
       const word = term.load(0, "i32");
       const uniform = term.mul(term.convert(term.shr(word, 8), "f32"), 2 ** -24);
@@ -203,11 +202,11 @@ for (const { device, skip, open } of kernelDevices) {
       });
       assert.deepEqual(
         f32(uniforms!),
-        Float32Array.from(words, (one) => (one >>> 8) * 2 ** -24),
+        Float32Array.from(words, (word) => (word >>> 8) * 2 ** -24),
       );
       assert.deepEqual(
         new Int32Array(lowers!.buffer),
-        words.map((one) => one & 0x1ff),
+        words.map((word) => word & 0x1ff),
       );
     });
   });

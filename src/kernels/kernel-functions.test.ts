@@ -1,4 +1,4 @@
-/** Elementary functions inside kernels, on every device: every op in both widths, and at the ends of what floats hold. */
+/** Elementary functions in kernels on every device: every op in f32 and f64, and special values. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -18,12 +18,12 @@ import {
 import { rowCalls } from "./kernel-call.js";
 import { submit } from "./submit.js";
 
-/** Bits are for whole numbers. */
+/** Bitwise ops are for integers only. */
 const isOfFloats = (op: BinaryOp): boolean => op !== "and" && op !== "shr";
 
 const arrays = { f32: Float32Array, f64: Float64Array } as const;
 
-/** Every function of one operand, and of it and a half. */
+/** Every function of one operand, and of one operand and 0.5. */
 function functionsOf(type: "f32" | "f64"): readonly (readonly [string, Expression])[] {
   const [x, half] = [term.load(0, type), term.constant(0.5, type)];
   return [
@@ -50,7 +50,7 @@ for (const { device, skip, open } of kernelDevices) {
         stages: values.map((value, output) => ({ kind: "store", output, value })),
       };
       return runtime.step(() => {
-        const inputs = operands.map((one) => put(runtime, one, "operand"));
+        const inputs = operands.map((item) => put(runtime, item, "operand"));
         const size = operands[0]?.byteLength ?? 0;
         const outputs = values.map(() => runtime.arena.allocate(size, "values"));
         const all = [...inputs, ...outputs];
@@ -64,60 +64,66 @@ for (const { device, skip, open } of kernelDevices) {
     }
 
     for (const type of ["f32", "f64"] as const) {
-      test(`every function of ${type} in a kernel is what it is elsewhere`, () => {
+      test(`every function of ${type} in a kernel agrees with the host`, () => {
         const values = new arrays[type](Array.from({ length: 103 }, (_, index) => 0.01 + index * 0.037));
         const functions = functionsOf(type);
-        const found = compute(
+        const actual = compute(
           type,
           functions.map(([, value]) => value),
           values,
         );
         const tolerance = type === "f32" ? 5e-7 : 1e-15;
         for (const [which, [name, value]] of functions.entries()) {
-          for (const [index, one] of values.entries()) {
-            const expected = evaluate(value, { load: () => one, scalars: [], reduced: new Map() });
-            const error = Math.abs(found[which]![index]! - expected);
+          for (const [index, operand] of values.entries()) {
+            const expected = evaluate(value, { load: () => operand, scalars: [], reduced: new Map() });
+            const error = Math.abs(actual[which]![index]! - expected);
             assert.ok(
               error <= tolerance * Math.max(1e-3, Math.abs(expected)),
-              `${name}(${one}) is ${found[which]![index]}, expected ${expected}`,
+              `${name}(${operand}) is ${actual[which]![index]}, expected ${expected}`,
             );
           }
         }
       });
     }
 
-    test("every function of zeros, subnormals, huge numbers, infinities and NaN is what C99 says", () => {
+    test("every function of zeros, subnormals, huge numbers, infinities and NaN follows C99", () => {
       const names = Object.keys(extremeValues) as (UnaryOp & keyof typeof extremeValues)[];
       const x = term.load(0, "f32");
-      const found = compute(
+      const actual = compute(
         "f32",
         names.map((op): Expression => ({ kind: "unary", op, a: x, type: "f32" })),
         Float32Array.from(extremeInputs),
       );
       for (const [which, name] of names.entries()) {
         for (const [index, input] of extremeInputs.entries()) {
-          checkExtreme(`${name}(${input})`, found[which]![index]!, extremeValues[name][index]!);
+          checkExtreme(`${name}(${input})`, actual[which]![index]!, extremeValues[name][index]!);
         }
       }
     });
 
-    test("the least and the largest of two are NaN where one is, and −0 is below 0", () => {
+    test("min and max are NaN if an operand is NaN, and −0 is below 0", () => {
       const { POSITIVE_INFINITY: inf, NaN: nan } = Number;
       const numbers = [0, -0, 1, -1, inf, -inf, nan, 2 ** -149];
       for (const type of ["f32", "f64"] as const) {
-        const left = new arrays[type](numbers.flatMap((one) => numbers.map(() => one)));
+        const left = new arrays[type](numbers.flatMap((number) => numbers.map(() => number)));
         const right = new arrays[type](numbers.flatMap(() => numbers));
         const [a, b] = [term.load(0, type), term.load(1, type)];
         const [least, largest] = compute(type, [term.min(a, b), term.max(a, b)], left, right);
-        for (const [index, one] of left.entries()) {
+        for (const [index, operand] of left.entries()) {
           const other = right[index]!;
-          assert.ok(Object.is(least![index], Math.min(one, other)), `min(${one}, ${other}) of ${type}`);
-          assert.ok(Object.is(largest![index], Math.max(one, other)), `max(${one}, ${other}) of ${type}`);
+          assert.ok(
+            Object.is(least![index], Math.min(operand, other)),
+            `min(${operand}, ${other}) of ${type}`,
+          );
+          assert.ok(
+            Object.is(largest![index], Math.max(operand, other)),
+            `max(${operand}, ${other}) of ${type}`,
+          );
         }
       }
     });
 
-    test("floats become whole numbers by cutting off, held inside their range, and NaN becomes 0", () => {
+    test("float-to-int conversion truncates and saturates, and NaN becomes 0", () => {
       const values = [
         0,
         -0.9,
@@ -152,18 +158,18 @@ for (const { device, skip, open } of kernelDevices) {
           scalars: [],
           stages: [{ kind: "store", output: 0, value: term.convert(term.load(0, type), "i32") }],
         };
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const input = put(runtime, new arrays[type](values), "floats");
           const output = runtime.arena.allocate(4 * values.length, "whole");
           const iteration = iterateElements([values.length], [[1], [1]]);
           submit(runtime, rowCalls({ kernel, iteration, operands: [input, output] }));
           return [...new Int32Array(runtime.read(output).buffer)];
         });
-        assert.deepEqual(found, expected, type);
+        assert.deepEqual(actual, expected, type);
       }
     });
 
-    test("constants are what they are, to the last bit", () => {
+    test("constants are exact to the last bit", () => {
       const constants = [
         0.1,
         -0.1,
@@ -181,11 +187,11 @@ for (const { device, skip, open } of kernelDevices) {
         const x = term.load(0, type);
         // A select keeps a constant as it is: no sum with a zero, no product with a one.
         const values = constants.map((value) => term.select(term.gt(x, 0), term.constant(value, type), x));
-        const found = compute(type, values, new arrays[type]([1, 1, 1, 1, 1]));
+        const actual = compute(type, values, new arrays[type]([1, 1, 1, 1, 1]));
         for (const [which, constant] of constants.entries()) {
           const held = type === "f32" ? Math.fround(constant) : constant;
-          for (const one of found[which]!)
-            assert.ok(Object.is(one, held), `${constant} is ${one} in ${type}`);
+          for (const operand of actual[which]!)
+            assert.ok(Object.is(operand, held), `${constant} is ${operand} in ${type}`);
         }
       }
     });

@@ -1,4 +1,4 @@
-/** Row kernels beside each other in one launch: each has the bits that it has alone, whatever stands beside it. */
+/** Combo launches of row kernels: each kernel has the bits of a launch of its own, in every group. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -29,12 +29,12 @@ const words: RowKernel = {
   ...{ name: "copy", inputs: ["u8"], outputs: elements("u8"), scalars: [] },
   stages: [store(0, term.load(0, "i32"))],
 };
-/** Of a row in every two, as an index says. */
+/** Reads the current element or the next one, by an index. */
 const picked: RowKernel = {
   ...{ name: "picked", inputs: ["f16", "i32"], outputs: elements("f32"), scalars: [] },
   stages: [store(0, term.load(0, "f32", term.and(term.load(1, "i32"), 1)))],
 };
-/** Reads back what it has stored, with a number of its own. */
+/** Reads its stored values, and has a scalar. */
 const update: RowKernel = {
   ...{ name: "update", inputs: ["f32", "f32"], outputs: elements("f32", "f64"), scalars: ["f32"] },
   stages: [
@@ -46,7 +46,7 @@ const placed: RowKernel = {
   ...{ name: "placed", inputs: ["i32"], outputs: elements("i32"), scalars: [] },
   stages: [store(0, term.add(term.load(0, "i32"), term.add(term.position, term.row)))],
 };
-/** What is left of a row when its mean is taken off, and the sum of it. */
+/** A row minus its mean, and the sum of that. */
 const centred: RowKernel = {
   ...{ name: "centred", inputs: ["f32", "f32"], scalars: [] },
   outputs: [...elements("f32"), { dtype: "f32", per: "row" }],
@@ -65,7 +65,7 @@ const total: RowKernel = {
     store(0, term.reduced(0, "f64")),
   ],
 };
-/** Reads at an index behind a store, so that a row's threads wait for each other. */
+/** Reads at an index after a store, so that the threads of a row synchronise. */
 const across: RowKernel = {
   ...{ name: "across", inputs: ["f32", "f32"], outputs: elements("f32", "f32"), scalars: [] },
   stages: [
@@ -84,7 +84,7 @@ interface Problem {
   readonly gap: number;
   /** From an element to the next. */
   readonly step: number;
-  /** So many elements behind an aligned address its operands begin. */
+  /** The distance of its operands from an aligned address, in elements. */
   readonly offset: number;
   /** Which inputs are one row for all, in bits. */
   readonly broadcast: number;
@@ -106,20 +106,20 @@ const problems = fc.record<Problem>({
   scalar: fc.double({ min: -2, max: 2, noNaN: true }),
 });
 
-/** Numbers whose sums round, so that another order of additions would show. */
+/** Numbers whose sums round, so that another order of additions gives other bits. */
 function valuesFor(dtype: Dtype, count: number, seed: number) {
   const numbers = Float64Array.from({ length: count }, (_, index) => Math.sin(index * 1.7 + seed) * 3);
   if (dtype === "f64") return numbers;
   if (dtype === "bf16") return narrowToBf16(Float32Array.from(numbers));
   if (dtype === "f16") return narrowToF16(Float32Array.from(numbers));
-  if (dtype === "i32") return Int32Array.from(numbers, (one) => one * 100);
-  if (dtype === "u8") return Uint8Array.from(numbers, (one) => Math.abs(one) * 80);
+  if (dtype === "i32") return Int32Array.from(numbers, (number) => number * 100);
+  if (dtype === "u8") return Uint8Array.from(numbers, (number) => Math.abs(number) * 80);
   return Float32Array.from(numbers);
 }
 
 function launchOf(runtime: Runtime, problem: Problem): RowLaunch {
   const { kernel, rows, columns, gap, step, offset, broadcast, scalar } = problem;
-  // What has no place in a row may be cut anyhow.
+  // A kernel without positions can be divided into rows in any way.
   const isOfElements = [cast, words, picked, update].includes(kernel);
   const width = step * columns + gap;
   const stridedAccess = (index: number): readonly number[] => {
@@ -139,24 +139,24 @@ function launchOf(runtime: Runtime, problem: Problem): RowLaunch {
   };
 }
 
-/** In place, as updates of weights are: what is read first is stored over. */
+/** In place, like weight updates: inputs are overwritten after they are read. */
 const inPlace = (launch: RowLaunch): RowLaunch => {
   const { inputs } = launch.kernel;
-  const operands = launch.operands.map((one, index) =>
-    index === inputs.length ? (launch.operands[0] as Storage) : one,
+  const operands = launch.operands.map((operand, index) =>
+    index === inputs.length ? (launch.operands[0] as Storage) : operand,
   );
   return { ...launch, operands };
 };
 
-function compare(runtime: Runtime, group: readonly Problem[], prepare = (one: RowLaunch) => one): void {
+function compare(runtime: Runtime, group: readonly Problem[], prepare = (launch: RowLaunch) => launch): void {
   const run = (launch: (launches: readonly RowLaunch[]) => void): Uint8Array[][] =>
     runtime.step(() => {
       const launches = group.map((problem) => prepare(launchOf(runtime, problem)));
       launch(launches);
-      return launches.map(({ operands }) => operands.map((one) => runtime.read(one)));
+      return launches.map(({ operands }) => operands.map((operand) => runtime.read(operand)));
     });
   const alone = run((launches) => {
-    for (const one of launches) submit(runtime, rowCalls(one));
+    for (const launch of launches) submit(runtime, rowCalls(launch));
   });
   const beside = run((launches) => submit(runtime, backendOf(runtime).lowerRowCombo(launches, "rows")));
   for (const [index, { kernel, rows, columns }] of group.entries()) {
@@ -168,14 +168,14 @@ function compare(runtime: Runtime, group: readonly Problem[], prepare = (one: Ro
 describe("on CUDA", { skip: cudaMissing }, () => {
   const runtime = openCudaKernelRuntime();
 
-  test("any kernels over any rows have the bits beside each other that each has alone", () => {
+  test("random kernels have the same bits in a combo launch as in separate launches", () => {
     fc.assert(
       fc.property(fc.array(problems, { minLength: 1, maxLength: 7 }), (group) => compare(runtime, group)),
       { numRuns: 5 },
     );
   });
 
-  test("so have all of them at once, with rows of a thread, of some lanes, of a warp and of a block", () => {
+  test("all kernels in one launch have the same bits, with rows of a thread, some lanes, a warp and a block", () => {
     compare(
       runtime,
       kernels.map((kernel, index) => plain(kernel, 70, [3, 8, 193, 256][index % 4]!)),
@@ -189,7 +189,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     );
   });
 
-  test("so have rows at steps beside those of elements at steps, whose numbers are as many", () => {
+  test("strided rows and strided elements with equally many arguments have the same bits", () => {
     const apart = { ...plain(cast, 1, 30), step: 2 };
     compare(runtime, [
       apart,
@@ -199,15 +199,15 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     compare(runtime, [{ ...plain(placed, 300, 20), step: 2, gap: 1 }, apart, plain(centred, 20, 20)]);
   });
 
-  test("so have those that are stored over what they read", () => {
+  test("kernels that run in place have the same bits", () => {
     const group = [plain(update, 5, 64), plain(centred, 40, 36), { ...plain(update, 3, 7), offset: 1 }];
     compare(runtime, [...group, plain(across, 6, 300)], inPlace);
   });
 
-  test("they are one launch, of as many blocks as all of them need; those with no rows have no part in it", () => {
+  test("a combo launch has the blocks of all members; empty members are left out", () => {
     runtime.step(() => {
       const group = [plain(cast, 1, 4096), plain(cast, 0, 8), plain(centred, 70, 64), plain(total, 3, 2000)];
-      const launches = group.map((one) => launchOf(runtime, one));
+      const launches = group.map((item) => launchOf(runtime, item));
       const backend = backendOf(runtime);
       const [piece, ...others] = backend.lowerRowCombo(launches, "several");
       assert.equal(others.length, 0);
@@ -219,7 +219,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  test("rows that take larger blocks, and more than a launch has arguments for, are rejected before anything is sent", () => {
+  test("rows that need larger blocks, and too many arguments, are rejected before a launch", () => {
     runtime.step(() => {
       const [long, fit] = [8193, 8192].map((columns) => launchOf(runtime, plain(total, 1, columns)));
       assert.deepEqual([canComboRows(runtime, [long!]), canComboRows(runtime, [fit!])], [false, true]);
@@ -233,10 +233,10 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  test("red proof: the numbers tell another order of additions", () => {
+  test("red proof: another order of additions gives other bits", () => {
     const values = valuesFor("f64", 3072, 0) as Float64Array;
-    const downwards = values.reduce((sum, one) => sum + one * 0.5, 0);
-    const found = runtime.step(() => {
+    const downwards = values.reduce((sum, value) => sum + value * 0.5, 0);
+    const actual = runtime.step(() => {
       const launch = launchOf(runtime, plain(total, 1, 3072));
       submit(
         runtime,
@@ -244,12 +244,12 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       );
       return new Float64Array(runtime.read(launch.operands[1]!).slice().buffer)[0]!;
     });
-    assert.ok(Math.abs(found - downwards) < 1e-9);
-    assert.notEqual(found, downwards);
+    assert.ok(Math.abs(actual - downwards) < 1e-9);
+    assert.notEqual(actual, downwards);
   });
 });
 
-test("a kernel that needs rows is rejected over elements, as alone", () => {
+test("a kernel that needs rows is rejected over elements, as in a launch of its own", () => {
   const iteration = iterateElements([4], [[1], [1]]);
   const launch = { kernel: { ...placed, inputs: ["i32"] as const }, iteration, operands: [] };
   assert.throws(
@@ -258,7 +258,7 @@ test("a kernel that needs rows is rejected over elements, as alone", () => {
   );
 });
 
-test("the CPU has one launch for each", () => {
+test("the CPU rejects combo launches", () => {
   const launch = { kernel: cast, iteration: iterateElements([4], [[1], [1]]) };
   assert.equal(canComboRows(openCpuKernelRuntime(), [launch]), false);
 });

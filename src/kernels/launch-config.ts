@@ -11,7 +11,7 @@ export interface LaunchConfig {
   print(): KernelSource;
 }
 
-/** An input of a column kernel has a column for each of the kernel's (`unit`), or one for all of them (`none`). */
+/** The stride of an input along the columns: 1 (`unit`), or 0 (`none`) if all columns share one value per row. */
 export type ColumnStride = "unit" | "none";
 
 /** The iteration space of a column kernel. */

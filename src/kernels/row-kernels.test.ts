@@ -1,4 +1,4 @@
-/** Row kernels on every device against the obvious way: random expressions, shapes, strides and places in memory. */
+/** Row kernels on every device against a plain implementation: random expressions, shapes, strides and addresses. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -25,7 +25,7 @@ import { submit } from "./submit.js";
 interface Operand {
   readonly values: Float32Array | Int32Array;
   readonly strides: readonly number[];
-  /** How many elements behind an aligned address it begins. */
+  /** Its distance from an aligned address, in elements. */
   readonly offset: number;
 }
 
@@ -74,9 +74,9 @@ const special = [
   ...[Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
 ];
 
-/** Numbers that are bits: the same, but for those of a NaN. */
-function isSame(found: number | undefined, expected: number): boolean {
-  return Object.is(found, expected) || (Number.isNaN(expected) && Number.isNaN(found));
+/** Compares bits, except those of a NaN. */
+function isSame(actual: number | undefined, expected: number): boolean {
+  return Object.is(actual, expected) || (Number.isNaN(expected) && Number.isNaN(actual));
 }
 
 const f32Of = (runtime: Runtime, storage: Storage): Float32Array =>
@@ -86,7 +86,7 @@ for (const { device, skip, open } of kernelDevices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
 
-    test("any expressions over any layout give the very bits of the obvious way", () => {
+    test("every expression and layout gives the bits of the plain implementation", () => {
       // Several in a kernel: a compiler takes longer for ten kernels than for one of ten values.
       const values = fc.tuple(
         fc.array(f32Expressions, { minLength: 1, maxLength: 5 }),
@@ -113,14 +113,20 @@ for (const { device, skip, open } of kernelDevices) {
             return operandOf(shape, way, input === 2 ? (index) => (index % 7) - 3 : float, input === 2);
           });
           const count = shape.reduce((product, size) => product * size, 1);
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const outputs = kernel.outputs.map(({ dtype }) =>
               dtype === "u8"
                 ? putAt(runtime, new Uint8Array(count), offset)
                 : putAt(runtime, new Float32Array(count), offset),
             );
-            const operands = [...inputs.map((one) => putAt(runtime, one.values, one.offset)), ...outputs];
-            const strides = [...inputs.map((one) => one.strides), ...outputs.map(() => contiguous(shape))];
+            const operands = [
+              ...inputs.map((input) => putAt(runtime, input.values, input.offset)),
+              ...outputs,
+            ];
+            const strides = [
+              ...inputs.map((input) => input.strides),
+              ...outputs.map(() => contiguous(shape)),
+            ];
             const iteration = iterateElements(shape, strides);
             submit(runtime, rowCalls({ kernel, iteration, operands, scalars: [drawnScalar] }));
             return outputs.map((output) => runtime.read(output));
@@ -128,7 +134,7 @@ for (const { device, skip, open } of kernelDevices) {
           for (const [which, expression] of expressions.entries()) {
             const dtype = kernel.outputs[which]?.dtype;
             const array = { f32: Float32Array, i32: Int32Array, u8: Uint8Array }[dtype as "f32"];
-            const own = new array(found[which]!.buffer);
+            const own = new array(actual[which]!.buffer);
             for (let index = 0; index < count; index++) {
               const value = evaluate(expression, {
                 load: (input, at) =>
@@ -153,7 +159,7 @@ for (const { device, skip, open } of kernelDevices) {
       function runOver(
         kernel: RowKernel,
         memory: readonly (Float32Array | Int32Array)[],
-        /** Which memory each operand lies in. */
+        /** The memory of each operand. */
         places: readonly number[],
         offset = 0,
       ): Uint8Array[] {
@@ -170,7 +176,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
       const [a, b] = [term.load(0, "f32"), term.load(1, "f32")];
 
-      test("read what earlier ones have stored in their memory, and what others hold as it was", () => {
+      test("read values that earlier stages stored in their memory, and other memory unchanged", () => {
         const kernel: RowKernel = {
           name: "in place",
           inputs: ["f32", "f32"],
@@ -198,7 +204,7 @@ for (const { device, skip, open } of kernelDevices) {
               sums.map((value, index) => value - y[index]!),
             );
             assert.deepEqual(new Float32Array(second!.buffer), y);
-            // And in memory of its own: nothing has changed what the second stage reads.
+            // And in memory of its own: the input of the second stage has not changed.
             const apart = runOver(
               kernel,
               [x, y, new Float32Array(count), new Float32Array(count)],
@@ -213,7 +219,7 @@ for (const { device, skip, open } of kernelDevices) {
         }
       });
 
-      test("read what was stored as their own dtype has it: rounded, or as other bits", () => {
+      test("read stored values in their own dtype: rounded, or as other bits", () => {
         const rounding: RowKernel = {
           name: "rounded in place",
           inputs: ["bf16"],
@@ -227,14 +233,14 @@ for (const { device, skip, open } of kernelDevices) {
             { kind: "store", output: 1, value: a },
           ],
         };
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const halves = put(runtime, new Uint16Array(8).fill(0x3f80), "ones");
           const output = put(runtime, new Float32Array(8), "read");
           const iteration = iterateElements([8], [[1], [1], [1]]);
           submit(runtime, rowCalls({ kernel: rounding, iteration, operands: [halves, halves, output] }));
           return [...f32Of(runtime, output)];
         });
-        assert.deepEqual(found, Array(8).fill(1));
+        assert.deepEqual(actual, Array(8).fill(1));
 
         const bits: RowKernel = {
           name: "other bits",
@@ -257,7 +263,7 @@ for (const { device, skip, open } of kernelDevices) {
         assert.deepEqual([...new Float32Array(doubled!.buffer)], Array(8).fill(2));
       });
 
-      test("read at an index what other elements of their row have stored", () => {
+      test("read values at an index that other elements of the row have stored", () => {
         const backwards = term.sub(term.sub(term.scalar(0, "i32"), 1), term.mul(term.position, 2));
         const turned = term.load(1, "f32", backwards);
         const kernelOf = (...stages: RowKernel["stages"]): RowKernel => ({
@@ -275,12 +281,12 @@ for (const { device, skip, open } of kernelDevices) {
           { kind: "reduce", op: "max", value: turned },
           { kind: "store", output: 1, value: term.sub(turned, term.reduced(1, "f32")) },
         );
-        for (const [kernel, columns] of [stored, reduced].flatMap((one) =>
-          [3, 33, 200, 1500].map((size) => [one, size] as const),
+        for (const [kernel, columns] of [stored, reduced].flatMap((kernel) =>
+          [3, 33, 200, 1500].map((size) => [kernel, size] as const),
         )) {
           const rows = 3;
           const values = Float32Array.from({ length: rows * columns }, (_, index) => index);
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const [middle, last] = ["middle", "last"].map((label) =>
               runtime.arena.allocate(values.byteLength, label),
             );
@@ -290,7 +296,7 @@ for (const { device, skip, open } of kernelDevices) {
             submit(runtime, rowCalls({ kernel, iteration, operands, scalars: [columns] }));
             return f32Of(runtime, last!);
           });
-          for (const [index, value] of found.entries()) {
+          for (const [index, value] of actual.entries()) {
             const row = Math.floor(index / columns);
             const from = row * columns + (columns - 1 - (index % columns));
             const largest = values[(row + 1) * columns - 1]! + 1;
@@ -301,7 +307,7 @@ for (const { device, skip, open } of kernelDevices) {
       });
     });
 
-    test("positions and rows are asked for over rows alone, and so are reductions", () => {
+    test("positions, row indices and reductions need an iteration over rows", () => {
       const kernel = (stages: RowKernel["stages"]): RowKernel => ({
         name: "placed",
         inputs: ["i32"],
@@ -328,7 +334,7 @@ for (const { device, skip, open } of kernelDevices) {
       // Over rows they are numbers: 10 · row + position.
       const [rows, columns] = [3, 7];
       const place = term.add(term.mul(term.row, 10), term.position);
-      const found = runtime.step(() => {
+      const actual = runtime.step(() => {
         const input = put(runtime, new Int32Array(rows * columns), "zeros");
         const output = runtime.arena.allocate(4 * rows * columns, "places");
         const strides = [
@@ -347,7 +353,7 @@ for (const { device, skip, open } of kernelDevices) {
         return [...new Int32Array(runtime.read(output).buffer)];
       });
       assert.deepEqual(
-        found,
+        actual,
         Array.from(
           { length: rows * columns },
           (_, index) => Math.floor(index / columns) * 10 + (index % columns),

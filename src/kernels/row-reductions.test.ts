@@ -1,4 +1,4 @@
-/** Reductions of rows on every device: any length, dtype, layout and place in memory, and what later stages make of them. */
+/** Row reductions on every device: every length, dtype, layout and address, and later stages that use the results. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -17,7 +17,7 @@ import { submit } from "./submit.js";
 const x = term.load(0, "f32");
 const squares = term.mul(x, x);
 
-/** Stores the row's sum of squares, and each element less the row's largest. */
+/** Stores the row's sum of squares, and each element minus the row's maximum. */
 const sumAndRest: RowKernel = {
   name: "rows",
   inputs: ["f32"],
@@ -34,7 +34,7 @@ const sumAndRest: RowKernel = {
   ],
 };
 
-/** Lengths around every border between ways to share a row. */
+/** Lengths around every limit at which another number of threads shares a row. */
 const lengths = [
   ...[1, 2, 3, 4, 5, 7, 8, 13, 16, 64, 128, 129, 193, 256],
   ...[1000, 1024, 1025, 4096, 8192, 8195, 40_000],
@@ -45,7 +45,7 @@ const wave = (count: number): Float32Array =>
 
 interface Elements {
   readonly array: Float32ArrayConstructor | Float64ArrayConstructor | Int32ArrayConstructor;
-  /** What an element of the dtype holds of a number. */
+  /** A number as an element of the dtype. */
   readonly held: (value: number) => number;
   /** The dtype's array of such numbers. */
   readonly stored: (
@@ -80,7 +80,7 @@ const starts: Readonly<Record<ReduceOp, number>> = { add: 0, mul: 1, min: Infini
 for (const { device, skip, open } of kernelDevices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
-    const read = (one: Storage): Float32Array => new Float32Array(runtime.read(one).buffer);
+    const read = (storage: Storage): Float32Array => new Float32Array(runtime.read(storage).buffer);
 
     /** The rows' sums of squares, and every element less its row's largest. */
     function reduceRows(
@@ -124,7 +124,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("a row's bits don't depend on the other rows, nor on how many there are, nor on where they lie", () => {
+    test("a row's bits do not depend on other rows, on their number, or on addresses", () => {
       for (const columns of [12, 101, 256, 1024, 2048]) {
         const run = (rows: number, offset: number): Float32Array => {
           const cosine = (_: unknown, index: number): number => Math.cos(index % columns) * 1e3;
@@ -144,7 +144,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("rows times the columns of a matrix are their products, wherever the two lie", () => {
+    test("rows times the columns of a matrix are dot products, for every layout of both", () => {
       for (const count of [2, 3, 4]) {
         const each = Array.from({ length: count }, (_, index) => index);
         const kernel: RowKernel = {
@@ -173,7 +173,7 @@ for (const { device, skip, open } of kernelDevices) {
           const right = wave(columns * count)
             .map(Math.round)
             .reverse();
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const [a, b] = [putAt(runtime, left, offset), putAt(runtime, right, offset)];
             const output = runtime.arena.allocate(4 * rows * count, "products");
             const part = (of: Storage, index: number, size: number): Storage =>
@@ -190,17 +190,17 @@ for (const { device, skip, open } of kernelDevices) {
             );
             return read(output);
           });
-          for (const [place, value] of found.entries()) {
+          for (const [place, value] of actual.entries()) {
             const [row, column] = [Math.floor(place / count), place % count];
             const own = left.subarray(row * columns, (row + 1) * columns);
-            const sum = own.reduce((sum, one, index) => sum + one * right[index * count + column]!, 0);
+            const sum = own.reduce((sum, value, index) => sum + value * right[index * count + column]!, 0);
             assert.equal(value, sum, `${count} columns: row ${row} of ${columns}, column ${column}`);
           }
         }
       }
     });
 
-    test("rows with no elements have the reductions' starts, and no rows leave everything as it was", () => {
+    test("empty rows give the identity of the reduction, and a launch without rows writes nothing", () => {
       const [sums, rest] = runtime.step(() => {
         const outputs = ["sums", "rest"].map((label) => put(runtime, Float32Array.of(7, 7, 7), label));
         const operands = [put(runtime, Float32Array.of(1), "x"), ...outputs];
@@ -224,7 +224,7 @@ for (const { device, skip, open } of kernelDevices) {
       assert.deepEqual(rest, [7, 7, 7]);
     });
 
-    test("any dtype in any layout reduces by any op to what its numbers reduce to", () => {
+    test("every dtype, layout and op gives the result of a plain loop", () => {
       const draw = fc.record({
         dtype: fc.constantFrom("f32", "f64", "f16", "i32", "u8"),
         op: fc.constantFrom<ReduceOp>("add", "mul", "min", "max"),
@@ -251,7 +251,7 @@ for (const { device, skip, open } of kernelDevices) {
           };
           const strides = {
             rows: [rows * columns, columns, 1],
-            // The planes are the rows' neighbours, so that axes don't join.
+            // The planes are next to the rows, so that axes are not merged.
             columns: [rows, 1, planes * rows],
             still: [1, planes, 0],
             stretched: [rows * columns * 2, columns * 2, 2],
@@ -262,14 +262,14 @@ for (const { device, skip, open } of kernelDevices) {
           const make = (index: number): number =>
             compute === "i32" ? (index * 7) % 5 : 1 + Math.sin(index) / (op === "mul" ? 50 : 2);
           const values = Array.from({ length: size }, (_, index) => held(make(index)));
-          const found = runtime.step(() => {
+          const actual = runtime.step(() => {
             const output = runtime.arena.allocate(planes * rows * dtypes[compute].bytes, "reduced");
             const operands = [putAt(runtime, stored(values), offset), output];
             const iteration = iterateRows([planes, rows, columns], [strides, [rows, 1, 0]], 1);
             submit(runtime, rowCalls({ kernel, iteration, operands }));
             return new array(runtime.read(output).buffer);
           });
-          // Each join may round; where all elements are one, all of them the same way.
+          // Each combination may round; where all elements are one, all of them the same way.
           const tolerance = columns * (compute === "f64" ? 2 ** -52 : 2 ** -23);
           for (let plane = 0; plane < planes; plane++) {
             for (let row = 0; row < rows; row++) {
@@ -279,12 +279,12 @@ for (const { device, skip, open } of kernelDevices) {
                 const joined = joins[op](expected, values[place]!);
                 expected = compute === "i32" && op === "mul" ? Math.imul(expected, values[place]!) : joined;
               }
-              const one = found[plane * rows + row]!;
+              const result = actual[plane * rows + row]!;
               const isExact = op === "min" || op === "max" || compute === "i32";
-              const error = Math.abs(one - expected);
+              const error = Math.abs(result - expected);
               assert.ok(
-                isExact ? one === expected : error <= tolerance * Math.abs(expected),
-                `row ${plane}, ${row} is ${one}, expected ${expected}`,
+                isExact ? result === expected : error <= tolerance * Math.abs(expected),
+                `row ${plane}, ${row} is ${result}, expected ${expected}`,
               );
             }
           }
@@ -293,7 +293,7 @@ for (const { device, skip, open } of kernelDevices) {
       );
     });
 
-    test("the place of a row's largest element is found by its position, the first one where several are", () => {
+    test("argmax: the position of a row's maximum, the first one of several", () => {
       const isLargest = term.eq(x, term.reduced(0, "f32"));
       const argmax: RowKernel = {
         name: "argmax",
@@ -309,7 +309,7 @@ for (const { device, skip, open } of kernelDevices) {
       for (const columns of [1, 3, 4, 6, 11, 193]) {
         const rows = 9;
         const values = Float32Array.from({ length: rows * columns }, (_, index) => (index * 7) % 5);
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const output = runtime.arena.allocate(4 * rows, "places");
           const strides = [
             [columns, 1],
@@ -324,12 +324,12 @@ for (const { device, skip, open } of kernelDevices) {
         });
         for (let row = 0; row < rows; row++) {
           const own = values.subarray(row * columns, (row + 1) * columns);
-          assert.equal(found[row], own.indexOf(Math.max(...own)), `row ${row} of ${columns}`);
+          assert.equal(actual[row], own.indexOf(Math.max(...own)), `row ${row} of ${columns}`);
         }
       }
     });
 
-    test("in a kernel of doubles, whole numbers reduce over the lanes that hold elements and no others", () => {
+    test("in a kernel with doubles, integers are reduced over the used lanes only", () => {
       const allPositive: RowKernel = {
         name: "all positive",
         inputs: ["f64"],
@@ -342,7 +342,7 @@ for (const { device, skip, open } of kernelDevices) {
       };
       for (const columns of [1, 2, 3, 4, 9]) {
         const values = Float64Array.from({ length: 2 * columns }, (_, index) => (index === columns ? -1 : 1));
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const output = runtime.arena.allocate(2, "truths");
           const strides = [
             [columns, 1],
@@ -353,11 +353,11 @@ for (const { device, skip, open } of kernelDevices) {
           submit(runtime, rowCalls({ kernel: allPositive, iteration, operands }));
           return [...runtime.read(output)];
         });
-        assert.deepEqual(found, [1, 0], `rows of ${columns}`);
+        assert.deepEqual(actual, [1, 0], `rows of ${columns}`);
       }
     });
 
-    test("what does not change along a row is the same in every element, whatever it is made of", () => {
+    test("a row-invariant subexpression has the same value in every element", () => {
       const columns = 7;
       const factor = term.div(term.load(1, "f32"), term.sqrt(term.reduced(0, "f32")));
       const scaled: RowKernel = {
@@ -372,7 +372,7 @@ for (const { device, skip, open } of kernelDevices) {
       };
       const values = Float32Array.from({ length: 3 * columns }, (_, index) => 1 + (index % 4));
       const weights = Float32Array.of(2, -3, 0.5);
-      const found = runtime.step(() => {
+      const actual = runtime.step(() => {
         const output = runtime.arena.allocate(4 * values.length, "output");
         const strides = [
           [columns, 1],
@@ -391,12 +391,12 @@ for (const { device, skip, open } of kernelDevices) {
         const length = rounded("f32", Math.sqrt(own.reduce((sum, value) => sum + value * value, 0)));
         const expected = rounded("f32", weights[row]! / length);
         for (const [index, value] of own.entries()) {
-          assert.equal(found[row * columns + index], rounded("f32", value * expected));
+          assert.equal(actual[row * columns + index], rounded("f32", value * expected));
         }
       }
     });
 
-    test("rows are normalised where they stand: what a row is reduced of is read before it is stored over", () => {
+    test("rows are normalised in place: a row is read before it is overwritten", () => {
       // The row's first element is an operand of its own, which the row's store changes.
       const kernel: RowKernel = {
         name: "by the first",
@@ -415,7 +415,7 @@ for (const { device, skip, open } of kernelDevices) {
       for (const columns of [5, 64, 1000, 3000]) {
         const rows = 3;
         const values = wave(rows * columns);
-        const found = runtime.step(() => {
+        const actual = runtime.step(() => {
           const whole = put(runtime, values, "rows");
           const strides = [
             [columns, 1],
@@ -435,11 +435,11 @@ for (const { device, skip, open } of kernelDevices) {
             first,
           );
         }
-        sameBytes(found, new Uint8Array(expected.buffer), `rows of ${columns}`);
+        sameBytes(actual, new Uint8Array(expected.buffer), `rows of ${columns}`);
       }
     });
 
-    test("a softmax of 2,000 rows from -29 to 122 is finite, sums to one and is float64's to 1e-6", () => {
+    test("a softmax of 2,000 rows from -29 to 122 is finite, sums to 1 and differs from float64 by at most 1e-6", () => {
       const [rows, columns] = [2000, 37];
       const weight = term.exp(term.sub(x, term.reduced(0, "f32")));
       const softmax: RowKernel = {
@@ -457,7 +457,7 @@ for (const { device, skip, open } of kernelDevices) {
         { length: rows * columns },
         (_, index) => -29 + ((index * 7919) % 152),
       );
-      const found = runtime.step(() => {
+      const actual = runtime.step(() => {
         const output = runtime.arena.allocate(values.byteLength, "y");
         const strides = [columns, 1];
         const iteration = iterateRows([rows, columns], [strides, strides], 1);
@@ -473,7 +473,7 @@ for (const { device, skip, open } of kernelDevices) {
         const weights = Array.from(own, (value) => Math.exp(value - most));
         const sum = weights.reduce((a, b) => a + b);
         for (const [column, one] of weights.entries()) {
-          const error = Math.abs(found[row * columns + column]! - one / sum);
+          const error = Math.abs(actual[row * columns + column]! - one / sum);
           assert.ok(error <= 1e-6, `row ${row}, column ${column}: off by ${error}`);
         }
       }

@@ -1,4 +1,4 @@
-/** Numbers in kernels' code and in their arguments: every special value arrives with its bits, in each type that kernels compute in. */
+/** Constants and scalar arguments of kernels: every special value keeps its bits, in every compute type. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -13,7 +13,7 @@ import { submit } from "./submit.js";
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array } as const;
 const isWhole = (value: number): boolean => (value | 0) === value;
 
-/** What a kernel stores that has the n-th value at its n-th element. */
+/** The output of a kernel that stores the n-th value at its n-th element. */
 function storedBy(
   runtime: Runtime,
   type: Compute,
@@ -48,7 +48,7 @@ for (const { device, skip, open } of kernelDevices) {
       const expected = arrays[type].from(values);
 
       test(`constants of ${type} are printed exactly`, () => {
-        const found = storedBy(
+        const actual = storedBy(
           runtime,
           type,
           (index) => term.constant(values[index]!, type),
@@ -56,13 +56,13 @@ for (const { device, skip, open } of kernelDevices) {
           values.length,
         );
         for (const [index, value] of expected.entries())
-          assert.ok(Object.is(found[index], value), `${values[index]} is ${found[index]}`);
+          assert.ok(Object.is(actual[index], value), `${values[index]} is ${actual[index]}`);
       });
 
       test(`scalars of ${type} are passed exactly`, () => {
-        const found = storedBy(runtime, type, (index) => term.scalar(index, type), values, values.length);
+        const actual = storedBy(runtime, type, (index) => term.scalar(index, type), values, values.length);
         for (const [index, value] of expected.entries())
-          assert.ok(Object.is(found[index], value), `${values[index]} is ${found[index]}`);
+          assert.ok(Object.is(actual[index], value), `${values[index]} is ${actual[index]}`);
       });
     }
   });

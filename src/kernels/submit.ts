@@ -1,4 +1,4 @@
-/** Where kernel calls go: an open trace records them; otherwise the backend lowers them and the runtime issues the commands. */
+/** Submits kernel calls: an open trace records them; otherwise the backend lowers them and the runtime submits the commands. */
 
 import type { IndexCheck, LoadedCommand, Runtime, Storage, TraceSink, UploadItem } from "../runtime/index.js";
 import { backendOf, lowerCalls } from "./backend.js";
@@ -16,7 +16,7 @@ export abstract class CallTrace implements TraceSink {
   abstract reject(what: string, label: string, advice?: string): never;
 }
 
-/** A trace that keeps commands only gets the lowered ones. */
+/** A trace that is no `CallTrace` gets the lowered commands. */
 export function submit(runtime: Runtime, calls: readonly KernelCall[]): void {
   const trace = runtime.traceSink;
   if (trace instanceof CallTrace) for (const call of calls) trace.recordCall(call);

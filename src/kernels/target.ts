@@ -1,4 +1,4 @@
-/** What lowering may know of a runtime: the device, the settings, the CPU's BLAS, and the facts of a loaded kernel. */
+/** The properties of a runtime that lowering uses: the device, the settings, the CPU's BLAS, and loaded kernels. */
 
 import type { Runtime } from "../runtime/index.js";
 

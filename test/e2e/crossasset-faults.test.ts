@@ -15,6 +15,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -332,11 +333,17 @@ describe("a stopped run resumes to the same bits after", { concurrency: 2 }, () 
 
   const statusOf = (run: string) => JSON.parse(readFileSync(at(run, "status.json"), "utf8"));
 
+  /** Half of a checkpoint's size: room for every other file. */
+  const halfCheckpointKiB = (): number => {
+    const [name = ""] = readdirSync(at("stopped", "checkpoints"));
+    return Math.floor(statSync(at("stopped", "checkpoints", name)).size / 2048);
+  };
+
   test("a checkpoint that was too large for the disk", async () => {
     const run = copy("large");
     const checkpoints = readdirSync(at(run, "checkpoints"));
     await fails(run, /^BAD_FILE: large\/checkpoints\/step-.* can't be written: EFBIG/, {
-      ...{ limit: "ulimit -f 10240", isStarted: true },
+      ...{ limit: `ulimit -f ${halfCheckpointKiB()}`, isStarted: true },
     });
     const { state, exitCode, reason } = statusOf(run);
     assert.deepEqual([state, exitCode], ["failed", exitCodes.rejected.code]);
@@ -402,7 +409,7 @@ describe("a stopped run resumes to the same bits after", { concurrency: 2 }, () 
   test("a disk that was full, and made larger", { skip: noMount }, async () => {
     const { faulty, later } = await onDisk(
       "full",
-      `size=$(($(du -sk stopped | cut -f1) + 8000))k`,
+      `size=$(($(du -sk stopped | cut -f1) + ${halfCheckpointKiB()}))k`,
       "size=500m",
     );
     assert.match(

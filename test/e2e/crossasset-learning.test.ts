@@ -8,16 +8,19 @@ import { effort } from "../support/effort.js";
 import { testDevice } from "../support/test-device.js";
 
 /** What is enough to learn from, and what a person would give it. */
-const { bars, folds } = effort({
-  quick: { bars: 60_000, folds: 1 },
+const { bars, ...sizes } = effort<
+  Pick<crossasset.JobSettings, "folds" | "width"> & { readonly bars: number }
+>({
+  quick: { bars: 60_000, folds: 1, width: 128 },
   thorough: { bars: 90_000, folds: 2 },
 });
+const { folds } = sizes;
 
 describe("a job", { skip: testDevice === "emulator" && "minutes of training on an emulator" }, () => {
   const learn = (more: Partial<crossasset.JobSettings>) =>
     crossasset.runJob({
       device: openDevice({ memory: "2GiB" }),
-      settings: { ...crossasset.defaultSettings, folds, batch: 64, ...more },
+      settings: { ...crossasset.defaultSettings, ...sizes, batch: 32, ...more },
       bars: crossasset.generateBars({ bars, seed: 42 }),
       ...{ source: "the generator", cacheFolder: "off", listen: () => undefined },
     });

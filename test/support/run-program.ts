@@ -49,7 +49,7 @@ export function runProgram(
             work.columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
             {
               scratch: work.scratch && resolve(work.scratch),
-              begun: work.partials && begunOn(work.partials),
+              earlier: work.partials && begunOn(work.partials),
             },
           ),
         );

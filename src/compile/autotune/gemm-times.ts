@@ -56,7 +56,7 @@ export function timeCandidates(
   const scratchBytes = new Map(
     gemmCandidates(runtime, desc).map((algorithm) => [
       algorithm,
-      gemmScratchBytes(runtime, { ...desc, algorithm: algorithm }),
+      gemmScratchBytes(runtime, { ...desc, algorithm }),
     ]),
   );
   const memory = TrialMemory.allocate(runtime, problem, Math.max(...scratchBytes.values()));
@@ -158,7 +158,7 @@ class TrialMemory {
   requestOf(algorithm: number, scratchBytes: number): LaunchRequest {
     const { scratch: _, ...rest } = this.#problem;
     const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;
-    const problem = { ...rest, choice: algorithm, ...(scratch && { scratch }) };
+    const problem = { ...rest, algorithm, ...(scratch && { scratch }) };
     const call = { op: "gemm", work: { kind: "gemm", problem } } as const;
     const [first] = emitCommands(this.#runtime, [call], (slice) => this.#viewOf(slice));
     if (first?.command.kind !== "launch") throw new Error("A GEMM emitted another command than a launch.");

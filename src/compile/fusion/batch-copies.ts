@@ -68,13 +68,13 @@ export function batchCopies(runtime: Runtime, program: Program): void {
 
 /** A small elementwise move from one buffer to another. */
 function isCopy({ kernel, iteration, operands, scalars }: RowCall): boolean {
-  const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
+  const { isElementwise, usesPosition, readsAtIndex } = factsOf(kernel);
   const [from, to] = operands;
   return (
     iteration.kind === "elements" &&
     iteration.elements > 0 &&
     isElementwise &&
-    !usesPlace &&
+    !usesPosition &&
     !readsAtIndex &&
     scalars.length === 0 &&
     operands.length === 2 &&

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { onCalls } from "../../../test/support/rewritten.js";
+import type { Kernel } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type GemmCall } from "../program/program.js";
 import { batchGemms } from "./batch-gemms.js";
@@ -52,6 +53,17 @@ const copyOf = (source: Buffer): Call => ({
   work: { kind: "copy", source: whole(source), target: whole(bufferOf(source.bytes / 4)) },
 });
 
+/** A kernel that writes buffers and reads nothing. */
+const writing = (...written: readonly Buffer[]): Call => ({
+  op: "write",
+  work: {
+    kind: "launch",
+    kernel: { name: "write", parameters: written.map(() => "out") } as unknown as Kernel,
+    blocks: 1,
+    arguments: written.map(whole),
+  },
+});
+
 const problemsOf = (calls: readonly Call[]): GemmCall["problem"][] =>
   calls.flatMap(({ work }) => (work.kind === "gemm" ? [work.problem] : []));
 const batchesOf = (calls: readonly Call[]): number[] => problemsOf(calls).map(({ batch = 1 }) => batch);
@@ -85,12 +97,37 @@ test("members that come in descending order of their weights have a positive str
   assert.deepEqual(problemsOf(calls)[0]?.b.slice, { buffer: weights, offset: 0, size: 4 * (2 * 544 + 512) });
 });
 
-test("inputs in buffers of their own become slices of one buffer, in the order of the weights", () => {
+test("inputs that one call writes become slices of one buffer, in the order of the weights; those of several calls do not", () => {
   const inputs = [0, 1, 2].map(() => bufferOf(64 * 16));
-  const calls = batch([1, 0, 2].map((index) => multiply(whole(inputs[index]!), weightAt(index))));
+  const gemms = [1, 0, 2].map((index) => multiply(whole(inputs[index]!), weightAt(index)));
+  const calls = batch([writing(...inputs), ...gemms]);
   const [problem] = problemsOf(calls);
+  assert.deepEqual(batchesOf(calls), [3]);
   assert.equal(problem?.a.batchStride, 64 * 16);
   assert.equal(problem?.a.slice.size, 3 * 64 * 16 * 4);
+  assert.deepEqual(
+    accessesOf(calls[0]!).flatMap(({ slice, writes }) => (writes ? [slice.offset] : [])),
+    [0, 1, 2].map((index) => index * 64 * 16 * 4),
+  );
+  assert.deepEqual(batchesOf(batch([...inputs.map((input) => writing(input)), ...gemms])), [1, 1, 1]);
+});
+
+test("weight gradients of one input are one batched GEMM", () => {
+  const gradients = [0, 1].map(() => bufferOf(64 * 32));
+  const calls = batch([
+    writing(...gradients),
+    ...gradients.map((gradient) =>
+      multiply(
+        whole(input),
+        whole(gradient),
+        { m: 16, n: 32, k: 64 },
+        {
+          a: { slice: whole(input), rowStride: 16, isTransposed: true },
+        },
+      ),
+    ),
+  ]);
+  assert.deepEqual(batchesOf(calls), [2]);
 });
 
 test("a bias joins with the stride of the biases", () => {
@@ -111,11 +148,6 @@ test("GEMMs stay single if they differ in shape, have no common stride, depend o
     "another shape": [first, multiply(whole(input), sliceOf(weights, 544, 256), { m: 64, n: 16, k: 16 })],
     "no stride": [first, multiply(whole(input), sliceOf(bufferOf(1024), 4, 512))],
     dependent: [first, multiply(sliceOf(first.result, 0, 64 * 16), weightAt(1))],
-    "a weight gradient": [0, 1].map((index) =>
-      multiply(whole(input), weightAt(index), sizes, {
-        a: { slice: whole(input), rowStride: 64, isTransposed: true },
-      }),
-    ),
     large: [0, 1].map((index) => multiply(whole(input), weightAt(index), { m: 4096, n: 4096, k: 16 })),
     "added to C": [0, 1].map((index) => multiply(whole(input), weightAt(index), sizes, { beta: 1 })),
   };
@@ -132,6 +164,7 @@ test("a buffer is part of one batch only", () => {
   const others = [bufferOf(64 * 16), bufferOf(64 * 16)];
   const more = bufferOf(3 * 544);
   const calls = batch([
+    writing(...shared, ...others),
     ...shared.map((buffer, index) => multiply(whole(buffer), weightAt(index))),
     // Another shape, so a batch of its own, which would pair one of the buffers above with another one.
     ...[shared[0]!, others[0]!].map((buffer, index) =>

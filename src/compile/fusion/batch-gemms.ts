@@ -1,8 +1,7 @@
 /**
  * Batched GEMMs: independent GEMMs of one shape, such as the query, key and value projections of one input, are one batched GEMM. Each
- * operand needs a common stride: slices of one buffer have one or not; step buffers of their own become slices of a new buffer.
- *
- * Weight gradients are left to grouped GEMM, whose members may differ in shape.
+ * operand needs a common stride: slices of one buffer have one or not; step buffers of their own become slices of a new buffer. Inputs are
+ * moved so only if one call writes all of them: buffers of different calls would have to live as long as all of them together.
  */
 
 import { dtypes } from "../../ir/index.js";
@@ -10,7 +9,15 @@ import { capabilitiesOf } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { alignUp, literalKey } from "../../units/index.js";
 import { busyGemmElements, maxBatchedWaves } from "../cost-model.js";
-import type { Buffer, BufferSlice, GemmCall, Node, Program } from "../program/program.js";
+import {
+  accessesOf,
+  type Buffer,
+  type BufferSlice,
+  type Call,
+  type GemmCall,
+  type Node,
+  type Program,
+} from "../program/program.js";
 import { relocateCalls } from "../program/relocation.js";
 import { groupCalls } from "./group-calls.js";
 
@@ -30,6 +37,7 @@ interface BatchedOperand {
 }
 
 const operandNames = ["a", "b", "c", "bias"] as const;
+const inputNames = ["a", "b", "bias"] as const;
 type OperandName = (typeof operandNames)[number];
 type Batch = Readonly<Partial<Record<OperandName, BatchedOperand>>>;
 
@@ -39,6 +47,13 @@ export function batchGemms(runtime: Runtime, program: Program, isTuned: boolean)
   const busyElements = busyGemmElements(runtime.device);
   /** The batch whose buffer a step buffer becomes part of: it cannot be part of two. */
   const claims = new Map<Buffer, Node>();
+  const haveOneWriter = (members: readonly GemmItem[], name: OperandName): boolean => {
+    const writers = members.flatMap((member) => {
+      const slice = sliceOf(member, name);
+      return slice ? writersOf(program, slice.buffer) : [];
+    });
+    return writers.length === members.length && new Set(writers).size === 1;
+  };
   const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
   groupCalls<GemmItem>(program, {
     defersConsumers: true,
@@ -55,7 +70,8 @@ export function batchGemms(runtime: Runtime, program: Program, isTuned: boolean)
       const batch = batchOf(members);
       return (
         batch !== undefined &&
-        movedBuffers(members, batch).every((buffer) => (claims.get(buffer) ?? node) === node)
+        movedBuffers(members, batch).every((buffer) => (claims.get(buffer) ?? node) === node) &&
+        inputNames.every((name) => !batch[name]?.isMoved || haveOneWriter(members, name))
       );
     },
     onJoin({ node, items }) {
@@ -67,9 +83,16 @@ export function batchGemms(runtime: Runtime, program: Program, isTuned: boolean)
   relocateCalls(program, moved);
 }
 
-/** True for a plain GEMM; a transposed A is a weight gradient's. */
-function canBatch({ batch = 1, a, beta = 0, activation, scratch }: Problem): boolean {
-  return batch === 1 && !a.isTransposed && beta === 0 && !activation && !scratch;
+/** The calls that write a buffer; those of a batch that is not merged yet count one by one. */
+function writersOf(program: Program, buffer: Buffer): readonly Call[] {
+  return program
+    .uses(buffer)
+    .writers.flatMap(({ calls }) => calls)
+    .filter((call) => accessesOf(call).some(({ slice, writes }) => writes && slice.buffer === buffer));
+}
+
+function canBatch({ batch = 1, beta = 0, activation, scratch }: Problem): boolean {
+  return batch === 1 && beta === 0 && !activation && !scratch;
 }
 
 function keyOf({ a, b, c, bias, scratch: _, ...rest }: Problem): string {

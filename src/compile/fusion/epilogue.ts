@@ -68,16 +68,16 @@ function epilogueIn(
   if (outer.length > 0 || row.size !== m * n || row.strides.some((stride) => stride !== 1)) return undefined;
   const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
   const forwarded = inputs.map((_, input) => forwardedOutput(call, input));
-  const product = inputs.findIndex(
+  const gemmInput = inputs.findIndex(
     (slice, index) => forwarded[index] === undefined && isSameSlice(slice, c.slice),
   );
-  if (product < 0 || !operands.every(isVectorAligned)) return undefined;
-  const others = inputs.filter((_, index) => index !== product && forwarded[index] === undefined);
+  if (gemmInput < 0 || !operands.every(isVectorAligned)) return undefined;
+  const others = inputs.filter((_, index) => index !== gemmInput && forwarded[index] === undefined);
   // A block stores its outputs while others still read.
   const read = [...others, a.slice, b.slice, c.slice, ...(bias ? [bias] : [])];
   const areFresh = read.every((one) => outputs.every((output) => areSeparate(one, output)));
   return areFresh && others.every((other) => areSeparate(other, c.slice))
-    ? { kernel, product, forwarded }
+    ? { kernel, gemmInput, forwarded }
     : undefined;
 }
 

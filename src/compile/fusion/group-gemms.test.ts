@@ -115,7 +115,7 @@ test("weight gradients of TF32 and of half floats go together too, without the l
     const call = overRows(wide, narrow, 1024, 256);
     assert.ok(call.work.kind === "gemm");
     const scratch = whole(bufferOf(1024));
-    return { ...call, work: { ...call.work, problem: { ...call.work.problem, scratch, choice: 3 } } };
+    return { ...call, work: { ...call.work, problem: { ...call.work.problem, scratch, algorithm: 3 } } };
   });
   const halves = group.map((call) => ({
     ...call,

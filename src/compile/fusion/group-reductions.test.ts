@@ -151,7 +151,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   test("programs of reductions and copies leave the same bytes, whoever waits for whom", () => {
     // Partial results of 1024 rows are joined in a second launch.
-    const [rows, columns] = [1024, 16];
+    const [rows, columns] = [1024, 32];
     const step = fc.record({
       kind: fc.constantFrom("sum", "other", "copy", "again"),
       from: fc.nat(),

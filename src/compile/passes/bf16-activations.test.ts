@@ -204,7 +204,7 @@ test("a library's product with a bias stays f32, and our own keeps the bias as i
 test("a finished product's result is kept as bf16, and its finish has it before it is rounded", () => {
   const { work, made } = product({ bias: whole(kept(4 * n)) });
   const [after, gradient] = [rows(made, { as: "bf16", to: bufferOf(2 * m * n) }), product()];
-  const finish = { kernel: after.work.kernel, product: 0, storesC: true };
+  const finish = { kernel: after.work.kernel, gemmInput: 0, storesC: true };
   const finished: GemmEpilogueCall = {
     ...{ kind: "gemm-epilogue", problem: work.problem, epilogue: finish },
     ...{ operands: after.work.operands, scalars: [] },
@@ -215,7 +215,7 @@ test("a finished product's result is kept as bf16, and its finish has it before 
   };
   const later: GemmEpilogueCall = {
     ...{ kind: "gemm-epilogue", problem: gradient.work.problem },
-    epilogue: { kernel: both, product: 1, storesC: false },
+    epilogue: { kernel: both, gemmInput: 1, storesC: false },
     ...{ operands: [whole(made), whole(gradient.made), whole(bufferOf(2 * m * n))], scalars: [] },
   };
   const [first, second] = storeActivationsAsBf16(hopper, [

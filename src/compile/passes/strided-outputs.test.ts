@@ -114,7 +114,7 @@ for (const order of ["product first", "sums first"] as const) {
       ...{ rowStride: n, batchStride: step },
     });
     const { kernel, operands } = columnsOf(calls.find(({ op }) => op === "sum"));
-    assert.deepEqual(kernel.places, { step: 1, runs: { length: n, between: step } });
+    assert.deepEqual(kernel.outputLayout, { stride: 1, runs: { length: n, runStride: step } });
     assert.deepEqual(operands[1], { buffer: region, offset: 4 * m * n, size: 4 * ((layers - 1) * step + n) });
   });
 }

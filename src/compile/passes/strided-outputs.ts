@@ -104,8 +104,8 @@ function exactChunks(
     return chunksOf(c.slice, batch, (c.batchStride ?? 0) * bytes, m * n * bytes);
   }
   const [whole] = work.kind === "column" ? work.operands.slice(work.kernel.inputs.length) : [];
-  if (work.kind !== "column" || !whole || !work.kernel.places?.runs) return undefined;
-  const { length, between } = work.kernel.places.runs;
+  if (work.kind !== "column" || !whole || !work.kernel.outputLayout?.runs) return undefined;
+  const { length, runStride: between } = work.kernel.outputLayout.runs;
   const bytes = dtypes[work.kernel.outputs[0] ?? "f32"].bytes;
   return chunksOf(whole, work.columns / length, between * bytes, length * bytes);
 }
@@ -207,7 +207,7 @@ function stridedColumns(work: ColumnCall, { target, chunkBytes, step }: Spread):
   const { kernel, operands } = work;
   const [dtype, ...others] = kernel.outputs;
   const output = operands[kernel.inputs.length];
-  if (!dtype || others.length > 0 || kernel.places || !output || !isWhole(output)) return undefined;
+  if (!dtype || others.length > 0 || kernel.outputLayout || !output || !isWhole(output)) return undefined;
   const { bytes } = dtypes[dtype];
   if (chunkBytes % bytes !== 0) return undefined;
   const moved = withRuns(kernel, chunkBytes / bytes, step / bytes);
@@ -221,7 +221,10 @@ function withRuns(kernel: ColumnKernel, length: number, between: number): Column
   const byRuns = kernels.get(kernel) ?? new Map<string, ColumnKernel>();
   kernels.set(kernel, byRuns);
   const key = `${length} ${between}`;
-  const known = byRuns.get(key) ?? { ...kernel, places: { step: 1, runs: { length, between } } };
+  const known = byRuns.get(key) ?? {
+    ...kernel,
+    outputLayout: { stride: 1, runs: { length, runStride: between } },
+  };
   byRuns.set(key, known);
   return known;
 }

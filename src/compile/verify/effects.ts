@@ -143,12 +143,12 @@ function gemmEffects({ a, b, c, bias, scratch, beta = 0 }: GemmCall["problem"]):
 
 /** The epilogue has C in registers, and outputs that it forwards to its own inputs. C is memory only if it is stored. */
 function epilogueEffects({ problem, epilogue, operands }: GemmEpilogueCall): readonly Access[] {
-  const { kernel, product, storesC, forwarded } = epilogue;
+  const { kernel, gemmInput, storesC, forwarded } = epilogue;
   const results = operands.length - kernel.outputs.length;
   const accesses = gemmEffects(problem).filter((access) => isRead(access) || storesC);
   for (const [operand, slice] of operands.entries()) {
     if (operand >= results) accesses.push(write(slice));
-    else if (operand !== product && forwarded?.[operand] === undefined) accesses.push(read(slice));
+    else if (operand !== gemmInput && forwarded?.[operand] === undefined) accesses.push(read(slice));
   }
   return accesses;
 }

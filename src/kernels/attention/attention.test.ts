@@ -29,34 +29,34 @@ import { attentionBackwardCalls, attentionCalls } from "./attention.js";
 const runtime = openKernelRuntime();
 
 for (const dtype of ["f32", "f64"] as const) {
-  test(`attention in ${dtype} and its gradients are right for any shape, layout and mask, and write nothing beside`, () => {
+  test(`attention in ${dtype} and its gradients are correct for every shape, layout and mask, and write nothing else`, () => {
     fc.assert(
-      fc.property(cases(dtype), (one) => proveCase(runtime, one)),
+      fc.property(cases(dtype), (testCase) => proveCase(runtime, testCase)),
       { numRuns: runsOfKernels(effort({ quick: 60, thorough: 150 })) },
     );
   });
 }
 
-test("the shape of a small transformer and that of a long sequence are right", () => {
+test("the shapes of a small transformer and of a long sequence are correct", () => {
   const small = { rows: 12, columns: 12, width: 64, valueWidth: 64, scale: 1 / 8 };
   proveCase(runtime, { ...plainCase, ...small, batch: 3, heads: 4, order: "rows first" });
   const long = { rows: 300, columns: 260, width: 32, valueWidth: 20, scale: 0.2 };
   for (const isCausal of [false, true]) proveCase(runtime, { ...plainCase, ...long, isCausal });
 });
 
-test("the gradients are those of central differences in float64", () => {
-  const one: Case = {
+test("the gradients agree with central differences in float64", () => {
+  const testCase: Case = {
     ...plainCase,
     dtype: "f64",
     ...{ heads: 2, rows: 3, columns: 5, width: 3, valueWidth: 2, scale: 0.7 },
     mask: { shared: [], hides: false },
   };
-  const { operands, mask, written } = runCase(runtime, one);
+  const { operands, mask, written } = runCase(runtime, testCase);
   const { query, key, value, outGradient } = operands;
   const step = 1e-5;
   const weighted = (): number => {
     const inputs = { query: query.at, key: key.at, value: value.at, mask: mask!.at };
-    const { out } = referenceAttention(one, inputs);
+    const { out } = referenceAttention(testCase, inputs);
     let sum = 0;
     for (let h = 0; h < 2; h++)
       for (let row = 0; row < 3; row++)
@@ -64,18 +64,18 @@ test("the gradients are those of central differences in float64", () => {
     return sum;
   };
   const proveSlopes = (name: string, values: Values, gradient: Values, count: number): void => {
-    for (let place = 0; place < count; place++) {
-      const before = values[place]!;
-      values[place] = before + step;
+    for (let index = 0; index < count; index++) {
+      const before = values[index]!;
+      values[index] = before + step;
       const above = weighted();
-      values[place] = before - step;
+      values[index] = before - step;
       const below = weighted();
-      values[place] = before;
-      const error = Math.abs((above - below) / (2 * step) - gradient[place]!);
-      assert.ok(error < 1e-8, `${name}[${place}] is off by ${error}`);
+      values[index] = before;
+      const error = Math.abs((above - below) / (2 * step) - gradient[index]!);
+      assert.ok(error < 1e-8, `${name}[${index}] is off by ${error}`);
     }
   };
-  // All of it is dense and begins at 0, so a value and its gradient stand at the same place.
+  // All operands are contiguous from 0 on, so that a value and its gradient have the same index.
   proveSlopes("query", query.values, written.queryGradient, query.layout.extent);
   proveSlopes("key", key.values, written.keyGradient, key.layout.extent);
   proveSlopes("value", value.values, written.valueGradient, value.layout.extent);
@@ -89,45 +89,46 @@ describe("the bits of attention and of its gradients", () => {
     { ...plainCase, dtype: "f64", batch: 9, heads: 3, rows: 17, columns: 13, width: 9, valueWidth: 11 },
   ];
 
-  function bitsWith(threads: number, one: Case): Record<string, Values>[] {
+  function bitsWith(threads: number, testCase: Case): Record<string, Values>[] {
     const driver = openCpuDriver({ threads });
     try {
       // Workers boot when they boot: the later of these runs surely have their help.
       return withRuntime({ driver: strict(driver) }, ({ runtime }) =>
-        Array.from({ length: threads === 1 ? 1 : 12 }, () => runCase(runtime, one).written),
+        Array.from({ length: threads === 1 ? 1 : 12 }, () => runCase(runtime, testCase).written),
       );
     } finally {
       driver.close();
     }
   }
 
-  for (const one of shapes) {
-    const { dtype, batch, heads, rows, columns } = one;
+  for (const testCase of shapes) {
+    const { dtype, batch, heads, rows, columns } = testCase;
     test(`are the same with 1, 2 and 4 threads: ${batch * heads} × ${rows}×${columns} in ${dtype}`, () => {
-      const [expected] = bitsWith(1, one);
+      const [expected] = bitsWith(1, testCase);
       for (const threads of [2, 4]) {
-        for (const found of bitsWith(threads, one)) sameNamedBytes(found, expected!, `${threads} threads`);
+        for (const actual of bitsWith(threads, testCase))
+          sameNamedBytes(actual, expected!, `${threads} threads`);
       }
     });
   }
 });
 
-test("queries, keys and values may lie in one buffer, and their gradients in another", () => {
+test("queries, keys and values can share one buffer, and their gradients another", () => {
   const [batch, heads, rows, width] = [2, 3, 5, 6];
   const shape = { batch, heads, rows, columns: rows, width, valueWidth: width };
   const values = randomValues("f32", batch * rows * 3 * heads * width, 5);
   const upstream = randomValues("f32", batch * rows * heads * width, 6);
   // [B, S, 3, H, D], as one projection makes them.
   const rowStride = 3 * heads * width;
-  const place = (which: number, b: number, h: number, row: number, column: number): number =>
+  const offsetOf = (which: number, b: number, h: number, row: number, column: number): number =>
     b * rows * rowStride + row * rowStride + (which * heads + h) * width + column;
   const lookUp =
     (from: Values, which: number): Lookup =>
     (...at) =>
-      from[place(which, ...at)]!;
+      from[offsetOf(which, ...at)]!;
   const plain = { batchStride: rows * heads * width, headStride: width, rowStride: heads * width };
-  const given = { ...shape, scale: 0.4, isCausal: true };
-  const found = runtime.step(() => {
+  const problem = { ...shape, scale: 0.4, isCausal: true };
+  const actual = runtime.step(() => {
     const joint = put(runtime, values, "joint");
     const gradients = runtime.arena.allocate(values.byteLength, "gradients");
     const part = (of: Storage, which: number) => {
@@ -138,7 +139,7 @@ test("queries, keys and values may lie in one buffer, and their gradients in ano
     const scores = (name: string) => runtime.arena.allocate(batch * heads * rows * rows * 4, name);
     const inputs = {
       dtype: "f32" as const,
-      ...given,
+      ...problem,
       query: part(joint, 0),
       key: part(joint, 1),
       value: part(joint, 2),
@@ -165,11 +166,11 @@ test("queries, keys and values may lie in one buffer, and their gradients in ano
     return new Float32Array(runtime.read(gradients).buffer);
   });
   const inputs = { query: lookUp(values, 0), key: lookUp(values, 1), value: lookUp(values, 2) };
-  const { probabilities } = referenceAttention(given, { ...inputs, mask: () => 0 });
+  const { probabilities } = referenceAttention(problem, { ...inputs, mask: () => 0 });
   const outGradient: Lookup = (b, h, row, column) =>
     upstream[((b * rows + row) * heads + h) * width + column]!;
-  const expected = referenceGradients(given, { ...inputs, probabilities: probabilities.at, outGradient });
+  const expected = referenceGradients(problem, { ...inputs, probabilities: probabilities.at, outGradient });
   for (const [which, name] of (["queryGradient", "keyGradient", "valueGradient"] as const).entries()) {
-    near("f32", name, lookUp(found, which), expected[name], [batch, heads, rows, width]);
+    near("f32", name, lookUp(actual, which), expected[name], [batch, heads, rows, width]);
   }
 });

@@ -1,14 +1,14 @@
-/** Scaled dot product attention as calls, forward and backward, checked before anything is lowered. */
+/** Scaled dot product attention as kernel calls, forward and backward. Problems are validated before they are lowered. */
 
 import type { KernelCall } from "../kernel-call.js";
-import { type AttentionBackwardProblem, type AttentionProblem, SoundnessCheck } from "./problem.js";
+import { type AttentionBackwardProblem, type AttentionProblem, ProblemCheck } from "./problem.js";
 
 /**
  * `out = softmax(scale · query · keyᵀ + mask) · value`, for every batch and head; the probabilities stay for
- * `attentionBackwardCalls`. Any number of threads gives the same bits.
+ * `attentionBackwardCalls`. The bits do not depend on the number of threads.
  *
- * A row that is masked completely becomes NaN, in its probabilities and in `out`: no weights sum to 1 over nothing, and zeros would hide
- * the mistake. Elements hidden by a causal mask have probability 0, and should be finite.
+ * A row that is masked completely becomes NaN, in its probabilities and in `out`: probabilities of no elements cannot sum to 1, and zeros
+ * would hide the mistake. Elements hidden by a causal mask have probability 0; their scores should be finite.
  *
  * ```js
  * const strides = { batchStride: rows * heads * width, headStride: width, rowStride: heads * width }; // [B, S, H, D]
@@ -28,7 +28,7 @@ import { type AttentionBackwardProblem, type AttentionProblem, SoundnessCheck } 
 export function attentionCalls(problem: AttentionProblem, op = "attention"): readonly KernelCall[] {
   const { batch, heads, rows, columns, width, valueWidth } = problem;
   const { query, key, value, mask, out, probabilities } = problem;
-  const check = new SoundnessCheck("attend", problem);
+  const check = new ProblemCheck("attend", problem);
   check.requireInput("query", query, rows, width);
   check.requireInput("key", key, columns, width);
   check.requireInput("value", value, columns, valueWidth);
@@ -49,7 +49,7 @@ export function attentionBackwardCalls(
   const { batch, heads, rows, columns, width, valueWidth } = problem;
   const { query, key, value, probabilities, outGradient, scoreGradient } = problem;
   const { queryGradient, keyGradient, valueGradient } = problem;
-  const check = new SoundnessCheck("attendBackward", problem);
+  const check = new ProblemCheck("attendBackward", problem);
   check.requireInput("query", query, rows, width);
   check.requireInput("key", key, columns, width);
   check.requireInput("value", value, columns, valueWidth);

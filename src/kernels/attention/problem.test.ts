@@ -1,4 +1,4 @@
-/** What attention launches, and what it rejects. */
+/** The launches of attention, and its validation. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,9 +10,9 @@ import { submit } from "../submit.js";
 import { attentionBackwardCalls, attentionCalls } from "./attention.js";
 import type { AttentionBackwardProblem, AttentionProblem } from "./problem.js";
 
-/** A sound problem over fresh storages, 2 × 3 pairs of 4 rows, 5 columns, width 6 and value width 7. */
+/** A valid problem over new storages: 2 batches, 3 heads, 4 rows, 5 columns, width 6 and value width 7. */
 function soundProblem(on: Runtime): AttentionProblem & AttentionBackwardProblem {
-  const place = (name: string, rows: number, width: number) => ({
+  const allocate = (name: string, rows: number, width: number) => ({
     storage: on.arena.allocate(2 * 3 * rows * width * 4, name),
     batchStride: 3 * rows * width,
     headStride: rows * width,
@@ -20,20 +20,20 @@ function soundProblem(on: Runtime): AttentionProblem & AttentionBackwardProblem 
   });
   return {
     ...{ dtype: "f32", batch: 2, heads: 3, rows: 4, columns: 5, width: 6, valueWidth: 7, scale: 1 },
-    query: place("query", 4, 6),
-    key: place("key", 5, 6),
-    value: place("value", 5, 7),
-    out: place("out", 4, 7),
-    probabilities: place("probabilities", 4, 5).storage,
-    outGradient: place("outGradient", 4, 7),
-    queryGradient: place("queryGradient", 4, 6),
-    keyGradient: place("keyGradient", 5, 6),
-    valueGradient: place("valueGradient", 5, 7),
-    scoreGradient: place("scoreGradient", 4, 5).storage,
+    query: allocate("query", 4, 6),
+    key: allocate("key", 5, 6),
+    value: allocate("value", 5, 7),
+    out: allocate("out", 4, 7),
+    probabilities: allocate("probabilities", 4, 5).storage,
+    outGradient: allocate("outGradient", 4, 7),
+    queryGradient: allocate("queryGradient", 4, 6),
+    keyGradient: allocate("keyGradient", 5, 6),
+    valueGradient: allocate("valueGradient", 5, 7),
+    scoreGradient: allocate("scoreGradient", 4, 5).storage,
   };
 }
 
-test("attention is one launch, and so are its gradients; with no batch or no heads there is none", () => {
+test("attention is one launch, and so is its backward pass; an empty batch launches nothing", () => {
   const log = new CallLog();
   withRuntime(
     {},
@@ -55,11 +55,11 @@ test("attention is one launch, and so are its gradients; with no batch or no hea
   );
 });
 
-test("what does not fit is rejected with its numbers, before anything is launched", () => {
+test("inconsistent sizes, strides and storages are rejected with their numbers, before a launch", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
-      const sound = soundProblem(runtime);
-      const { query, key, out, keyGradient } = sound;
+      const valid = soundProblem(runtime);
+      const { query, key, out, keyGradient } = valid;
       const rejections: readonly [Partial<AttentionProblem & AttentionBackwardProblem>, RegExp][] = [
         [{ rows: 0 }, /rows is 0; give a whole number from 1/],
         [{ batch: 1.5 }, /batch is 1\.5; give a whole number from 0/],
@@ -69,26 +69,26 @@ test("what does not fit is rejected with its numbers, before anything is launche
       ];
       for (const [change, message] of rejections) {
         for (const callsOf of [attentionCalls, attentionBackwardCalls])
-          assert.throws(() => submit(runtime, callsOf({ ...sound, ...change })), {
+          assert.throws(() => submit(runtime, callsOf({ ...valid, ...change })), {
             code: "BAD_ARGUMENT",
             message,
           });
       }
       const overlapping: [() => void, RegExp][] = [
         [
-          () => submit(runtime, attentionCalls({ ...sound, out: { ...out, headStride: 6 } })),
-          /attend: out's head stride of 6 makes its elements overlap; at least 7 keeps them apart/,
+          () => submit(runtime, attentionCalls({ ...valid, out: { ...out, headStride: 6 } })),
+          /attend: out's head stride of 6 makes its elements overlap; it must be at least 7/,
         ],
         [
           () =>
             submit(
               runtime,
-              attentionBackwardCalls({ ...sound, keyGradient: { ...keyGradient, batchStride: 0 } }),
+              attentionBackwardCalls({ ...valid, keyGradient: { ...keyGradient, batchStride: 0 } }),
             ),
-          /attendBackward: keyGradient's batch stride of 0 makes its elements overlap; at least 6/,
+          /attendBackward: keyGradient's batch stride of 0 makes its elements overlap; it must be at least 6/,
         ],
         [
-          () => submit(runtime, attentionCalls({ ...sound, mask: { ...query, columnStride: 40 } })),
+          () => submit(runtime, attentionCalls({ ...valid, mask: { ...query, columnStride: 40 } })),
           /mask takes \d+ bytes \(2×3×4×5 of f32\), and "query" has 576/,
         ],
       ];
@@ -97,10 +97,10 @@ test("what does not fit is rejected with its numbers, before anything is launche
   );
 });
 
-test("results are stored in another dtype only where they are of f32, and on CUDA", () => {
+test("only f32 results can be stored as 16-bit floats, and only on CUDA", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
-      const sound = soundProblem(runtime);
+      const valid = soundProblem(runtime);
       const rejections: readonly [Partial<AttentionProblem>, RegExp][] = [
         [{ resultDtype: "f64" }, /results of f32 can't be stored as f64: those of f32 can, as f16 or bf16/],
         [{ dtype: "f64", resultDtype: "bf16" }, /results of f64 can't be stored as bf16/],
@@ -113,7 +113,7 @@ test("results are stored in another dtype only where they are of f32, and on CUD
       ];
       for (const [change, message] of rejections) {
         for (const callsOf of [attentionCalls, attentionBackwardCalls])
-          assert.throws(() => submit(runtime, callsOf({ ...sound, ...change })), {
+          assert.throws(() => submit(runtime, callsOf({ ...valid, ...change })), {
             code: "BAD_ARGUMENT",
             message,
           });
@@ -122,11 +122,11 @@ test("results are stored in another dtype only where they are of f32, and on CUD
   );
 });
 
-test("inputs are read as half floats only for f32, all of one dtype, and on CUDA", () => {
+test("only f32 attention can read 16-bit floats, all of one dtype, and only on CUDA", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
-      const sound = soundProblem(runtime);
-      const { query, key } = sound;
+      const valid = soundProblem(runtime);
+      const { query, key } = valid;
       const halves = { query: { ...query, dtype: "bf16" }, key: { ...key, dtype: "f16" } } as const;
       const rejections: readonly [Partial<AttentionProblem>, RegExp][] = [
         [
@@ -144,7 +144,7 @@ test("inputs are read as half floats only for f32, all of one dtype, and on CUDA
       ];
       for (const [change, message] of rejections) {
         for (const callsOf of [attentionCalls, attentionBackwardCalls])
-          assert.throws(() => submit(runtime, callsOf({ ...sound, ...change })), {
+          assert.throws(() => submit(runtime, callsOf({ ...valid, ...change })), {
             code: "BAD_ARGUMENT",
             message,
           });
@@ -153,18 +153,18 @@ test("inputs are read as half floats only for f32, all of one dtype, and on CUDA
   );
 });
 
-test("keys and values are read no further than they go, however far apart they lie", () => {
+test("keys and values are not read beyond their last element, for every stride", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       // Two rows: a third one, in the place of a vector's next lane, would lie outside of all memory.
       const rowStride = 8 << 20;
-      const place = (name: string, elements: number) => runtime.arena.allocate(elements * 4, name);
+      const allocate = (name: string, elements: number) => runtime.arena.allocate(elements * 4, name);
       const near = { batchStride: 0, headStride: 0, rowStride: 4 };
-      const far = { storage: place("far", rowStride + 4), batchStride: 0, headStride: 0, rowStride };
+      const far = { storage: allocate("far", rowStride + 4), batchStride: 0, headStride: 0, rowStride };
       runtime.fill(far.storage, 0);
-      const query = { storage: place("query", 4), ...near };
+      const query = { storage: allocate("query", 4), ...near };
       runtime.fill(query.storage, 0);
-      const probabilities = place("probabilities", 2);
+      const probabilities = allocate("probabilities", 2);
       submit(
         runtime,
         attentionCalls({
@@ -172,7 +172,7 @@ test("keys and values are read no further than they go, however far apart they l
           query,
           key: far,
           value: far,
-          out: { storage: place("out", 4), ...near },
+          out: { storage: allocate("out", 4), ...near },
           probabilities,
         }),
       );

@@ -1,4 +1,4 @@
-/** The description of an attention problem, and its validation: sizes and strides fit each other, and the storages are large enough. */
+/** The description of an attention problem, and its validation: sizes and strides are consistent, and the storages are large enough. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
@@ -7,7 +7,7 @@ import type { GemmDtype } from "../gemm/cpu/element.js";
 
 /** A [batch, heads, rows, width] operand with a contiguous last dimension. Strides count elements. */
 export interface AttentionOperand {
-  /** Begins at the first element: a view if the operand begins inside of a larger storage. */
+  /** Begins at the operand's first element: a view if the operand is part of a larger storage. */
   readonly storage: Storage;
   readonly batchStride: number;
   readonly headStride: number;
@@ -71,9 +71,9 @@ export interface AttentionProblem extends Inputs {
 
 /** Outputs share no element, and none with an input. */
 export interface AttentionBackwardProblem extends Inputs {
-  /** As `attend` left them. */
+  /** As the forward pass stored them. */
   readonly probabilities: Storage;
-  /** The gradient that arrives, [batch, heads, rows, valueWidth]. */
+  /** The gradient of `out`, [batch, heads, rows, valueWidth]. */
   readonly outGradient: AttentionInput;
   readonly queryGradient: AttentionOperand;
   readonly keyGradient: AttentionOperand;
@@ -101,25 +101,25 @@ export function halfInputsOf(problem: AttentionProblem | AttentionBackwardProble
   return { names: halves.map(({ name }) => name), ...(first && { dtype: first.dtype }) };
 }
 
-/** Rejects what the CPU kernels do not support. */
+/** Rejects 16-bit inputs and results, which the CPU kernels do not support. */
 export function rejectRounding(name: string, shape: AttentionProblem | AttentionBackwardProblem): void {
-  const { dtype: read, names } = halfInputsOf(shape);
-  if (read) {
+  const { dtype: inputDtype, names } = halfInputsOf(shape);
+  if (inputDtype) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${name}: the CPU kernels read ${shape.dtype}, and ${names.join(", ")} has ${read}. Convert it first.`,
+      `${name}: the CPU kernels read ${shape.dtype}, and ${names.join(", ")} has ${inputDtype}. Convert it first.`,
     );
   }
-  const stored = resultDtypeOf(shape);
-  if (stored === shape.dtype) return;
+  const resultDtype = resultDtypeOf(shape);
+  if (resultDtype === shape.dtype) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${name}: the CPU kernels store ${shape.dtype}, not ${stored}. Convert the results afterwards.`,
+    `${name}: the CPU kernels store ${shape.dtype}, not ${resultDtype}. Convert the results afterwards.`,
   );
 }
 
 /** The validation of one call; `name` starts every error message. */
-export class SoundnessCheck {
+export class ProblemCheck {
   readonly #name: string;
   readonly #shape: AttentionShape;
   /** The dtype of the first 16-bit input. */
@@ -155,18 +155,18 @@ export class SoundnessCheck {
     this.#requireOperand("mask", mask, rows, last, this.#shape.dtype);
   }
 
-  /** No two elements overlap: each stride spans everything that the smaller ones reach. */
+  /** Rejects overlapping elements: each stride must span the extent of the dimensions with smaller strides. */
   requireOutput(name: string, operand: AttentionOperand, rows: number, width: number): void {
     this.#requireOperand(name, operand, rows, { size: width, stride: 1 }, resultDtypeOf(this.#shape));
     const dimensions = this.#dimensionsOf(operand, rows).filter(({ size }) => size > 1);
-    let reached = width;
+    let extent = width;
     for (const { size, stride, what } of dimensions.toSorted((a, b) => a.stride - b.stride)) {
-      if (stride < reached) {
+      if (stride < extent) {
         throw this.#rejected(
-          `${name}'s ${what} stride of ${stride} makes its elements overlap; at least ${reached} keeps them apart.`,
+          `${name}'s ${what} stride of ${stride} makes its elements overlap; it must be at least ${extent}.`,
         );
       }
-      reached += (size - 1) * stride;
+      extent += (size - 1) * stride;
     }
   }
 
@@ -231,7 +231,7 @@ export class SoundnessCheck {
 
 export type Access = "out" | "partial-out";
 
-/** `out` promises that a launch writes every byte of its outputs, so that nothing of their old contents is left. */
+/** "out" if the launch writes every byte of its outputs' storages, so that none of their old contents remains. */
 export function accessTo(problem: AttentionProblem): Access {
   const { dtype, rows, columns, valueWidth, out, probabilities } = problem;
   return accessToAll(problem, [

@@ -78,8 +78,8 @@ export class CudaBackend implements Backend {
     return lowerColumnGroup(launches, options);
   }
 
-  lowerPartials(begun: PartialColumns, op: string): Commands {
-    return lowerPartials(begun, op);
+  lowerPartials(columns: PartialColumns, op: string): Commands {
+    return lowerPartials(columns, op);
   }
 
   lowerGroupedGemm(problems: readonly Problem[], op: string): Commands {

@@ -1,4 +1,4 @@
-/** The CPU's backend: kernels printed as WebAssembly, large GEMMs by a BLAS where one is set. One kernel a launch. */
+/** The CPU backend: kernels printed as WebAssembly, large GEMMs by a BLAS if one is configured. A launch runs one kernel. */
 
 import type { ColumnKernel } from "../../ir/index.js";
 import type { Command } from "../../runtime/index.js";
@@ -22,7 +22,7 @@ import {
   type GemmInputDtype,
   type GemmProblem,
   rejected,
-  requireSound,
+  requireValid,
 } from "../gemm/desc.js";
 import { type ColumnLaunch, hasRows, type KernelCall, type RowLaunch } from "../kernel-call.js";
 import type { PlainCopy } from "../multi-tensor/copy.js";
@@ -68,9 +68,9 @@ export class WasmBackend implements Backend {
     throw cannotCombine(full.length);
   }
 
-  lowerColumnGroup(launches: readonly ColumnLaunch[], { begun }: ColumnGroupOptions): Commands {
+  lowerColumnGroup(launches: readonly ColumnLaunch[], { earlier }: ColumnGroupOptions): Commands {
     const full = launches.filter(({ columns }) => columns > 0);
-    const kernels = [...full, ...(begun?.members ?? [])].map(({ kernel }) => kernel);
+    const kernels = [...full, ...(earlier?.members ?? [])].map(({ kernel }) => kernel);
     if (kernels.length === 0) return [];
     throw cannotGroup(kernels);
   }
@@ -81,12 +81,12 @@ export class WasmBackend implements Backend {
   }
 
   lowerGroupedGemm(problems: readonly Problem[]): Commands {
-    for (const problem of problems) requireSound(problem);
+    for (const problem of problems) requireValid(problem);
     throw rejected("these GEMMs cannot run in one launch. Call canGroupGemms first.");
   }
 
   lowerGemmEpilogue(problem: EpilogueTarget): Commands {
-    requireSound(problem);
+    requireValid(problem);
     throw rejected("this epilogue cannot be fused. Call canFuseEpilogue first.");
   }
 
@@ -119,12 +119,12 @@ export class WasmBackend implements Backend {
     return cpuScratchBytes(this.#target, problem);
   }
 
-  /** All are, and none has an alternative: the question is for GPUs. */
+  /** Only GPUs have native GEMMs and a library to select from. */
   hasNativeGemm(): boolean {
     return false;
   }
 
-  /** There is one algorithm for each shape. */
+  /** A shape has one algorithm. */
   gemmCandidates(): readonly number[] {
     return [0];
   }

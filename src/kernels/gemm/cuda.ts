@@ -1,4 +1,4 @@
-/** Lowers GEMMs to launches on CUDA: native kernels where they are faster, cuBLASLt elsewhere. */
+/** Lowers GEMMs to launches on CUDA: native kernels if they are faster, cuBLASLt otherwise. */
 
 import type { LaunchCommand } from "../../runtime/index.js";
 import { type Bytes, bytes, span } from "../../units/index.js";
@@ -19,7 +19,7 @@ import {
   type GemmInputDtype,
   type GemmProblem,
   rejected,
-  requireSound,
+  requireValid,
 } from "./desc.js";
 import { dmmaConfigOf, lowerDmmaGemms } from "./dmma/index.js";
 import {
@@ -35,39 +35,38 @@ import {
 type Problem = GemmProblem<GemmInputDtype>;
 
 export function lowerGemmOnCuda(target: Target, problem: Problem, op: string): readonly LaunchCommand[] {
-  const gemm = lowerAlone(target, problem, op);
+  const gemm = lowerSingle(target, problem, op);
   if (!problem.activation || libraryActivates(target, problem)) return [gemm];
-  // The activation alone: the bias came with the GEMM.
+  // The GEMM has added the bias already: only the activation remains.
   requireFloat(problem);
   const { bias: _, biasBatchStride: __, ...unbiased } = problem;
   const epilogue = epilogueLaunch(unbiased, op);
   return epilogue ? [gemm, lowerRowOnCuda(epilogue)] : [gemm];
 }
 
-function lowerAlone(target: Target, problem: Problem, op: string): LaunchCommand {
+function lowerSingle(target: Target, problem: Problem, op: string): LaunchCommand {
   const dmma = dmmaConfigOf(target, [problem]);
   if (dmma) return lowerDmmaGemms([problem], dmma, op);
-  const warpgroups = sm90BatchedConfig(target, problem) ?? selectedConfig(target, problem);
-  if (warpgroups) return lowerSm90Gemms([problem], warpgroups, op);
+  const sm90 = sm90BatchedConfig(target, problem) ?? selectedConfig(target, problem);
+  if (sm90) return lowerSm90Gemms([problem], sm90, op);
   return lowerCublasLt(target, problem, op);
 }
 
 /**
- * Independent GEMMs in one launch; `canGroupGemms` says beforehand whether that is possible. In f32 their bits are those of
- * one launch for each; in TF32 and of half floats they may be rounded otherwise than a library's.
+ * Independent GEMMs in one launch. Requires `canGroupGemms`. In f32 the bits are those of separate launches; in TF32 and with 16-bit
+ * operands they may differ from cuBLASLt's.
  */
 export function lowerGroupedGemm(target: Target, problems: readonly Problem[], op: string): LaunchCommand {
-  for (const problem of problems) requireSound(problem);
+  for (const problem of problems) requireValid(problem);
   const dmma = dmmaConfigOf(target, problems);
   if (dmma) return lowerDmmaGemms(problems, dmma, op);
-  const warpgroups = sm90GroupedConfig(target, problems);
-  if (warpgroups) return lowerSm90Gemms(problems, warpgroups, op);
+  const sm90 = sm90GroupedConfig(target, problems);
+  if (sm90) return lowerSm90Gemms(problems, sm90, op);
   throw rejected("these GEMMs cannot run in one launch. Call canGroupGemms first.");
 }
 
 /**
- * A GEMM with an elementwise epilogue, in one launch; `canFuseEpilogue` says beforehand whether that is possible. C is needed
- * only where the epilogue stores it.
+ * A GEMM with an elementwise epilogue, in one launch. Requires `canFuseEpilogue`. C is needed only if the epilogue stores it.
  */
 export function lowerGemmEpilogue(
   target: Target,
@@ -75,7 +74,7 @@ export function lowerGemmEpilogue(
   epilogue: EpilogueOn,
   op: string,
 ): LaunchCommand {
-  requireSound(problem);
+  requireValid(problem);
   const c = problem.c ?? { storage: { span: span(0, 0) }, rowStride: problem.n };
   const config = sm90EpilogueConfig(target, { ...problem, c }, epilogue);
   if (!config || (epilogue.storesC && !problem.c))
@@ -88,14 +87,14 @@ export function cudaScratchBytes(target: Target, problem: GemmDesc): Bytes {
   return bytes(isNative ? 0 : libraryWorkspaceBytes(target, problem));
 }
 
-/** The library's algorithms in its order, then the native kernels. Only the default where the kernel is native anyway. */
+/** cuBLASLt's algorithms in its order, then the native kernels. Only the default if a native kernel is used without autotuning. */
 export function cudaCandidates(target: Target, problem: GemmDesc): readonly number[] {
   if (hasNativeGemm(target, problem)) return [0];
-  const ofLibrary = Array.from({ length: libraryAlgorithms(target, problem) }, (_, choice) => choice);
+  const ofLibrary = Array.from({ length: libraryAlgorithms(target, problem) }, (_, algorithm) => algorithm);
   return [...ofLibrary, ...sm90Candidates(target, problem).map((_, index) => firstNativeAlgorithm - index)];
 }
 
-/** The native kernel that a problem's `algorithm` names. */
+/** The native config that a problem's `algorithm` names; undefined for cuBLASLt's algorithms. */
 function selectedConfig(target: Target, problem: GemmDesc): Sm90Config | undefined {
   const { algorithm = 0 } = problem;
   return algorithm <= firstNativeAlgorithm
@@ -103,7 +102,7 @@ function selectedConfig(target: Target, problem: GemmDesc): Sm90Config | undefin
     : undefined;
 }
 
-/** Is a native kernel used for this GEMM on its own, without a measurement? */
+/** True if a native kernel computes this GEMM without autotuning. */
 export function hasNativeGemm(target: Pick<Target, "device" | "settings">, problem: GemmDesc): boolean {
   return (dmmaConfigOf(target, [problem]) ?? sm90BatchedConfig(target, problem)) !== undefined;
 }

@@ -1,4 +1,4 @@
-/** The description of a GEMM, and its validation: shapes and strides fit each other, and the storages are large enough. */
+/** The description of a GEMM, and its validation: shapes and strides are consistent, and the storages are large enough. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
@@ -10,20 +10,20 @@ export type GemmInputDtype = GemmDtype | "f16" | "bf16";
 
 /** A row-major matrix in memory. Strides count elements. */
 export interface MatrixLayout {
-  /** From one stored row to the next; at least the row's length. */
+  /** The distance between stored rows; at least the row's length. */
   readonly rowStride: number;
-  /** op(X) is the transpose of the stored matrix. */
+  /** True if op(X) is the transpose of the stored matrix. */
   readonly isTransposed?: boolean;
-  /** From one matrix of the batch to the next; default: 0, one matrix for the whole batch. */
+  /** The distance between matrices of the batch; default: 0, one matrix for the whole batch. */
   readonly batchStride?: number;
 }
 
 export interface Operand extends MatrixLayout {
-  /** Begins at the first element: a view if the matrix begins inside of a larger storage. */
+  /** Begins at the matrix's first element: a view if the matrix is part of a larger storage. */
   readonly storage: Storage;
 }
 
-/** Shape and layouts: everything that determines the scratch memory. */
+/** Shape and layouts. They determine the scratch memory. */
 export interface GemmShape<D extends GemmInputDtype = GemmDtype> {
   readonly dtype: D;
   readonly m: number;
@@ -57,11 +57,11 @@ export interface GemmProblem<D extends GemmInputDtype = GemmDtype> extends GemmS
   readonly beta?: number;
   /** [n], added to every row. */
   readonly bias?: Storage;
-  /** From the bias of one matrix of the batch to the next; default: 0, one for all. */
+  /** The distance between the biases of two matrices of the batch; default: 0, one bias for all. */
   readonly biasBatchStride?: number;
   /** Applied to every element at the end; `gelu` is the tanh approximation. */
   readonly activation?: "relu" | "gelu";
-  /** At least `gemmScratchBytes` bytes; none if that is 0. */
+  /** At least `gemmScratchBytes` bytes; undefined if that is 0. */
   readonly scratch?: Storage;
   /** The algorithm, one of `gemmCandidates`: cuBLASLt's from 0 on, native kernels from `firstNativeAlgorithm` down. Default: 0. */
   readonly algorithm?: number;
@@ -69,17 +69,17 @@ export interface GemmProblem<D extends GemmInputDtype = GemmDtype> extends GemmS
   readonly prefetchesB?: boolean;
 }
 
-/** The algorithm id of the first native candidate; further ones count down. */
+/** The algorithm id of the first native candidate; the others count down. */
 export const firstNativeAlgorithm = -1;
 
-/** A GEMM whose accumulators may go through an epilogue only, so that C needs no memory. */
+/** A GEMM with a fused epilogue. C has no memory if the epilogue does not store it. */
 export interface EpilogueTarget extends Omit<GemmProblem<GemmInputDtype>, "c"> {
   readonly c?: GemmProblem["c"] | undefined;
 }
 
 type Location = Pick<Storage, "span">;
 
-/** What config selection looks at: addresses matter, owners of memory do not. */
+/** The inputs of config selection: a problem with addresses instead of storages. */
 export interface GemmDesc extends Omit<GemmProblem<GemmInputDtype>, "a" | "b" | "c" | "bias" | "scratch"> {
   readonly a: MatrixLayout & { readonly storage: Location };
   readonly b: MatrixLayout & { readonly storage: Location };
@@ -87,41 +87,17 @@ export interface GemmDesc extends Omit<GemmProblem<GemmInputDtype>, "a" | "b" | 
   readonly bias?: Location;
 }
 
-/** Below this K, separate cuBLASLt launches are as fast as a grouped GEMM (measured by `bench/gpu/compiled.ts`). */
-const minGroupedK = 1024;
-
-/** True for weight gradients: K is the number of samples, and both operands are MN-major. */
-export function isWeightGradient({ k, a, b }: GemmDesc): boolean {
-  return k >= minGroupedK && a.isTransposed === true && !b.isTransposed;
-}
-
-/** Eight tiles of 128 × 128: a batch of larger results fills the GPU with cuBLASLt's large tiles (measured by `bench/gpu/compiled.ts`). */
-const maxUnalignedElements = 8 * 128 * 128;
-
-/** Rows of 16-bit elements whose length is no multiple of this do not begin on 16 bytes. */
-const alignedElements = 8;
-
-/**
- * True for a batch of small GEMMs with rows of unaligned length, such as separate layers for groups of 193 features. cuBLASLt has only
- * slow kernels for these, even if the row strides are aligned.
- */
-export function isUnalignedBatch({ m, n, k, batch = 1, a, b }: GemmDesc): boolean {
-  const lengths = [a.isTransposed ? m : k, b.isTransposed ? k : n];
-  return (
-    batch > 1 && m * n <= maxUnalignedElements && lengths.some((length) => length % alignedElements !== 0)
-  );
-}
-
-/** How a GEMM accesses C's storage: it writes all of it, writes a part of it, or reads it as well. */
+/** How a GEMM accesses C's storage: it writes all of it, writes some of it, or reads it as well. */
 export type AccessToC = "out" | "partial-out" | "inout";
 
-/** Padded rows, and a storage larger than the matrix, are written in part. */
+/** "partial-out" if rows are padded, or if the storage is larger than the matrix. */
 export function accessToC({ dtype, resultDtype = dtype, m, n, batch = 1, c, beta = 0 }: GemmDesc): AccessToC {
   if (beta !== 0) return "inout";
   return c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes ? "out" : "partial-out";
 }
 
-export function requireSound(problem: EpilogueTarget): void {
+/** Rejects sizes, strides and storages that do not fit each other. */
+export function requireValid(problem: EpilogueTarget): void {
   const { m, n, k, batch = 1, a, b, c, bias, dtype, resultDtype = dtype, biasDtype = resultDtype } = problem;
   const [elementBytes, resultBytes] = [dtypes[dtype].bytes, dtypes[resultDtype].bytes];
   for (const [name, size] of Object.entries({ m, n, k, batch })) requireCount(name, size);

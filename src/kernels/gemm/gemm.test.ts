@@ -1,4 +1,4 @@
-/** Products against float64 over random shapes, strides and transposes; what they leave alone; and their bits. */
+/** CPU GEMMs against float64 over random shapes, strides and transposes; untouched memory; and their bits. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -30,28 +30,28 @@ import type { GemmProblem } from "./desc.js";
 import { gemmCalls, gemmScratchBytes } from "./gemm.js";
 
 for (const dtype of ["f32", "f64"] as const) {
-  test(`a product of ${dtype} is right for any shape, layout, alpha and beta, and writes nothing beside C`, () => {
-    const taken = new Set<string>();
+  test(`a GEMM of ${dtype} is correct for every shape, layout, alpha and beta, and writes nothing but C`, () => {
+    const algorithms = new Set<string>();
     withRuntime({}, ({ runtime }) => {
       fc.assert(
-        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (one) => {
-          taken.add(planGemm(shapeOf(one)).way);
-          proveGemm(runtime, one);
+        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (gemm) => {
+          algorithms.add(planGemm(shapeOf(gemm)).algorithm);
+          proveGemm(runtime, gemm);
         }),
         { numRuns: effort({ quick: 50, thorough: 120 }) },
       );
     });
-    assert.deepEqual([...taken].sort(), ["columns", "dots", "packed"]);
+    assert.deepEqual([...algorithms].sort(), ["columns", "dots", "packed"]);
   });
 }
 
-test("sizes that fill tiles, strips and slices just so are right, and those one larger or smaller", () => {
+test("sizes that fill tiles, strips and slices exactly are correct, and sizes that differ by one", () => {
   const element = elementOf("f32");
   const strip = blocking(element);
   withRuntime({}, ({ runtime }) => {
     for (const by of [-1, 0, 1]) {
       const tile = { m: 20 * tileShape.rows + by, n: 8 * tileColumns(element) + by, k: strip.depth + by };
-      assert.equal(planGemm(shapeOf({ ...plainCase, ...tile })).way, "packed");
+      assert.equal(planGemm(shapeOf({ ...plainCase, ...tile })).algorithm, "packed");
       for (const isTransposed of [false, true]) {
         const layout = { isATransposed: isTransposed, isBTransposed: isTransposed };
         proveGemm(runtime, { ...plainCase, ...tile, ...layout });
@@ -60,31 +60,31 @@ test("sizes that fill tiles, strips and slices just so are right, and those one 
   });
 });
 
-test("with k = 0 C is multiplied by beta, and set to zero where beta is 0", () => {
+test("with k = 0, C is multiplied by beta, and set to zero if beta is 0", () => {
   // A GPU's library takes no such product; the ops never ask for one.
   withCpuRuntime({}, ({ runtime }) => {
     for (const dtype of ["f32", "f64"] as const) {
       for (const beta of [0, -2]) {
         const { values, layouts, after } = runEmpty(runtime, { ...plainCase, dtype, m: 5, n: 7, beta });
         const { offset, extent } = layouts.c;
-        for (let place = offset; place < offset + extent; place++) {
-          assert.equal(after[place], beta === 0 ? 0 : beta * values.c[place]!);
+        for (let index = offset; index < offset + extent; index++) {
+          assert.equal(after[index], beta === 0 ? 0 : beta * values.c[index]!);
         }
       }
     }
   });
 });
 
-/** A product with no k has operands with no elements, and storages have at least one: these are only named. */
-function runEmpty(runtime: Runtime, one: GemmCase) {
-  const layouts = layOutAll(one);
-  const c = randomValues(one.dtype, layouts.c.size, 3);
-  if (one.beta === 0) c.fill(Number.NaN);
+/** A GEMM with k = 0 has empty operands, but a storage has at least one element: these are not read. */
+function runEmpty(runtime: Runtime, gemm: GemmCase) {
+  const layouts = layOutAll(gemm);
+  const c = randomValues(gemm.dtype, layouts.c.size, 3);
+  if (gemm.beta === 0) c.fill(Number.NaN);
   return runtime.step(() => {
     const storage = runtime.arena.allocate(c.byteLength, "c");
     const operand = { storage: runtime.arena.allocate(8, "operand"), rowStride: 7 };
     runtime.upload([{ source: c, target: storage }]);
-    const { dtype, m, n, beta } = one;
+    const { dtype, m, n, beta } = gemm;
     submit(
       runtime,
       gemmCalls({ dtype, m, n, k: 0, a: operand, b: operand, c: { storage, rowStride: n }, beta }),
@@ -93,7 +93,7 @@ function runEmpty(runtime: Runtime, one: GemmCase) {
   });
 }
 
-describe("the bits of a product", () => {
+describe("the bits of a GEMM", () => {
   const large = [
     { ...plainCase, m: 301, n: 270, k: 600, alpha: 0.5 },
     { ...plainCase, m: 67, n: 259, k: 1030, isATransposed: true, isBTransposed: true },
@@ -101,30 +101,30 @@ describe("the bits of a product", () => {
     { ...plainCase, dtype: "f64" as const, m: 131, n: 131, k: 300 },
   ];
 
-  function bitsWith(threads: number, one: GemmCase): Values[] {
+  function bitsWith(threads: number, gemm: GemmCase): Values[] {
     const driver = openCpuDriver({ threads });
     try {
       // Workers boot when they boot: the later of these runs surely have their help.
       return withRuntime({ driver: strict(driver) }, ({ runtime }) =>
-        Array.from({ length: threads === 1 ? 1 : 12 }, () => runGemm(runtime, one).after),
+        Array.from({ length: threads === 1 ? 1 : 12 }, () => runGemm(runtime, gemm).after),
       );
     } finally {
       driver.close();
     }
   }
 
-  for (const one of large) {
-    const { dtype, m, n, k, batch } = one;
+  for (const gemm of large) {
+    const { dtype, m, n, k, batch } = gemm;
     test(`are the same with 1, 2 and 4 threads: ${batch} × ${m}×${n}×${k} in ${dtype}`, () => {
-      const [expected] = bitsWith(1, one);
+      const [expected] = bitsWith(1, gemm);
       for (const threads of [2, 4]) {
-        for (const found of bitsWith(threads, one)) sameBytes(found, expected!, `${threads} threads`);
+        for (const actual of bitsWith(threads, gemm)) sameBytes(actual, expected!, `${threads} threads`);
       }
     });
   }
 });
 
-test("a product can be captured, and its replay counts", () => {
+test("a GEMM can be captured and replayed", () => {
   withRuntime({ capture: "on" }, ({ runtime }) => {
     const [m, n, k] = [70, 70, 70];
     const entries = Object.entries({ a: m * k * 4, b: k * n * 4, c: m * n * 4 });
@@ -153,7 +153,7 @@ test("a product can be captured, and its replay counts", () => {
   });
 });
 
-test("a product of nothing launches nothing", () => {
+test("an empty GEMM launches nothing", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       const operand = { storage: runtime.arena.allocate(36, "operand"), rowStride: 3 };
@@ -168,8 +168,8 @@ test("a product of nothing launches nothing", () => {
   );
 });
 
-test("what does not fit is rejected with its numbers, before anything is launched", () => {
-  // What needs scratch memory is the device's own affair, and known here of the CPU alone.
+test("inconsistent sizes, strides and storages are rejected with their numbers, before a launch", () => {
+  // Scratch memory depends on the device; this test knows the CPU's.
   withCpuRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       const operand = { storage: runtime.arena.allocate(64 * 64 * 4, "operand"), rowStride: 64 };
@@ -206,7 +206,7 @@ test("what does not fit is rejected with its numbers, before anything is launche
   );
 });
 
-test("a small product needs no scratch memory, and a large one what its panels take", () => {
+test("a small GEMM needs no scratch memory, and a large one the size of its panels", () => {
   const embedded = { blas: undefined };
   const small = shapeOf({ ...plainCase, m: 12, n: 12, k: 64, batch: 1000, isBTransposed: true });
   assert.equal(cpuScratchBytes(embedded, small), 0);

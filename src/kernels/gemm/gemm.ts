@@ -1,11 +1,11 @@
-/** GEMMs as calls, and what can be asked about them before there is any memory. */
+/** GEMMs as kernel calls, and queries about them that need no memory. */
 
 import type { Runtime } from "../../runtime/index.js";
 import type { Bytes } from "../../units/index.js";
 import { backendOf } from "../backend.js";
 import type { KernelCall } from "../kernel-call.js";
 import type { Target } from "../target.js";
-import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireSound } from "./desc.js";
+import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireValid } from "./desc.js";
 import { dmmaConfigOf } from "./dmma/index.js";
 import {
   type Epilogue,
@@ -14,11 +14,11 @@ import {
   sm90PrefersTransposedB,
 } from "./sm90/index.js";
 
-type Facts = Pick<Target, "device" | "settings">;
+type TargetFacts = Pick<Target, "device" | "settings">;
 
 /**
- * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch; then the bias and the activation, if
- * given. The order of all additions follows from shape and layout, so any number of threads gives the same bits.
+ * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, for one matrix or a batch; then the optional bias and activation. The order of
+ * all additions follows from shape and layout, so that the bits do not depend on the number of threads.
  *
  * ```js
  * const problem = {
@@ -33,36 +33,33 @@ type Facts = Pick<Target, "device" | "settings">;
  * ```
  */
 export function gemmCalls(problem: GemmProblem<GemmInputDtype>, op = "gemm"): readonly KernelCall[] {
-  requireSound(problem);
+  requireValid(problem);
   const { m, n, batch = 1 } = problem;
   return m === 0 || n === 0 || batch === 0 ? [] : [{ kind: "gemm", op, problem }];
 }
 
-/** Can one launch make these GEMMs? */
-export function canGroupGemms(runtime: Facts, problems: readonly GemmDesc[]): boolean {
+/** True if one launch can compute these GEMMs. */
+export function canGroupGemms(target: TargetFacts, problems: readonly GemmDesc[]): boolean {
   if (problems.some(({ activation }) => activation)) return false;
-  return (dmmaConfigOf(runtime, problems) ?? sm90GroupedConfig(runtime, problems)) !== undefined;
+  return (dmmaConfigOf(target, problems) ?? sm90GroupedConfig(target, problems)) !== undefined;
 }
 
-/** Can one launch make this GEMM with its epilogue, and is that worth it? */
-export function canFuseEpilogue(runtime: Facts, problem: GemmDesc, epilogue: Epilogue): boolean {
-  return sm90EpilogueConfig(runtime, problem, epilogue) !== undefined;
+/** True if one launch can compute this GEMM with its epilogue, and is faster than two. */
+export function canFuseEpilogue(target: TargetFacts, problem: GemmDesc, epilogue: Epilogue): boolean {
+  return sm90EpilogueConfig(target, problem, epilogue) !== undefined;
 }
 
-/** Is a GEMM so much faster with B transposed that a pass over B pays? */
-export function prefersTransposedB(runtime: Facts, problem: GemmDesc): boolean {
-  return sm90PrefersTransposedB(runtime, problem);
+/** True if a GEMM gains more from a transposed B than the transposition costs. */
+export function prefersTransposedB(target: TargetFacts, problem: GemmDesc): boolean {
+  return sm90PrefersTransposedB(target, problem);
 }
 
-/**
- * How much scratch memory a GEMM needs; 0 where it works straight from its operands. The memory may be used for something else
- * by what the stream runs after the GEMM's launches.
- */
+/** The scratch memory that a GEMM needs; 0 if it needs none. Later work of the same stream may reuse it. */
 export function gemmScratchBytes(runtime: Runtime, problem: GemmDesc): Bytes {
   return backendOf(runtime).gemmScratchBytes(problem);
 }
 
-/** The values that a GEMM's `algorithm` can have, the default first; no other where native kernels do it anyway. */
+/** The algorithms that a GEMM can use, the default first. Only the default if a native kernel computes it without autotuning. */
 export function gemmCandidates(runtime: Runtime, problem: GemmDesc): readonly number[] {
   return backendOf(runtime).gemmCandidates(problem);
 }

@@ -1,4 +1,4 @@
-/** Many copies in one launch: every byte arrives, none beside it changes, and the launches are few. */
+/** Multi-tensor copy: every byte is copied, no other byte changes, and there are few launches. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -19,7 +19,7 @@ interface RandomCopy {
   readonly to: number;
 }
 
-/** Copies all of them at once; how many launches it took. */
+/** Runs all copies, and returns the number of launches. */
 function prove(copies: readonly RandomCopy[]): number {
   return runtime.step(() => {
     const placed = copies.map(({ words, from, to }, index) => {
@@ -46,8 +46,8 @@ function prove(copies: readonly RandomCopy[]): number {
   });
 }
 
-describe("copies on CUDA", { skip }, () => {
-  test("of any number, size and place arrive whole, and change nothing beside their targets", () => {
+describe("multi-tensor copy on CUDA", { skip }, () => {
+  test("copies any number of ranges of any size and address, and writes nothing else", () => {
     const words = fc.oneof(
       { arbitrary: fc.integer({ min: 1, max: 24 }), weight: 8 },
       { arbitrary: fc.constantFrom(1020, 4095, 4096, 4097, 8192, 8195), weight: 1 },
@@ -62,7 +62,7 @@ describe("copies on CUDA", { skip }, () => {
   });
 
   for (const count of [1, 16, 17, 64, 65, 128, 130]) {
-    test(`${count} of them are ${Math.ceil(count / 64)} launches`, () => {
+    test(`${count} copies are ${Math.ceil(count / 64)} launches`, () => {
       const copies = Array.from({ length: count }, (_, index) => ({
         words: 1 + (index % 9),
         from: index % 4,
@@ -72,11 +72,11 @@ describe("copies on CUDA", { skip }, () => {
     });
   }
 
-  test("of none are no launch", () => {
+  test("no copies are no launch", () => {
     assert.deepEqual(backendOf(runtime).lowerCopies([]), []);
   });
 
-  test("are only for what lies in words", () => {
+  test("needs sizes and addresses in whole words", () => {
     runtime.step(() => {
       const memory = runtime.arena.allocate(64, "memory");
       const at = (offset: number, size: number) => runtime.view(memory, offset, size);

@@ -13,7 +13,7 @@ export interface PlainCopy {
   readonly target: Storage;
 }
 
-/** More copies take several launches: a launch has 4 KiB of arguments. */
+/** Copies of one launch: its arguments take at most 4 KiB. */
 const maxCopies = 64;
 const wordBytes = 4;
 const threads = 256;
@@ -30,17 +30,17 @@ export function isInWords({ source, target }: PlainCopy): boolean {
 export function lowerCopies(copies: readonly PlainCopy[], op = "copy"): readonly LaunchCommand[] {
   const launches: LaunchCommand[] = [];
   for (let first = 0; first < copies.length; first += maxCopies) {
-    launches.push(...lowerSome(copies.slice(first, first + maxCopies), op));
+    launches.push(...lowerLaunch(copies.slice(first, first + maxCopies), op));
   }
   return launches;
 }
 
-function lowerSome(copies: readonly PlainCopy[], op: string): readonly LaunchCommand[] {
-  const [any] = copies;
-  if (!any) return [];
+function lowerLaunch(copies: readonly PlainCopy[], op: string): readonly LaunchCommand[] {
+  const [first] = copies;
+  if (!first) return [];
   if (copies.length === 1) {
-    // The fast path of a step with one input makes no arrays.
-    const { source, target } = any;
+    // A fast path for steps with one input: it allocates few arrays.
+    const { source, target } = first;
     const words = source.span.size / wordBytes;
     const blocks = Math.ceil(words / wordsPerBlock);
     return [{ kind: "launch", op, source: kernelOf(1), blocks, arguments: [source, target, words, blocks] }];
@@ -57,9 +57,9 @@ function lowerSome(copies: readonly PlainCopy[], op: string): readonly LaunchCom
   const repeated = <T>(value: T): T[] => new Array<T>(padding).fill(value);
   const values = [
     ...copies.map(({ source }) => source),
-    ...repeated(any.source),
+    ...repeated(first.source),
     ...copies.map(({ target }) => target),
-    ...repeated(any.target),
+    ...repeated(first.target),
     ...words,
     ...repeated(0),
     ...ends,

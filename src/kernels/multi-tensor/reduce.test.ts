@@ -1,4 +1,4 @@
-/** Reductions of many vectors by parts, on every device: every element counts once, and nothing beside a vector does. */
+/** Multi-tensor reductions in chunks, on every device: every element counts once, and no memory outside of the tensors is read. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -40,18 +40,18 @@ interface Drawn {
   readonly before: number;
 }
 
-/** Whole numbers, whose squares add up to the same in any order. */
+/** Integers, whose sum of squares does not depend on the order. */
 const elementOf = (vector: number, index: number): number => ((7 * vector + 3 * index) % 11) - 5;
 
-/** What the parts come to, and how many launches that took. NaNs lie before and behind each vector. */
-function reduce(runtime: Runtime, drawn: readonly Drawn[]): { results: Float64Array; launches: number } {
+/** The results of the chunks, and the number of launches. NaNs surround each vector. */
+function reduce(runtime: Runtime, shapes: readonly Drawn[]): { results: Float64Array; launches: number } {
   return runtime.step(() => {
-    const vectors = drawn.map(({ length, before }, vector) => {
+    const vectors = shapes.map(({ length, before }, vector) => {
       const values = new Float32Array(before + length + 5).fill(Number.NaN);
       for (let index = 0; index < length; index++) values[before + index] = elementOf(vector, index);
       return { storage: runtime.view(put(runtime, values, "vector"), 4 * before, 4 * length), length };
     });
-    const parts = drawn.reduce((sum, { length }) => sum + chunkCount(length), 0);
+    const parts = shapes.reduce((sum, { length }) => sum + chunkCount(length), 0);
     const results = runtime.arena.allocate(8 * parts, "results");
     const work = backendOf(runtime).lowerChunkedReduce({
       ...{ kernel: squares, vectors, results, scalars: [0.5] },
@@ -62,9 +62,9 @@ function reduce(runtime: Runtime, drawn: readonly Drawn[]): { results: Float64Ar
   });
 }
 
-function expected(drawn: readonly Drawn[]): Float64Array {
+function expected(shapes: readonly Drawn[]): Float64Array {
   return Float64Array.from(
-    drawn.flatMap(({ length }, vector) =>
+    shapes.flatMap(({ length }, vector) =>
       Array.from({ length: chunkCount(length) }, (_, part) => {
         let sum = 0;
         const end = Math.min(length, (part + 1) * chunkLength);
@@ -79,21 +79,21 @@ for (const { device, skip, open } of kernelDevices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
 
-    test("the parts of any vectors are reduced, in order, wherever they lie", () => {
+    test("the chunks of all vectors are reduced, in order, at any address", () => {
       const length = fc.oneof(
         { arbitrary: fc.integer({ min: 1, max: 40 }), weight: 4 },
         { arbitrary: fc.constantFrom(4095, 4096, 4097, 8192, 8199, 12_289), weight: 1 },
       );
       const vector = fc.record({ length, before: fc.nat(4) });
       fc.assert(
-        fc.property(fc.array(vector, { minLength: 1, maxLength: 24, size: "max" }), (drawn) => {
-          sameBytes(reduce(runtime, drawn).results, expected(drawn), `${drawn.length} vectors`);
+        fc.property(fc.array(vector, { minLength: 1, maxLength: 24, size: "max" }), (shapes) => {
+          sameBytes(reduce(runtime, shapes).results, expected(shapes), `${shapes.length} vectors`);
         }),
         { numRuns: 15 },
       );
     });
 
-    test("half floats are reduced too, and the largest of a NaN and others is a NaN", () => {
+    test("16-bit floats are reduced, and the maximum is NaN if an element is NaN", () => {
       runtime.step(() => {
         const values = Float32Array.from({ length: 5000 }, (_, index) => Math.sin(index) * 100);
         const narrow = narrowToBf16(values);
@@ -132,10 +132,10 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     [129, 2],
   ] as const) {
     test(`${count} vectors are ${launches === 1 ? "one launch" : `${launches} launches`}`, () => {
-      const drawn = Array.from({ length: count }, (_, index) => ({ length: 1 + (index % 5), before: 0 }));
-      const found = reduce(runtime, drawn);
-      sameBytes(found.results, expected(drawn), `${count} vectors`);
-      assert.equal(found.launches, launches);
+      const shapes = Array.from({ length: count }, (_, index) => ({ length: 1 + (index % 5), before: 0 }));
+      const actual = reduce(runtime, shapes);
+      sameBytes(actual.results, expected(shapes), `${count} vectors`);
+      assert.equal(actual.launches, launches);
     });
   }
 });

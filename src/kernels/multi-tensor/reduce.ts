@@ -33,12 +33,12 @@ export function chunkCount(length: number): number {
 
 /** One launch for up to `maxTensors` tensors. */
 export function lowerChunkedReduceOnCuda(launch: ChunkedReduceLaunch): readonly KernelCall[] {
-  return lowerGroups(launch, maxTensors, lowerCombo);
+  return lowerGroups(launch, maxTensors, lowerOneLaunch);
 }
 
 /** Two row kernels per tensor: one for its full chunks, one for the last. */
 export function lowerChunkedReduceOnWasm(launch: ChunkedReduceLaunch): readonly KernelCall[] {
-  return lowerGroups(launch, 1, lowerVectors);
+  return lowerGroups(launch, 1, lowerAsRows);
 }
 
 function lowerGroups(
@@ -60,7 +60,7 @@ function lowerGroups(
   return calls;
 }
 
-function lowerCombo({
+function lowerOneLaunch({
   kernel,
   vectors,
   results,
@@ -68,8 +68,8 @@ function lowerCombo({
 }: ChunkedReduceLaunch): readonly LaunchCommand[] {
   const storages = vectors.map(({ storage }) => storage);
   const lengths = vectors.map(({ length }) => length);
-  const [any] = storages;
-  if (!any) return [];
+  const [first] = storages;
+  if (!first) return [];
   const ends: number[] = [];
   let chunks = 0;
   for (const length of lengths) {
@@ -82,7 +82,7 @@ function lowerCombo({
     ...new Array<T>(size - list.length).fill(value),
   ];
   const values = [
-    ...padded(storages, any),
+    ...padded(storages, first),
     results,
     ...padded(lengths, 0),
     ...padded(ends, chunks),
@@ -94,7 +94,7 @@ function lowerCombo({
 }
 
 /** The full chunks of a tensor as rows of one kernel, then the shorter last chunk. */
-function lowerVectors({
+function lowerAsRows({
   kernel,
   vectors,
   results,
@@ -112,7 +112,7 @@ function lowerVectors({
 
   function reduceRows(first: number, rows: number, size: number): readonly KernelCall[] {
     if (rows * size === 0) return [];
-    const [from, to] = [dtypes[kernel.dtype].bytes, dtypes[kernel.value.type].bytes];
+    const [elementBytes, resultBytes] = [dtypes[kernel.dtype].bytes, dtypes[kernel.value.type].bytes];
     const strides = [
       [size, 1],
       [1, 0],
@@ -121,8 +121,8 @@ function lowerVectors({
       kernel: rowKernelOf(kernel),
       iteration: iterateRows([rows, size], strides, 1),
       operands: [
-        view(storage, first * chunkLength * from, rows * size * from),
-        view(results, first * to, rows * to),
+        view(storage, first * chunkLength * elementBytes, rows * size * elementBytes),
+        view(results, first * resultBytes, rows * resultBytes),
       ],
       scalars,
     });

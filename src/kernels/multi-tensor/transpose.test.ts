@@ -1,4 +1,4 @@
-/** Many matrices turned in one launch: every word arrives, and none beside it changes. */
+/** Multi-tensor transpose: every word is moved, and no other word changes. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -14,7 +14,7 @@ const runtime = skip ? undefined! : openCudaKernelRuntime();
 interface Drawn {
   readonly rows: number;
   readonly columns: number;
-  /** Words between rows, and behind the result. */
+  /** Words between rows, and after the result. */
   readonly gap: number;
 }
 
@@ -44,15 +44,15 @@ function prove(matrices: readonly Drawn[]): void {
   });
 }
 
-describe("matrices turned on CUDA", { skip }, () => {
-  test("of any number, size and gaps arrive whole, and change nothing beside them", () => {
+describe("multi-tensor transpose on CUDA", { skip }, () => {
+  test("transposes any number of matrices of any size and row stride, and writes nothing else", () => {
     fc.assert(
       fc.property(fc.array(drawn, { minLength: 1, maxLength: 4 }), (matrices) => prove(matrices)),
       { numRuns: 40 },
     );
   });
 
-  test("are so many at the most that a launch can take them", () => {
+  test("the maximum number of matrices fits into the arguments of a launch", () => {
     prove(Array.from({ length: maxTransposes }, (_, index) => ({ rows: 1 + index, columns: 3, gap: 0 })));
     const bytes = transposeLaunchOf(
       Array.from({ length: maxTransposes }, () => ({ from: 0, to: 0, rows: 1, columns: 1, rowStride: 1 })),

@@ -22,7 +22,7 @@ export interface TransposeLaunch<T> {
   readonly arguments: readonly (T | number)[];
 }
 
-/** A launch has 4 KiB of arguments. */
+/** Matrices of one launch: its arguments take at most 4 KiB. */
 export const maxTransposes = 64;
 
 /** A block transposes a square tile through shared memory, so that both its loads and its stores are coalesced. */

@@ -45,7 +45,7 @@ export function randomBitsCode(wordsPerBlock: number): CudaCode {
   }).cuda;
 }
 
-/** One thread of the grid increments the counter, so a launch counts once whatever its blocks. */
+/** One thread of the grid increments the counter, so that a launch counts once, with any number of blocks. */
 export const advanceCode: CudaCode = cudaKernel({
   name: "advance",
   parameters: { state: "inout" },

@@ -1,4 +1,4 @@
-/** Words to numbers and decisions: the exact edges and frozen bits. */
+/** Distributions from random words: exact limits and frozen bits. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ import { drawWords } from "./random-stream.js";
 const words = drawWords({ seed: 42, id: 0 }, 10_000);
 const largestWord = 2 ** 32 - 1;
 
-test("uniform is exact in float32, begins at 0 and stays below 1", () => {
+test("uniform is exact in float32 and in [0, 1)", () => {
   assert.equal(uniform(0), 0);
   assert.equal(uniform(255), 0);
   assert.equal(uniform(256), 2 ** -24);
@@ -34,7 +34,7 @@ test("a probability outside 0 to 1 is rejected", () => {
   }
 });
 
-test("the mask keeps words strictly below the threshold, all of them at 1 and none at 0", () => {
+test("the mask keeps words below the threshold: all for probability 1, none for 0", () => {
   const edges = Uint32Array.of(0, 2 ** 31 - 1, 2 ** 31, largestWord);
   assert.deepEqual([...keepMask(edges, thresholdOf(0.5))], [1, 1, 0, 0]);
   assert.deepEqual([...keepMask(edges, thresholdOf(1))], [1, 1, 1, 1]);

@@ -11,8 +11,8 @@ export function uniform(word: number): number {
 }
 
 /**
- * The threshold below which a word means "keep": round(probability · 2³²), from 0 (never) to `keepAll`. Comparing the
- * integers leaves nothing to rounding; comparing `uniform(word)` with a float32 probability would.
+ * The threshold below which a word means "keep": round(probability · 2³²), from 0 (never) to `keepAll`. Comparing
+ * integers involves no rounding; comparing `uniform(word)` with a float32 probability would.
  *
  * ```js
  * thresholdOf(0.5); // 2147483648

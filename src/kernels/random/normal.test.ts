@@ -1,4 +1,4 @@
-/** Normal values: frozen bits, any part alone, and the elementary functions they are made of. */
+/** Normal values: frozen bits, ranges, and the elementary functions that they use. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,7 +15,7 @@ test("the first values of seed 42 are frozen, bit for bit", () => {
   );
 });
 
-test("any part of the values can be drawn alone", () => {
+test("any range of the values can be drawn by itself", () => {
   const all = normal({ seed: 3, id: 1 }, 130);
   fc.assert(
     fc.property(fc.nat(65), fc.nat(65), (offset, count) => {
@@ -24,7 +24,7 @@ test("any part of the values can be drawn alone", () => {
   );
 });
 
-test("the logarithm and the direction agree with the engine's to the last bits, at the edges too", () => {
+test("the logarithm and the direction agree with the engine's to the last bits, also at the limits", () => {
   const edges = [0, 1, 2, 3, 2 ** 29, 2 ** 30, 2 ** 31 - 1, 2 ** 31, 3 * 2 ** 30, 2 ** 32 - 2, 2 ** 32 - 1];
   for (const word of [...edges, ...drawWords({ seed: 5, id: 0 }, 10_000)]) {
     const log = Math.log((word + 1) / 2 ** 32);
@@ -36,7 +36,7 @@ test("the logarithm and the direction agree with the engine's to the last bits, 
   }
 });
 
-test("a count or an offset outside the stream is rejected", () => {
+test("a count or an offset outside of the stream is rejected", () => {
   for (const [count, offset] of [
     [-1, 0],
     [0.5, 0],

@@ -1,9 +1,8 @@
 /**
  * Normally distributed values for initialisers: Box–Muller in float64, rounded once to float32.
  *
- * The logarithm, sine and cosine are written out here, in additions, multiplications and divisions, which JavaScript
- * rounds the same everywhere. Those of `Math` may differ in the last bit between engine versions, so that two
- * machines would initialise different weights.
+ * The logarithm, sine and cosine are computed here by additions, multiplications and divisions, which JavaScript rounds the same
+ * everywhere. Those of `Math` may differ in the last bit between engine versions; then two machines would initialise different weights.
  */
 
 import { drawWords, type RandomStream, requireInStream } from "./random-stream.js";
@@ -31,8 +30,8 @@ export function normal(stream: RandomStream, count: number, offset = 0): Float32
   return values;
 }
 
-/** 1/1, 1/3, 1/5, …: with |s| ≤ 0.172 the first term left out is below 2⁻⁶⁰. */
-const atanhTerms = Array.from({ length: 11 }, (_, n) => 1 / (2 * n + 1));
+/** 1/1, 1/3, 1/5, …: for |s| ≤ 0.172 the first omitted term is below 2⁻⁶⁰. */
+const atanhCoefficients = Array.from({ length: 11 }, (_, n) => 1 / (2 * n + 1));
 
 /** ln((word + 1) / 2³²), which is never −∞: the fraction lies in (0, 1]. */
 export function logOfFraction(word: number): number {
@@ -44,12 +43,12 @@ export function logOfFraction(word: number): number {
     exponent -= 1;
   }
   const s = (mantissa - 1) / (mantissa + 1);
-  return (exponent - 32) * Math.LN2 + 2 * s * powerSeries(atanhTerms, s * s);
+  return (exponent - 32) * Math.LN2 + 2 * s * powerSeries(atanhCoefficients, s * s);
 }
 
-/** The Taylor series of sin(x) / x and cos(x) in x²; for |x| ≤ π/4 what is left out is below 2⁻⁵⁸. */
-const sineTerms = taylorTerms(1);
-const cosineTerms = taylorTerms(0);
+/** The Taylor series of sin(x) / x and cos(x) in x²; for |x| ≤ π/4 the omitted terms are below 2⁻⁵⁸. */
+const sineCoefficients = taylorCoefficients(1);
+const cosineCoefficients = taylorCoefficients(0);
 
 /** The direction at the angle 2π · word / 2³². */
 export function direction(word: number): { readonly cosine: number; readonly sine: number } {
@@ -58,8 +57,8 @@ export function direction(word: number): { readonly cosine: number; readonly sin
   const rest = (word - quarters * 2 ** 30) | 0;
   const angle = rest * (Math.PI / 2 ** 31);
   const square = angle * angle;
-  const sine = angle * powerSeries(sineTerms, square);
-  const cosine = powerSeries(cosineTerms, square);
+  const sine = angle * powerSeries(sineCoefficients, square);
+  const cosine = powerSeries(cosineCoefficients, square);
   if (quarters === 0) return { cosine, sine };
   if (quarters === 1) return { cosine: -sine, sine: cosine };
   if (quarters === 2) return { cosine: -cosine, sine: -sine };
@@ -67,15 +66,16 @@ export function direction(word: number): { readonly cosine: number; readonly sin
 }
 
 /** (−1)ⁿ / (2n + first)! */
-function taylorTerms(first: 0 | 1): number[] {
-  const terms = [1];
-  for (let n = 1; n <= 8; n++) terms.push(-(terms[n - 1] ?? 0) / ((2 * n + first - 1) * (2 * n + first)));
-  return terms;
+function taylorCoefficients(first: 0 | 1): number[] {
+  const coefficients = [1];
+  for (let n = 1; n <= 8; n++)
+    coefficients.push(-(coefficients[n - 1] ?? 0) / ((2 * n + first - 1) * (2 * n + first)));
+  return coefficients;
 }
 
-/** terms[0] + terms[1] · x + terms[2] · x² + …, by Horner's rule. */
-function powerSeries(terms: readonly number[], x: number): number {
+/** c₀ + c₁ · x + c₂ · x² + …, by Horner's rule. */
+function powerSeries(coefficients: readonly number[], x: number): number {
   let sum = 0;
-  for (let n = terms.length - 1; n >= 0; n--) sum = sum * x + (terms[n] ?? 0);
+  for (let n = coefficients.length - 1; n >= 0; n--) sum = sum * x + (coefficients[n] ?? 0);
   return sum;
 }

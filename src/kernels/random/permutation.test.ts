@@ -10,7 +10,7 @@ test("the first order of seed 42 is frozen", () => {
   assert.deepEqual([...permutation({ seed: 42, id: 0 }, 10)], [2, 3, 8, 1, 0, 5, 7, 4, 6, 9]);
 });
 
-test("every element comes once", () => {
+test("a permutation contains every element once", () => {
   fc.assert(
     fc.property(fc.nat(500), fc.nat(1000), (n, seed) => {
       const sorted = permutation({ seed, id: 0 }, n).sort();
@@ -19,13 +19,13 @@ test("every element comes once", () => {
   );
 });
 
-test("another epoch's order is another, and asking again changes nothing", () => {
+test("another epoch has another order, and the same epoch the same order", () => {
   const first = permutation({ seed: 1, id: 0 }, 100);
   assert.notDeepEqual(permutation({ seed: 1, id: 1 }, 100), first);
   assert.deepEqual(permutation({ seed: 1, id: 0 }, 100), first);
 });
 
-test("a count that is no array's length is rejected", () => {
+test("a count that is not a valid array length is rejected", () => {
   for (const n of [-1, 1.5, Number.NaN, 2 ** 32]) {
     rejects("BAD_ARGUMENT", () => permutation({ seed: 1, id: 0 }, n), /permutation of/);
   }

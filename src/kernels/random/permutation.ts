@@ -18,10 +18,10 @@ export function permutation(stream: RandomStream, n: number): Uint32Array<ArrayB
   const nextBelow = numbersBelow(stream);
   const order = new Uint32Array(n).map((_, index) => index);
   for (let last = n - 1; last > 0; last--) {
-    const chosen = nextBelow(last + 1);
-    const moved = order[chosen] ?? 0;
-    order[chosen] = order[last] ?? 0;
-    order[last] = moved;
+    const selected = nextBelow(last + 1);
+    const value = order[selected] ?? 0;
+    order[selected] = order[last] ?? 0;
+    order[last] = value;
   }
   return order;
 }

@@ -1,4 +1,4 @@
-/** Philox against the known answers of its authors, and against the obvious way in bigints. */
+/** Philox against the known answers of its authors, and against an implementation with bigints. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -22,7 +22,7 @@ const knownAnswers: readonly { counter: Words4; key: Words2; words: Words4 }[] =
   },
 ];
 
-test("the published known answers come out", () => {
+test("the published known answers are reproduced", () => {
   for (const { counter, key, words } of knownAnswers) assert.deepEqual(philox(counter, key), words);
 });
 
@@ -42,7 +42,7 @@ function philoxInBigints(counter: Words4, key: Words2): Words4 {
   return [Number(x0), Number(x1), Number(x2), Number(x3)];
 }
 
-test("any counter and key give what bigints give", () => {
+test("every counter and key give the words of the bigint implementation", () => {
   const word = fc.oneof(
     fc.integer({ min: 0, max: ones }),
     fc.constantFrom(0, 0xffff, 0x10000, 2 ** 31, ones),

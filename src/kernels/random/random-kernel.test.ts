@@ -20,7 +20,7 @@ const guardByte = 0xa5;
 const guardWords = 20;
 const seed = 0x0123456789abcdefn;
 
-/** An open device with a state and room for words, and what the tests do with them. */
+/** An open device with a state and memory for words, and the actions of the tests. */
 class Bench {
   readonly runtime: Runtime;
   readonly state: Storage;
@@ -77,15 +77,15 @@ class Bench {
     return new Uint32Array(this.runtime.read(this.words).buffer);
   }
 
-  /** Draws over guards, and holds the whole storage to the words expected and guards behind them. */
+  /** Draws into a storage filled with guard words, and compares all of it with the expected words and the guards after them. */
   assertDraws(count: number, state: RandomState, blocks?: number): void {
     this.setState(state);
     this.runtime.fill(this.words, guardByte);
     this.randomBits(count, blocks);
-    const found = this.readWords();
-    const expected = new Uint32Array(found.length).fill(guardByte * 0x01010101);
+    const actual = this.readWords();
+    const expected = new Uint32Array(actual.length).fill(guardByte * 0x01010101);
     expected.set(expectedWords(state, count));
-    sameBytes(found, expected, `${count} words`);
+    sameBytes(actual, expected, `${count} words`);
   }
 
   close(): void {
@@ -118,7 +118,7 @@ const devices = [
 
 describe("randomBits", () => {
   for (const { on, skip, open } of devices) {
-    test(`gives the plain Philox's words and touches nothing behind them, on ${on}`, { skip }, () => {
+    test(`gives the words of the reference Philox and writes nothing after them, on ${on}`, { skip }, () => {
       bench = new Bench({ device: open() });
       const counts = fc.oneof(
         fc.integer({ min: 0, max: 40 }),
@@ -135,7 +135,7 @@ describe("randomBits", () => {
   }
 
   for (const { on, skip, open } of devices) {
-    test(`gives the same words where they begin inside of 16 bytes, on ${on}`, { skip }, () => {
+    test(`gives the same words at an address that is not aligned to 16 bytes, on ${on}`, { skip }, () => {
       bench = new Bench({ device: open() });
       const count = wordsPerBlock + 7;
       for (const before of [1, 2, 3]) {
@@ -148,12 +148,12 @@ describe("randomBits", () => {
     });
   }
 
-  test("every count from 0 to 40 is right, with blocks to spare", () => {
+  test("every count from 0 to 40 is correct, also with too many blocks", () => {
     bench = new Bench();
     for (let count = 0; count <= 40; count++) bench.assertDraws(count, { seed, counter: 5n }, 3);
   });
 
-  test("blocks far behind the end touch nothing, however large their numbers", () => {
+  test("blocks far after the end write nothing, also with the largest block numbers", () => {
     bench = new Bench();
     // The emulator runs them one by one, and a GPU takes its time for billions.
     const counts = {
@@ -164,7 +164,7 @@ describe("randomBits", () => {
     for (const blocks of counts) bench.assertDraws(5, { seed, counter: 0n }, blocks);
   });
 
-  test("a thousand blocks come out alike on 1, 2 and 4 threads", () => {
+  test("a thousand blocks give the same words on 1, 2 and 4 threads", () => {
     const room = 1000 * wordsPerBlock - 3;
     const [first, ...others] = [1, 2, 4].map((threads) => {
       bench = new Bench({ device: openCpuDriver({ threads }), room });
@@ -189,7 +189,7 @@ describe("randomBits", () => {
 
 describe("advance", () => {
   for (const { on, skip, open } of devices) {
-    test(`adds one to the counter, carries into its high half, and wraps round at the end, on ${on}`, {
+    test(`increments the counter, carries into its high half, and wraps at the end, on ${on}`, {
       skip,
     }, () => {
       bench = new Bench({ device: open() });
@@ -204,7 +204,7 @@ describe("advance", () => {
       }
     });
 
-    test(`counts once however many blocks it is launched with, on ${on}`, { skip }, () => {
+    test(`counts once for every number of blocks, on ${on}`, { skip }, () => {
       bench = new Bench({ device: open() });
       for (let launch = 0; launch < 20; launch++) bench.advance(64);
       assert.equal(bench.readState().counter, 20n);
@@ -220,7 +220,7 @@ describe("in a graph", () => {
   };
 
   for (const { on, skip, open } of devices) {
-    test(`twenty replays draw what twenty direct runs draw, each time something new, on ${on}`, {
+    test(`twenty replays draw the same words as twenty direct runs, new ones each time, on ${on}`, {
       skip,
     }, () => {
       bench = new Bench({ device: open() });
@@ -241,7 +241,7 @@ describe("in a graph", () => {
     });
   }
 
-  test("without advance every replay repeats itself, which is why the two belong together", () => {
+  test("without advance every replay draws the same words", () => {
     bench = new Bench();
     const graph = bench.runtime.capture("stuck", () => bench.randomBits(count));
     graph.replay();
@@ -250,7 +250,7 @@ describe("in a graph", () => {
     sameBytes(bench.readWords(), first, "the second replay");
   });
 
-  test("a replay draws from the state that it finds, such as a checkpoint's", () => {
+  test("a replay draws from the current state, such as that of a checkpoint", () => {
     bench = new Bench();
     const graph = bench.runtime.capture("draw", draw);
     graph.replay();

@@ -2,8 +2,8 @@
  * The random kernels, in WebAssembly and in CUDA C++. `randomBits` fills an array with Philox words; `advance` increments the counter of
  * its state. The state is in persistent memory and both run on the device, so every replay of a graph draws new words.
  *
- * Word i is word i mod 4 of philox({i div 4, 0, counter low, counter high}, seed): it depends on the state and on i alone,
- * so blocks may run in any order on any number of threads.
+ * Word i is word i mod 4 of philox({i div 4, 0, counter low, counter high}, seed). It depends only on the state and on i, so that blocks
+ * can run in any order on any number of threads.
  */
 
 import { type Code, encodeKernel, type KernelSource, type Label, type Local } from "../../driver/index.js";
@@ -11,13 +11,13 @@ import { advanceCode, randomBitsCode } from "./cuda-kernels.js";
 import { keySteps, multipliers, rounds } from "./philox.js";
 import { stateOffsets } from "./random-state.js";
 
-/** Enough work for a thread, and a multiple of four, so that only the last block can end inside of a counter's words. */
+/** Enough work for a thread; a multiple of four, so that only the last block can end within the four words of a counter. */
 export const wordsPerBlock = 4096;
 const blockShift = Math.log2(wordsPerBlock);
 const wordsPerCounter = 4;
 const wordBytes = 4;
 
-/** How many blocks a launch of `randomBits` over `words` needs. */
+/** The number of blocks of a launch of `randomBits` over `words` words. */
 export function blocksForWords(words: number): number {
   return Math.ceil(words / wordsPerBlock);
 }
@@ -138,7 +138,7 @@ function storeUntilEnd(
   }
 }
 
-/** Only block 0 increments the counter, so a launch counts once whatever its blocks. */
+/** Only block 0 increments the counter, so that a launch counts once, with any number of blocks. */
 function printAdvance(code: Code): void {
   const [firstBlock, state] = [code.parameter(0), code.parameter(2)];
   code

@@ -1,4 +1,4 @@
-/** The host's streams: frozen bits, their layout, any part alone, and that streams stay apart. */
+/** The host's streams: frozen bits, the counter layout, ranges, and disjoint streams. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,12 +14,12 @@ test("the first words of seed 42 are frozen", () => {
   );
 });
 
-test("a word stands where the layout says: block, use, id low, id high, under the seed", () => {
+test("a word's counter is: block, use, id low, id high; its key is the seed", () => {
   const words = drawWords({ seed: 2n ** 32n * 5n + 6n, id: 2n ** 32n * 7n + 8n }, 12);
   assert.deepEqual([...words.subarray(8)], [...philox([2, 1, 8, 7], [6, 5])]);
 });
 
-test("any part of a stream can be drawn alone", () => {
+test("any range of a stream can be drawn by itself", () => {
   const all = drawWords({ seed: 1, id: 2 }, 200);
   fc.assert(
     fc.property(fc.nat(100), fc.nat(100), (offset, count) => {
@@ -28,20 +28,20 @@ test("any part of a stream can be drawn alone", () => {
   );
 });
 
-test("streams of other seeds, ids and uses share no word", () => {
+test("streams of different seeds, ids and uses share no word", () => {
   const drawn = [
     drawWords({ seed: 1, id: 0 }, 400),
     drawWords({ seed: 2, id: 0 }, 400),
     drawWords({ seed: 1, id: 1 }, 400),
     drawWords({ seed: 1, id: 2n ** 32n }, 400),
     Array.from({ length: 100 }, (_, block) => blocksOf({ seed: 1, id: 0 }, "order")(block)).flat(),
-    // What the device draws first.
+    // The first draw of the device.
     Array.from({ length: 100 }, (_, block) => philox([block, 0, 0, 0], [1, 0])).flat(),
   ].flatMap((words) => [...words]);
   assert.equal(new Set(drawn).size, drawn.length);
 });
 
-test("a stream has 2³⁴ words, and drawing behind its end is rejected", () => {
+test("a stream has 2³⁴ words, and drawing beyond its end is rejected", () => {
   assert.equal(drawWords({ seed: 1, id: 0 }, 3, 2 ** 34 - 3).length, 3);
   for (const [count, offset] of [
     [4, 2 ** 34 - 3],
@@ -54,7 +54,7 @@ test("a stream has 2³⁴ words, and drawing behind its end is rejected", () => 
   }
 });
 
-test("a seed or id that 64 bits don't hold, or a number has rounded, is rejected by name", () => {
+test("a seed or id that exceeds 64 bits, or the precision of a number, is rejected by name", () => {
   for (const wrong of [-1, 0.5, 2 ** 53, Number.NaN, -1n, 2n ** 64n]) {
     rejects("BAD_ARGUMENT", () => drawWords({ seed: wrong, id: 0 }, 1), /^The seed is/);
     rejects("BAD_ARGUMENT", () => drawWords({ seed: 0, id: wrong }, 1), /^The id of a random stream is/);

@@ -3,11 +3,11 @@
  *
  *   key            = the seed
  *   counter word 0 = the number of the block of four words in the stream
- *   counter word 1 = the use: 0 for draws on the device, then one a use on the host
+ *   counter word 1 = the use: 0 for draws on the device, and another number for each use on the host
  *   counter words 2, 3 = the stream's id; for draws on the device the state's counter
  *
- * A word depends on seed, use, id and offset alone. So two processes get the same bits, any range of a stream can be
- * drawn on its own, and two tensors with different ids share no word.
+ * A word depends only on seed, use, id and offset. So two processes get the same bits, any range of a stream can be drawn by itself, and
+ * two tensors with different ids share no word.
  */
 
 import { HoldfastError } from "../../errors/index.js";

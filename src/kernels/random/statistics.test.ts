@@ -1,4 +1,4 @@
-/** What is drawn looks like its distribution. The seeds are fixed, so these tests pass always or never. */
+/** Drawn numbers have the statistics of their distribution. The seeds are fixed, so that these tests pass always or never. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -16,12 +16,12 @@ function variance(values: readonly number[]): number {
   return mean(values.map((value) => (value - centre) ** 2));
 }
 
-/** The mean product of neighbours, about 0 where they don't depend on each other and the mean is 0. */
+/** The mean product of neighbours: about 0 if they are independent with mean 0. */
 function neighbourGemm(values: readonly number[]): number {
   return mean(values.slice(1).map((value, index) => value * values[index]!));
 }
 
-/** How far the counts of `buckets` equally likely outcomes are from equal. */
+/** The chi-squared statistic of `buckets` equally likely outcomes. */
 function chiSquare(outcomes: readonly number[], buckets: number): number {
   const counts = Array.from({ length: buckets }, () => 0);
   for (const outcome of outcomes) counts[outcome]! += 1;
@@ -29,23 +29,23 @@ function chiSquare(outcomes: readonly number[], buckets: number): number {
   return counts.reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0);
 }
 
-/** What chance exceeds once in a thousand, by the number of buckets. */
+/** The 99.9th percentile of the statistic, by the number of buckets. */
 const chiSquareLimits = { 8: 24.32, 24: 49.73, 64: 103.44 } as const;
 
 function assertEven(outcomes: readonly number[], buckets: keyof typeof chiSquareLimits): void {
-  const found = chiSquare(outcomes, buckets);
-  assert.ok(found < chiSquareLimits[buckets], `chi-square ${found} over ${buckets} buckets`);
+  const actual = chiSquare(outcomes, buckets);
+  assert.ok(actual < chiSquareLimits[buckets], `chi-square ${actual} over ${buckets} buckets`);
 }
 
-function assertNear(found: number, expected: number, tolerance: number): void {
-  assert.ok(Math.abs(found - expected) < tolerance, `${found} instead of ${expected} ± ${tolerance}`);
+function assertNear(actual: number, expected: number, tolerance: number): void {
+  assert.ok(Math.abs(actual - expected) < tolerance, `${actual} instead of ${expected} ± ${tolerance}`);
 }
 
 // Tolerances are about four standard errors.
 const count = 200_000;
 const words = drawWords({ seed: 42, id: 0 }, count);
 
-test("uniform numbers have the mean 1/2, the variance 1/12, and fill 64 buckets evenly", () => {
+test("uniform numbers have mean 1/2 and variance 1/12, and fill 64 buckets evenly", () => {
   const numbers = Array.from(words, uniform);
   assertNear(mean(numbers), 1 / 2, 0.0026);
   assertNear(variance(numbers), 1 / 12, 0.0007);
@@ -56,14 +56,14 @@ test("uniform numbers have the mean 1/2, the variance 1/12, and fill 64 buckets 
   );
 });
 
-test("the words' low bits are as even as the high ones", () => {
+test("the low bits of words are as uniform as the high bits", () => {
   assertEven(
     Array.from(words, (word) => word & 63),
     64,
   );
 });
 
-test("a mask keeps the share that it was told to", () => {
+test("a mask keeps the requested share", () => {
   for (const probability of [0.1, 0.5, 0.9]) {
     assertNear(mean([...keepMask(words, thresholdOf(probability))]), probability, 0.0045);
   }
@@ -79,7 +79,7 @@ test("all 24 orders of four elements are equally likely", () => {
   );
 });
 
-test("normal values have the mean 0, the variance 1, the fourth moment 3, and fill the octiles evenly", () => {
+test("normal values have mean 0, variance 1 and fourth moment 3, and fill the octiles evenly", () => {
   const values = [...normal({ seed: 42, id: 0 }, count)];
   assertNear(mean(values), 0, 0.009);
   assertNear(variance(values), 1, 0.0127);

@@ -1,6 +1,6 @@
 /** The mapping of CUDA threads to the columns of an array [outer, length, inner]: one thread per column, coalesced. */
 
-import type { WalkDtype } from "./element.js";
+import type { ScanDtype } from "./element.js";
 
 export const threads = 256;
 
@@ -17,4 +17,4 @@ export const columnOfThread = `
   const long long column = columnIndex % inner;`;
 
 /** The identity of addition: -0 for floats, because -0 + 0 would be 0. */
-export const zero = { f32: "-0.0f", f64: "-0.0", i32: "0" } as const satisfies Record<WalkDtype, string>;
+export const zero = { f32: "-0.0f", f64: "-0.0", i32: "0" } as const satisfies Record<ScanDtype, string>;

@@ -3,10 +3,10 @@
 import type { KernelSource } from "../../driver/index.js";
 import type { LaunchCommand } from "../../runtime/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
-import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
+import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
 import { blocksForColumns, columnOfThread, threads, zero } from "./cuda-columns.js";
-import type { WalkDtype } from "./element.js";
+import type { ScanDtype } from "./element.js";
 import type { Scan } from "./problem.js";
 
 /** Loads in flight per thread. */
@@ -38,11 +38,11 @@ export function lowerScanOnCuda(scan: Scan, op: string): LaunchCommand {
   };
 }
 
-export function cudaScanKernel(dtype: WalkDtype): KernelSource {
+export function cudaScanKernel(dtype: ScanDtype): KernelSource {
   return cachedSource(`cuda scan ${dtype}`, () => printScan(dtype));
 }
 
-function printScan(dtype: WalkDtype): KernelSource {
+function printScan(dtype: ScanDtype): KernelSource {
   const type = cudaTypes[dtype];
   return cudaKernel({
     name: `scan.${dtype}`,

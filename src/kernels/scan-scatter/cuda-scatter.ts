@@ -7,10 +7,10 @@
 import type { KernelSource } from "../../driver/index.js";
 import type { LaunchCommand } from "../../runtime/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
-import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
+import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
 import { blocksForColumns, columnOfThread, threads, zero } from "./cuda-columns.js";
-import type { WalkDtype } from "./element.js";
+import type { ScanDtype } from "./element.js";
 import type { ScatterAdd } from "./problem.js";
 import type { Indexing } from "./scatter-kernels.js";
 
@@ -43,7 +43,7 @@ export function lowerScatterAddOnCuda(scatter: ScatterAdd, op: string): LaunchCo
     };
   }
   const chunks = Math.ceil(inner / threads);
-  const rowsPerBlock = chooseRowsPerBlock(outer * length * chunks);
+  const rowsPerBlock = selectRowsPerBlock(outer * length * chunks);
   return {
     ...{ kind: "launch", op },
     source: cudaScatterKernel(dtype, "shared"),
@@ -53,11 +53,11 @@ export function lowerScatterAddOnCuda(scatter: ScatterAdd, op: string): LaunchCo
 }
 
 /** Every block reads the whole index: 1024 blocks fill any device (8 per SM of 132), then blocks get more rows, up to 64. */
-function chooseRowsPerBlock(totalRows: number): number {
+function selectRowsPerBlock(totalRows: number): number {
   return Math.min(Math.max(Math.ceil(totalRows / 1024), 1), 64);
 }
 
-export function cudaScatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSource {
+export function cudaScatterKernel(dtype: ScanDtype, indexing: Indexing): KernelSource {
   return cachedSource(`cuda scatterAdd ${dtype} ${indexing}`, () =>
     cudaKernel({
       name: `scatterAdd.${indexing}.${dtype}`,
@@ -70,7 +70,7 @@ export function cudaScatterKernel(dtype: WalkDtype, indexing: Indexing): KernelS
   );
 }
 
-function printEach(dtype: WalkDtype): string {
+function printEach(dtype: ScanDtype): string {
   const type = cudaTypes[dtype];
   return `
 ${columnOfThread}
@@ -94,7 +94,7 @@ ${columnOfThread}
   }`;
 }
 
-function printShared(dtype: WalkDtype): string {
+function printShared(dtype: ScanDtype): string {
   const type = cudaTypes[dtype];
   return `
   __shared__ unsigned entries[${threads}], entryRows[${threads}], warpCounts[${warps}];

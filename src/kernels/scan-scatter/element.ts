@@ -4,7 +4,7 @@ import type { Code, Local, MemoryOpcode, StackOpcode, ValueType } from "../../dr
 import { dtypes } from "../../ir/index.js";
 import { forWholeSteps } from "../codegen/wasm/loops.js";
 
-export type WalkDtype = "f32" | "f64" | "i32";
+export type ScanDtype = "f32" | "f64" | "i32";
 
 const vectorBytes = 16;
 
@@ -22,7 +22,7 @@ export interface Group {
   readonly pushZero: (code: Code) => void;
 }
 
-function scalarGroup(dtype: WalkDtype): Group {
+function scalarGroup(dtype: ScanDtype): Group {
   return {
     columns: 1,
     count: 1,
@@ -35,7 +35,7 @@ function scalarGroup(dtype: WalkDtype): Group {
   };
 }
 
-function vectorGroup(dtype: WalkDtype, count: number): Group {
+function vectorGroup(dtype: ScanDtype, count: number): Group {
   const shape = ({ f32: "f32x4", f64: "f64x2", i32: "i32x4" } as const)[dtype];
   return {
     columns: (count * vectorBytes) / dtypes[dtype].bytes,
@@ -55,7 +55,7 @@ function vectorGroup(dtype: WalkDtype, count: number): Group {
 /** Runs the body for the columns up to the end: `vectors` vectors at a time, then one vector, then single columns. */
 export function forColumnGroups(
   code: Code,
-  dtype: WalkDtype,
+  dtype: ScanDtype,
   vectors: number,
   { column, end }: { readonly column: Local; readonly end: Local },
   body: (group: Group) => void,
@@ -65,7 +65,7 @@ export function forColumnGroups(
   }
 }
 
-/** How many columns `vectors` vectors hold. */
-export function columnsOf(dtype: WalkDtype, vectors: number): number {
+/** The number of columns of `vectors` vectors. */
+export function columnsOf(dtype: ScanDtype, vectors: number): number {
   return vectorGroup(dtype, vectors).columns;
 }

@@ -3,7 +3,7 @@
  * parallelised over the others. No two threads add to the same element, so the bits are deterministic.
  */
 
-export type { WalkDtype } from "./element.js";
+export type { ScanDtype } from "./element.js";
 export type { Scan, ScatterAdd } from "./problem.js";
 export { scanCalls } from "./scan.js";
 export { scatterAddCalls } from "./scatter-add.js";

@@ -1,10 +1,10 @@
 /** The descriptions of scans and scatters along one axis. */
 
 import type { Storage } from "../../runtime/index.js";
-import type { WalkDtype } from "./element.js";
+import type { ScanDtype } from "./element.js";
 
 export interface Scan {
-  readonly dtype: WalkDtype;
+  readonly dtype: ScanDtype;
   /** Input and output are [outer, length, inner], contiguous, and may be the same storage. */
   readonly outer: number;
   readonly length: number;
@@ -19,7 +19,7 @@ export interface Scan {
 
 /** Everything is contiguous; the target must not share elements with the index or the source. */
 export interface ScatterAdd {
-  readonly dtype: WalkDtype;
+  readonly dtype: ScanDtype;
   readonly outer: number;
   /** Length of the target's axis. */
   readonly length: number;

@@ -15,12 +15,12 @@ import { sameBytes } from "../../../test/support/same-bytes.js";
 import type { Runtime } from "../../runtime/index.js";
 import { backendOf } from "../backend.js";
 import { submit } from "../submit.js";
-import type { WalkDtype } from "./element.js";
+import type { ScanDtype } from "./element.js";
 import type { Scan } from "./problem.js";
 import { scanCalls } from "./scan.js";
 import { scatterAddCalls } from "./scatter-add.js";
 
-/** A walk's bits are the same everywhere. Where no GPU is under test CUDA's kernels run on the emulator, which takes its time. */
+/** The bits are the same on all devices. Without a GPU under test, the CUDA kernels run on the emulator, which is slow. */
 const devices = [
   { device: "one thread", skip: false, open: () => openCpuKernelRuntime(1), runs: 150 },
   { device: "two threads", skip: false, open: () => openCpuKernelRuntime(2), runs: 150 },
@@ -30,8 +30,8 @@ const devices = [
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array } as const;
 type Values = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer> | Int32Array<ArrayBuffer>;
 
-/** Numbers whose sums depend on the order in which they are added, zeros of both signs and wraps among them. */
-function valuesOf(dtype: WalkDtype, count: number, seed: number): Values {
+/** Numbers whose sums depend on the order of additions, with zeros of both signs and integers that wrap. */
+function valuesOf(dtype: ScanDtype, count: number, seed: number): Values {
   const values = new arrays[dtype](count);
   let state = seed | 1;
   for (const place of values.keys()) {
@@ -42,7 +42,7 @@ function valuesOf(dtype: WalkDtype, count: number, seed: number): Values {
   return values;
 }
 
-/** An array in the middle of a buffer: the buffer, the array, and where it starts. */
+/** An array in the middle of a buffer: the buffer, the array, and its offset. */
 function place(runtime: Runtime, values: Values, offset: number, label: string) {
   const buffer = new Uint8Array(values.byteLength + 64).fill(0xa5);
   const start = offset * values.BYTES_PER_ELEMENT;
@@ -51,11 +51,11 @@ function place(runtime: Runtime, values: Values, offset: number, label: string) 
   return { whole, storage: runtime.view(whole, start, values.byteLength), start };
 }
 
-/** Fails unless the buffer holds these values in its middle and what it was filled with everywhere else. */
-function proveWhole(found: Uint8Array, expected: Values, start: number, what: string): void {
-  const bytes = new Uint8Array(found.length).fill(0xa5);
+/** Fails unless the buffer has these values in its middle, and its fill pattern everywhere else. */
+function proveWhole(actual: Uint8Array, expected: Values, start: number, what: string): void {
+  const bytes = new Uint8Array(actual.length).fill(0xa5);
   bytes.set(new Uint8Array(expected.buffer, expected.byteOffset, expected.byteLength), start);
-  sameBytes(found, bytes, what);
+  sameBytes(actual, bytes, what);
 }
 
 const dtypeOf = fc.constantFrom("f32" as const, "f64" as const, "i32" as const);
@@ -63,7 +63,7 @@ const size = fc.integer({ min: 1, max: 6 });
 const innerSize = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(15, 16, 17, 31, 32, 35, 67));
 const offsets = fc.nat(3);
 
-/** The obvious way; the first element stands for itself. */
+/** The reference; the first element is its own prefix sum. */
 function scanPlainly(scan: Omit<Scan, "input" | "output" | "op">, input: Values): Values {
   const { dtype, outer, length, inner, isReversed } = scan;
   const output = new arrays[dtype](input.length);
@@ -89,7 +89,7 @@ const scans = fc.record({
 });
 
 interface Scatter {
-  readonly dtype: WalkDtype;
+  readonly dtype: ScanDtype;
   readonly outer: number;
   readonly length: number;
   readonly inner: number;
@@ -97,8 +97,8 @@ interface Scatter {
   readonly isIndexShared: boolean;
 }
 
-function scatterPlainly(one: Scatter, index: Int32Array, source: Values, target: Values): Values {
-  const { dtype, outer, length, inner, count, isIndexShared } = one;
+function scatterPlainly(scatter: Scatter, index: Int32Array, source: Values, target: Values): Values {
+  const { dtype, outer, length, inner, count, isIndexShared } = scatter;
   const sums = target.slice();
   for (let o = 0; o < outer; o++) {
     for (let c = 0; c < count; c++) {
@@ -114,7 +114,7 @@ function scatterPlainly(one: Scatter, index: Int32Array, source: Values, target:
   return sums;
 }
 
-/** Mostly inside; some just outside, some far. */
+/** Indices that are mostly valid; some are just outside of the axis, some far outside. */
 function indicesOf(count: number, length: number, seed: number): Int32Array<ArrayBuffer> {
   const outside = [-1, length, length + 1, 2 ** 31 - 1, -(2 ** 31), -length];
   return Int32Array.from({ length: count }, (_, place) => {
@@ -132,24 +132,24 @@ const scatters = fc.record({
   isIndexShared: fc.boolean(),
 });
 
-/** Scatters between storages at offsets, and holds the target and what lies around it to the plain loops. */
+/** Scatters between storages at offsets, and compares the target and the memory around it with the plain loops. */
 function proveScatter(
   runtime: Runtime,
-  one: Scatter,
+  scatter: Scatter,
   seed: number,
   offset: readonly [number, number, number],
 ): void {
-  const { dtype, outer, length, inner, count, isIndexShared } = one;
+  const { dtype, outer, length, inner, count, isIndexShared } = scatter;
   const index = indicesOf(isIndexShared ? count : outer * count * inner, length, seed);
   const source = valuesOf(dtype, outer * count * inner, seed);
   const target = valuesOf(dtype, outer * length * inner, seed + 1);
-  const expected = scatterPlainly(one, index, source, target);
+  const expected = scatterPlainly(scatter, index, source, target);
   runtime.step(() => {
     const to = place(runtime, target, offset[0], "target");
     submit(
       runtime,
       scatterAddCalls(backendOf(runtime), {
-        ...one,
+        ...scatter,
         index: place(runtime, index, offset[1], "index").storage,
         source: place(runtime, source, offset[2], "source").storage,
         target: to.storage,
@@ -163,7 +163,7 @@ for (const { device, skip, open, runs } of devices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
 
-    test("a scan's element is the sum of those up to it in their order, forwards or backwards, and nothing beside is written", () => {
+    test("a scan adds in the order of the axis, forwards or backwards, and writes nothing else", () => {
       fc.assert(
         fc.property(scans, offsets, offsets, fc.boolean(), (scan, fromOffset, toOffset, isInPlace) => {
           const count = scan.outer * scan.length * scan.inner;
@@ -183,7 +183,7 @@ for (const { device, skip, open, runs } of devices) {
       );
     });
 
-    test("a long scan has the plain loop's bits", () => {
+    test("a long scan has the bits of the plain loop", () => {
       const scan = { dtype: "f32", outer: 40, length: 500, inner: 33 } as const;
       const values = valuesOf("f32", 40 * 500 * 33, 5);
       runtime.step(() => {
@@ -194,16 +194,16 @@ for (const { device, skip, open, runs } of devices) {
       });
     });
 
-    test("entries are scattered in their order to their indices, and those outside the axis nowhere", () => {
+    test("entries are added in order at their indices, and entries outside of the axis are skipped", () => {
       fc.assert(
-        fc.property(scatters, fc.nat(999), fc.tuple(offsets, offsets, offsets), (one, seed, offset) =>
-          proveScatter(runtime, one, seed, offset),
+        fc.property(scatters, fc.nat(999), fc.tuple(offsets, offsets, offsets), (scatter, seed, offset) =>
+          proveScatter(runtime, scatter, seed, offset),
         ),
         { numRuns: runs },
       );
     });
 
-    test("scatters over long axes and wide rows are right, an index a row or an element", () => {
+    test("scatters over long axes and wide rows are correct, with an index per row or per element", () => {
       for (const isIndexShared of [true, false]) {
         // A block of CUDA has several rows here, and the last one fewer; columns for two blocks; and a lone column.
         const wide = { dtype: "f32", outer: 2, length: 1100, inner: 300, count: 700, isIndexShared } as const;
@@ -224,17 +224,24 @@ for (const { device, skip, open, runs } of devices) {
 
 describe("the gradient of an embedding", () => {
   for (const isIndexShared of [true, false]) {
-    test(`has the same bits on one thread and on two, an index ${isIndexShared ? "a row" : "an element"}`, () => {
-      const one: Scatter = { dtype: "f32", outer: 1, length: 500, inner: 256, count: 3072, isIndexShared };
-      for (const threads of [1, 2]) proveScatter(openCpuKernelRuntime(threads), one, 3, [0, 0, 0]);
+    test(`has the same bits on one thread and on two, with an index per ${isIndexShared ? "row" : "element"}`, () => {
+      const scatter: Scatter = {
+        dtype: "f32",
+        outer: 1,
+        length: 500,
+        inner: 256,
+        count: 3072,
+        isIndexShared,
+      };
+      for (const threads of [1, 2]) proveScatter(openCpuKernelRuntime(threads), scatter, 3, [0, 0, 0]);
     });
   }
 });
 
-describe("what does not fit", () => {
+describe("validation", () => {
   const runtime = openCpuKernelRuntime(1);
 
-  test("an empty array is left alone, and a storage that is too small is rejected by name", () => {
+  test("an empty scan launches nothing, and a storage that is too small is rejected by name", () => {
     runtime.step(() => {
       const storage = put(runtime, Float32Array.of(7, 7), "small");
       const scan = { dtype: "f32", inner: 1, op: "add", input: storage, output: storage } as const;
@@ -254,23 +261,31 @@ describe("what does not fit", () => {
     });
   });
 
-  test("with nothing to add the target is left alone, and a storage that is too small is rejected by name", () => {
+  test("an empty scatter launches nothing, and a storage that is too small is rejected by name", () => {
     runtime.step(() => {
       const target = put(runtime, Float32Array.of(7, 7), "target");
       const source = put(runtime, Float32Array.of(1, 1), "source");
       const index = put(runtime, Int32Array.of(0), "index");
-      const one = { dtype: "f32", outer: 1, inner: 2, isIndexShared: true, index, source, target } as const;
-      submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 1, count: 0 }));
-      submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 0, count: 1 }));
+      const scatter = {
+        dtype: "f32",
+        outer: 1,
+        inner: 2,
+        isIndexShared: true,
+        index,
+        source,
+        target,
+      } as const;
+      submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 1, count: 0 }));
+      submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 0, count: 1 }));
       assert.deepEqual([...new Float32Array(runtime.read(target).buffer)], [7, 7]);
       rejects(
         "BAD_ARGUMENT",
-        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 2, count: 1 })),
+        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 2, count: 1 })),
         /target takes 16 bytes/,
       );
       rejects(
         "BAD_ARGUMENT",
-        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...one, length: 1, count: 2 })),
+        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 1, count: 2 })),
         /index takes 8 bytes/,
       );
       rejects(
@@ -278,7 +293,7 @@ describe("what does not fit", () => {
         () =>
           submit(
             runtime,
-            scatterAddCalls(backendOf(runtime), { ...one, length: 1, count: 1, isIndexShared: false }),
+            scatterAddCalls(backendOf(runtime), { ...scatter, length: 1, count: 1, isIndexShared: false }),
           ),
         /index takes 8 bytes \(\[1, 1, 2\] of i32\)/,
       );

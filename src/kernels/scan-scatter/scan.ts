@@ -1,14 +1,15 @@
-/** Prefix acc along an axis. */
+/** Prefix sums along an axis. */
 
 import type { KernelSource } from "../../driver/index.js";
 import { dtypes } from "../../ir/index.js";
 import type { LaunchCommand } from "../../runtime/index.js";
 import type { Backend } from "../backend-interface.js";
 import { advance, repeat } from "../codegen/wasm/loops.js";
-import { argumentsInOrder, localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
+import { localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
 import type { KernelCall } from "../kernel-call.js";
+import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
-import { columnsOf, forColumnGroups, type Group, type WalkDtype } from "./element.js";
+import { columnsOf, forColumnGroups, type Group, type ScanDtype } from "./element.js";
 import type { Scan } from "./problem.js";
 import { forEachItem, planStrips, requireAvailable, setToElementAddress, stripParameters } from "./strips.js";
 
@@ -26,7 +27,7 @@ const scanParameters = {
 } as const;
 
 /**
- * `output[o, l, i] = input[o, 0, i] + … + input[o, l, i]`, added in this order: any number of threads gives the same bits.
+ * `output[o, l, i] = input[o, 0, i] + … + input[o, l, i]`, added in this order. So the bits do not depend on the number of threads.
  *
  * ```js
  * submit(runtime, scanCalls(backendOf(runtime), { dtype: "f32", outer: 32, length: 128, inner: 1, input: x, output: y, op: "add" }));
@@ -66,37 +67,37 @@ export function lowerScanOnWasm(scan: Scan, op: string): LaunchCommand {
   };
 }
 
-function scanKernel(dtype: WalkDtype): KernelSource {
+function scanKernel(dtype: ScanDtype): KernelSource {
   return cachedSource(`wasm scan ${dtype}`, () => printScan(dtype));
 }
 
-function printScan(dtype: WalkDtype): KernelSource {
+function printScan(dtype: ScanDtype): KernelSource {
   const { bytes } = dtypes[dtype];
-  return wasmKernel(`scan.${dtype}`, scanParameters, [], (code, given) => {
+  return wasmKernel(`scan.${dtype}`, scanParameters, [], (code, args) => {
     const { from, to, remaining } = localsOf(code, "i32", "from", "to", "remaining");
 
     const scan = ({ count, type, bytes: valueBytes, load, store, add, pushZero }: Group): void => {
-      const acc = Array.from({ length: count }, () => code.local(type));
-      for (const sum of acc) {
+      const sums = Array.from({ length: count }, () => code.local(type));
+      for (const sum of sums) {
         pushZero(code);
         code.set(sum);
       }
-      code.get(given.length).set(remaining);
+      code.get(args.length).set(remaining);
       repeat(code, remaining, () => {
-        for (const [index, sum] of acc.entries()) {
+        for (const [index, sum] of sums.entries()) {
           const offset = index * valueBytes;
           code.get(to).get(sum).get(from).memory(load, offset).op(add).tee(sum).memory(store, offset);
         }
-        advance(code, from, given.step);
-        advance(code, to, given.step);
+        advance(code, from, args.step);
+        advance(code, to, args.step);
       });
     };
 
-    forEachItem(code, given, columnsOf(dtype, vectorsPerStrip), ({ outer, column, end }) => {
+    forEachItem(code, args, columnsOf(dtype, vectorsPerStrip), ({ outer, column, end }) => {
       forColumnGroups(code, dtype, vectorsPerStrip, { column, end }, (group) => {
-        const element = { outer, length: given.length, row: given.first, inner: given.inner, column, bytes };
-        setToElementAddress(code, from, { ...element, base: given.input });
-        setToElementAddress(code, to, { ...element, base: given.output });
+        const element = { outer, length: args.length, row: args.first, inner: args.inner, column, bytes };
+        setToElementAddress(code, from, { ...element, base: args.input });
+        setToElementAddress(code, to, { ...element, base: args.output });
         scan(group);
       });
     });

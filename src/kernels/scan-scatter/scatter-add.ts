@@ -2,16 +2,16 @@
 
 import type { LaunchCommand } from "../../runtime/index.js";
 import type { Backend } from "../backend-interface.js";
-import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
 import type { KernelCall } from "../kernel-call.js";
+import { argumentsInOrder } from "../launch-arguments.js";
 import { columnsOf } from "./element.js";
 import type { ScatterAdd } from "./problem.js";
 import { scatterKernel, scatterParameters, vectorsPerStrip } from "./scatter-kernels.js";
 import { planStrips, requireAvailable } from "./strips.js";
 
 /**
- * `target[o, index, i] += source[o, c, i]` for c from 0 up, in this order: any number of threads gives the same bits. An
- * index outside 0 … length − 1 is skipped, so nothing is written outside of the target; the op reports it.
+ * `target[o, index, i] += source[o, c, i]` in the order of c. So the bits do not depend on the number of threads. An index outside of
+ * 0 … length − 1 is skipped, so that nothing is written outside of the target; the op reports it.
  *
  * ```js
  * // The gradient of an embedding of 3072 tokens: table [50_000, 256], gradient [3072, 256].

@@ -5,7 +5,7 @@ import { dtypes } from "../../ir/index.js";
 import { advance, forRange, repeat, setToElement } from "../codegen/wasm/loops.js";
 import { localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
 import { cachedSource } from "../source-cache.js";
-import { columnsOf, forColumnGroups, type WalkDtype } from "./element.js";
+import { columnsOf, forColumnGroups, type ScanDtype } from "./element.js";
 import { forEachItem, setToElementAddress, stripParameters, type WorkItem } from "./strips.js";
 
 /** Two cache lines of columns: narrow enough that a small table still occupies every thread. */
@@ -22,31 +22,32 @@ export const scatterParameters = {
   ...stripParameters,
 } as const;
 
-type Given = Readonly<Record<keyof typeof scatterParameters, Local>>;
+type Args = Readonly<Record<keyof typeof scatterParameters, Local>>;
 
 /** One index per row, or one per element. */
 export type Indexing = "shared" | "each";
 
-export function scatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSource {
+export function scatterKernel(dtype: ScanDtype, indexing: Indexing): KernelSource {
   const printItem = indexing === "shared" ? printSharedItem : printEachItem;
   return cachedSource(`wasm scatterAdd ${dtype} ${indexing}`, () =>
-    wasmKernel(`scatterAdd.${indexing}.${dtype}`, scatterParameters, [], (code, given) => {
-      forEachItem(code, given, columnsOf(dtype, vectorsPerStrip), (item) =>
-        printItem(code, dtype, given, item),
+    wasmKernel(`scatterAdd.${indexing}.${dtype}`, scatterParameters, [], (code, args) => {
+      forEachItem(code, args, columnsOf(dtype, vectorsPerStrip), (item) =>
+        printItem(code, dtype, args, item),
       );
     }),
   );
 }
 
 /** Processes the index once for every group of columns, adding a group's values together. */
-function printSharedItem(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: WorkItem): void {
-  const { length, count, inner } = given;
+function printSharedItem(code: Code, dtype: ScanDtype, args: Args, { outer, column, end }: WorkItem): void {
+  const { length, count, inner } = args;
   const { bytes } = dtypes[dtype];
-  const { entry, place, from, to, left, rowBytes } = localsOf(
+  // `target` is the index of the target's row, then its address.
+  const { entry, target, from, to, left, rowBytes } = localsOf(
     code,
     "i32",
     "entry",
-    "place",
+    "target",
     "from",
     "to",
     "left",
@@ -55,17 +56,17 @@ function printSharedItem(code: Code, dtype: WalkDtype, given: Given, { outer, co
   code.get(inner).i32(bytes).op("i32.mul").set(rowBytes);
   forColumnGroups(code, dtype, vectorsPerStrip, { column, end }, (group) => {
     const start = { outer, row: 0, inner, column, bytes };
-    setToElementAddress(code, from, { ...start, base: given.source, length: count });
-    setToElementAddress(code, to, { ...start, base: given.target, length });
-    code.get(given.index).set(entry);
+    setToElementAddress(code, from, { ...start, base: args.source, length: count });
+    setToElementAddress(code, to, { ...start, base: args.target, length });
+    code.get(args.index).set(entry);
     code.get(count).set(left);
     repeat(code, left, () => {
-      code.get(entry).memory("i32.load").tee(place).get(length).op("i32.lt_u");
+      code.get(entry).memory("i32.load").tee(target).get(length).op("i32.lt_u");
       code.if(() => {
-        setToElement(code, place, to, place, rowBytes);
+        setToElement(code, target, to, target, rowBytes);
         for (let value = 0; value < group.count; value++) {
           const offset = value * group.bytes;
-          code.get(place).get(place).memory(group.load, offset);
+          code.get(target).get(target).memory(group.load, offset);
           code.get(from).memory(group.load, offset).op(group.add).memory(group.store, offset);
         }
       });
@@ -76,10 +77,11 @@ function printSharedItem(code: Code, dtype: WalkDtype, given: Given, { outer, co
 }
 
 /** Processes the strip's elements row by row, in memory order. */
-function printEachItem(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: WorkItem): void {
-  const { length, count, inner } = given;
+function printEachItem(code: Code, dtype: ScanDtype, args: Args, { outer, column, end }: WorkItem): void {
+  const { length, count, inner } = args;
   const { bytes } = dtypes[dtype];
-  const { row, first, entry, from, to, place } = localsOf(
+  // `target` is the index of the target's row, then the address of its element.
+  const { row, first, entry, from, to, target } = localsOf(
     code,
     "i32",
     "row",
@@ -87,21 +89,21 @@ function printEachItem(code: Code, dtype: WalkDtype, given: Given, { outer, colu
     "entry",
     "from",
     "to",
-    "place",
+    "target",
   );
   code.get(column).set(first);
   code.i32(0).set(row);
   forRange(code, row, count, 1, () => {
     code.get(first).set(column);
     const start = { outer, inner, column };
-    setToElementAddress(code, entry, { ...start, base: given.index, length: count, row, bytes: indexBytes });
-    setToElementAddress(code, from, { ...start, base: given.source, length: count, row, bytes });
-    setToElementAddress(code, to, { ...start, base: given.target, length, row: 0, bytes });
+    setToElementAddress(code, entry, { ...start, base: args.index, length: count, row, bytes: indexBytes });
+    setToElementAddress(code, from, { ...start, base: args.source, length: count, row, bytes });
+    setToElementAddress(code, to, { ...start, base: args.target, length, row: 0, bytes });
     forRange(code, column, end, 1, () => {
-      code.get(entry).memory("i32.load").tee(place).get(length).op("i32.lt_u");
+      code.get(entry).memory("i32.load").tee(target).get(length).op("i32.lt_u");
       code.if(() => {
-        code.get(place).get(inner).op("i32.mul").i32(bytes).op("i32.mul").get(to).op("i32.add").tee(place);
-        code.get(place).memory(`${dtype}.load`).get(from).memory(`${dtype}.load`);
+        code.get(target).get(inner).op("i32.mul").i32(bytes).op("i32.mul").get(to).op("i32.add").tee(target);
+        code.get(target).memory(`${dtype}.load`).get(from).memory(`${dtype}.load`);
         code.op(`${dtype}.add`).memory(`${dtype}.store`);
       });
       advance(code, entry, indexBytes);

@@ -9,7 +9,7 @@ import { dtypes } from "../../ir/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { elementsPerBlock, forRange, limitTo, push } from "../codegen/wasm/loops.js";
 import { localsOf } from "../codegen/wasm/wasm-function.js";
-import type { WalkDtype } from "./element.js";
+import type { ScanDtype } from "./element.js";
 
 /** The parameters of a kernel that works in strips. */
 export const stripParameters = {
@@ -93,7 +93,7 @@ export function setToElementAddress(code: Code, local: Local, location: ElementL
 export function requireAvailable(
   op: string,
   sizes: Readonly<Record<string, number>>,
-  arrays: Readonly<Record<string, { storage: Storage; dtype: WalkDtype; shape: readonly number[] }>>,
+  arrays: Readonly<Record<string, { storage: Storage; dtype: ScanDtype; shape: readonly number[] }>>,
 ): void {
   for (const [name, size] of Object.entries(sizes)) {
     if (Number.isSafeInteger(size) && size >= 0 && size < 2 ** 31) continue;

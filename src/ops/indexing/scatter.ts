@@ -1,7 +1,7 @@
 /** Adds to elements at positions from an index, in a fixed order: the gradients of selections, and scatterAdd. */
 
 import { dtypes } from "../../ir/index.js";
-import type { WalkDtype } from "../../kernels/index.js";
+import type { ScanDtype } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { copyArray } from "../copy.js";
 import { type DeviceArray, isContiguous } from "../device-array.js";
@@ -22,7 +22,7 @@ export interface Scatter {
 /** Half floats and small integers are accumulated in a wider type, and narrowed once. */
 export function lowerScatter(lowering: Lowering, scatter: Scatter): void {
   const { axis, isIndexShared, target } = scatter;
-  const dtype: WalkDtype = dtypes[target.dtype].compute;
+  const dtype: ScanDtype = dtypes[target.dtype].compute;
   const sum = scatterOperand(lowering, target, dtype);
   const source = scatterOperand(lowering, scatter.source, dtype, target.storage);
   const index = asIndexList(lowering, disjointFrom(lowering, scatter.index, target.storage));
@@ -51,7 +51,7 @@ function splitAtAxis(shape: Shape, axis: number): { outer: number; length: numbe
 function scatterOperand(
   lowering: Lowering,
   array: DeviceArray,
-  dtype: WalkDtype,
+  dtype: ScanDtype,
   written?: Storage,
 ): DeviceArray {
   if (array.dtype === dtype && isContiguous(array)) return disjointFrom(lowering, array, written);

@@ -215,6 +215,6 @@ function fewRowsKernel(name: string, m: number, step: number): ColumnKernel {
   return cachedKernel(`columns ${name} ${m} ${step}`, () => ({
     ...{ name, inputs: f32s(m + 1), outputs: f32s(m), scalars: [], op: "add" },
     values: Array.from({ length: m }, (_, index) => term.mul(load(index), load(m))),
-    ...(step !== 1 && { places: { step } }),
+    ...(step !== 1 && { outputLayout: { stride: step } }),
   }));
 }

@@ -62,12 +62,12 @@ function draftOf(
     scalars: scalars.map(({ type }) => type),
     stages,
   };
-  const { isElementwise, usesPlace } = factsOf(kernel);
+  const { isElementwise, usesPosition } = factsOf(kernel);
   const operands = [...inputs, ...outputs];
   const iteration = iterationOf(
     operands.map(({ steps }) => steps),
     frame.elements,
-    isElementwise && !usesPlace ? undefined : frame.rowSize,
+    isElementwise && !usesPosition ? undefined : frame.rowSize,
   );
   if (!iteration || !isWorthwhile(members, kernel, iteration, capabilities)) return undefined;
   return {

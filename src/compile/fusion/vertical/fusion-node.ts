@@ -44,7 +44,7 @@ export function fusionNodeOf(call: Call): FusionNode | undefined {
 
 function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowCall): FusionNode | undefined {
   if (iteration.elements === 0) return undefined;
-  const { isElementwise, usesPlace, isReadAtIndex, dtypes: ofAll } = factsOf(kernel);
+  const { isElementwise, usesPosition, isReadAtIndex, dtypes: ofAll } = factsOf(kernel);
   const all = operands.map((slice, index): Operand => {
     const per = kernel.outputs[index - kernel.inputs.length]?.per ?? "element";
     const steps = stridedAccess(iteration, index, per);
@@ -56,7 +56,7 @@ function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowC
     inputs: all.slice(0, kernel.inputs.length),
     outputs: all.slice(kernel.inputs.length),
     elements: iteration.elements,
-    rowSize: isElementwise && !usesPlace ? undefined : iteration.row.size,
+    rowSize: isElementwise && !usesPosition ? undefined : iteration.row.size,
     reduces: kernel.stages.some(({ kind }) => kind === "reduce"),
     lanes: rowLanesOf(kernel, iteration),
   };

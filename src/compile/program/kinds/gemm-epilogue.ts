@@ -25,10 +25,10 @@ export interface GemmEpilogueCall {
 export const gemmEpilogue: Kind<GemmEpilogueCall> = {
   /** C is written only if it is stored, and never read: the epilogue has it, and forwarded outputs, in registers. */
   accesses({ problem, epilogue, operands }) {
-    const { kernel, product, storesC, forwarded = [] } = epilogue;
+    const { kernel, gemmInput, storesC, forwarded = [] } = epilogue;
     const ofGemm = gemmAccesses(problem).filter(({ writes }) => !writes || storesC);
     const ofEpilogue = operands.flatMap((slice, index): Access | [] =>
-      index === product || forwarded[index] !== undefined
+      index === gemmInput || forwarded[index] !== undefined
         ? []
         : accessOf(slice, index < kernel.inputs.length ? "in" : "out"),
     );
@@ -51,7 +51,7 @@ export const gemmEpilogue: Kind<GemmEpilogueCall> = {
     };
     // A C that is not stored has no memory to resolve.
     const storages = operands.map((slice, index) =>
-      index === epilogue.product ? undefined : emission.resolve(slice),
+      index === epilogue.gemmInput ? undefined : emission.resolve(slice),
     );
     const { backend, op } = emission;
     return backend.lowerGemmEpilogue(resolved, { ...epilogue, operands: storages, scalars }, op);

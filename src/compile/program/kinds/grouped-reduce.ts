@@ -31,7 +31,7 @@ export const groupedReduce: Kind<GroupedReduceCall> = {
     const launches = columns.map((member) => columnLaunchOf(member, emission));
     return emission.backend.lowerColumnGroup(launches, {
       scratch: scratch && emission.resolve(scratch),
-      begun: partials && partialColumnsOf(partials, emission),
+      earlier: partials && partialColumnsOf(partials, emission),
       op: emission.op,
     });
   },

@@ -60,7 +60,7 @@ ${types[dtype].components.map((component) => `  sum = multiplyAdd(a.${component}
 static __device__ __forceinline__ void axpy(Vector& sum, Scalar weight, Vector vector) {
 ${types[dtype].components.map((component) => `  sum.${component} = multiplyAdd(weight, vector.${component}, sum.${component});`).join("\n")}
 }`,
-  /** The lane at an index, which should be a constant once loops are unrolled. */
+  /** The lane at an index, which is a constant after loops are unrolled. */
   laneOf: (dtype: GemmDtype) => `
 static __device__ __forceinline__ Scalar laneOf(Vector a, unsigned lane) {
   return ${types[dtype].components.map((component, lane, { length }) => (lane + 1 < length ? `lane == ${lane} ? a.${component} : ` : `a.${component}`)).join("")};
@@ -83,7 +83,7 @@ export function nameOf(kernel: string, { dtype, resultDtype, halves }: Elements)
 }
 
 /** The dtypes as part of a cache key. */
-export function textOf({ dtype, resultDtype, halves }: Elements): string {
+export function dtypeKey({ dtype, resultDtype, halves }: Elements): string {
   return `${dtype} ${resultDtype} ${halves.dtype ?? ""} ${halves.names}`;
 }
 

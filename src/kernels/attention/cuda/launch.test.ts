@@ -1,4 +1,4 @@
-/** Attention on CUDA, in both of its forms, against float64: where no GPU is under test the kernels run on the emulator. */
+/** Attention on CUDA, small and tiled, against float64. Without a GPU under test the kernels run on the emulator. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -13,8 +13,8 @@ import { testDevice } from "../../../../test/support/test-device.js";
 import { narrowToBf16, narrowToF16 } from "../../../ir/index.js";
 import { planSmall } from "./small-plan.js";
 
-const isSmall = (one: Case): boolean => planSmall("backward", one.dtype, one) !== undefined;
-const isLong = (one: Case): boolean => planSmall("forward", one.dtype, one) === undefined;
+const isSmall = (testCase: Case): boolean => planSmall("backward", testCase.dtype, testCase) !== undefined;
+const isLong = (testCase: Case): boolean => planSmall("forward", testCase.dtype, testCase) === undefined;
 
 const skipOnGpu = testDevice === "cuda" ? "only the emulator can be told to run in reverse" : false;
 
@@ -23,14 +23,14 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   for (const dtype of ["f32", "f64"] as const) {
     // Every shape is a kernel of its own, which takes the emulator's compiler half a second.
-    test(`short sequences of ${dtype} are right for any shape, layout and mask, and write nothing beside`, () => {
+    test(`short sequences of ${dtype} are correct for every shape, layout and mask, and write nothing else`, () => {
       fc.assert(
-        fc.property(cases(dtype).filter(isSmall), (one) => proveCase(runtime, one)),
+        fc.property(cases(dtype).filter(isSmall), (testCase) => proveCase(runtime, testCase)),
         { numRuns: 3, seed: 5 },
       );
     });
 
-    test(`sequences of ${dtype} that fit no block are right for any shape, layout and mask, and write nothing beside`, () => {
+    test(`sequences of ${dtype} that do not fit into a block are correct for every shape, layout and mask, and write nothing else`, () => {
       const long = fc.record({
         rows: fc.constantFrom(1, 63, 64, 65, 90),
         columns: fc.constantFrom(64, 70, 129, 200),
@@ -41,9 +41,9 @@ describe("on CUDA", { skip: cudaMissing }, () => {
         fc.property(
           fc
             .tuple(cases(dtype), long)
-            .map(([one, sizes]) => ({ ...one, ...sizes, batch: 1, heads: 2 }))
+            .map(([testCase, sizes]) => ({ ...testCase, ...sizes, batch: 1, heads: 2 }))
             .filter(isLong),
-          (one) => proveCase(runtime, one),
+          (testCase) => proveCase(runtime, testCase),
         ),
         { numRuns: effort({ quick: 3, thorough: 6 }), seed: 5 },
       );
@@ -55,11 +55,11 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     order: "rows first",
   };
 
-  test("the shape of a small transformer is right, with vectors and where they don't lie on their boundaries", () => {
+  test("the shape of a small transformer is correct, with aligned and with unaligned vectors", () => {
     for (const offset of [0, 1]) proveCase(runtime, { ...transformer, offset });
   });
 
-  test("one shape is right in every layout, though its kernels know where rows lie", () => {
+  test("a shape is correct in every layout, although strides are constants of the kernels", () => {
     for (const [order, padding] of [
       ["heads first", 0],
       ["rows first", 0],
@@ -69,14 +69,14 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     }
   });
 
-  test("a shape is right whose gradients differ in rows, in width and in how many terms they sum", () => {
-    const one = { ...plainCase, heads: 2, rows: 9, columns: 30, width: 20, valueWidth: 43, scale: 0.3 };
-    assert.ok(isSmall(one));
-    for (const isCausal of [false, true]) proveCase(runtime, { ...one, isCausal });
+  test("a shape whose gradients differ in rows, width and K is correct", () => {
+    const testCase = { ...plainCase, heads: 2, rows: 9, columns: 30, width: 20, valueWidth: 43, scale: 0.3 };
+    assert.ok(isSmall(testCase));
+    for (const isCausal of [false, true]) proveCase(runtime, { ...testCase, isCausal });
   });
 
-  test("a shape whose rows fit a block on the way forward and not on the way back is right", () => {
-    const one = {
+  test("a shape that fits into a block only in the forward pass is correct", () => {
+    const testCase = {
       ...plainCase,
       rows: 40,
       columns: 40,
@@ -85,27 +85,27 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       scale: 1 / 8,
       isCausal: true,
     };
-    assert.ok(!isSmall(one) && !isLong(one));
-    proveCase(runtime, one);
+    assert.ok(!isSmall(testCase) && !isLong(testCase));
+    proveCase(runtime, testCase);
   });
 
-  test("results that are stored as half floats are those of f32, rounded once, and nothing beside is written", () => {
+  test("16-bit results are the f32 results, rounded once, and nothing else is written", () => {
     const forms: readonly Case[] = [
       transformer,
       { ...transformer, heads: 2, offset: 1, padding: 3 },
       { ...plainCase, heads: 2, rows: 5, columns: 7, width: 3, valueWidth: 9, isCausal: true },
       { ...plainCase, rows: 70, columns: 130, width: 40, valueWidth: 33, scale: 0.2 },
     ];
-    for (const [index, one] of forms.entries()) {
-      const plain = runCase(runtime, one);
+    for (const [index, testCase] of forms.entries()) {
+      const plain = runCase(runtime, testCase);
       for (const resultDtype of ["f16", "bf16"] as const) {
         const narrow = { f16: narrowToF16, bf16: narrowToBf16 }[resultDtype];
-        const { written } = runCase(runtime, one, resultDtype);
+        const { written } = runCase(runtime, testCase, resultDtype);
         for (const name of ["probabilities", "scoreGradient"] as const) {
           sameBytes(written[name], plain.written[name], `${name} of form ${index}`);
         }
         for (const name of ["out", "queryGradient", "keyGradient", "valueGradient"] as const) {
-          // Beside the results both have the same elements from before.
+          // Outside of the results both have the same old elements.
           const expected = narrow(plain.written[name] as Float32Array);
           sameBytes(written[name], expected, `${name} of form ${index} as ${resultDtype}`);
         }
@@ -113,31 +113,31 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     }
   });
 
-  test("inputs that lie there as half floats have the bits of the same numbers as f32, whichever they are", () => {
+  test("16-bit inputs give the same bits as the same numbers in f32", () => {
     const forms: readonly Case[] = [
       transformer,
       { ...transformer, heads: 2, offset: 1, padding: 3 },
       { ...plainCase, rows: 70, columns: 130, width: 40, valueWidth: 33, scale: 0.2, isCausal: true },
     ];
-    for (const [index, one] of forms.entries()) {
+    for (const [index, testCase] of forms.entries()) {
       for (const [dtype, names] of [
         ["bf16", ["query", "key", "value", "outGradient"]],
         ["f16", ["key", "outGradient"]],
       ] as const) {
         const resultDtype = index === 0 ? dtype : "f32";
-        const plain = runCase(runtime, one, resultDtype, { dtype, names, areHalves: false });
-        const halves = runCase(runtime, one, resultDtype, { dtype, names, areHalves: true });
+        const plain = runCase(runtime, testCase, resultDtype, { dtype, names, areHalves: false });
+        const halves = runCase(runtime, testCase, resultDtype, { dtype, names, areHalves: true });
         sameNamedBytes(halves.written, plain.written, `form ${index} of ${dtype}`);
       }
     }
   });
 
-  test("inputs that lie there as bf16 are right against float64", () => {
+  test("bf16 inputs are correct against float64", () => {
     const names = ["query", "key", "value", "outGradient"];
     proveCase(runtime, transformer, { dtype: "bf16", names, areHalves: true });
   });
 
-  test("blocks and threads in reverse give the same bits", { skip: skipOnGpu }, () => {
+  test("the reverse order of blocks and threads gives the same bits", { skip: skipOnGpu }, () => {
     const emulator = openEmulator();
     const long: Case = {
       ...plainCase,
@@ -148,11 +148,11 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       scale: 0.2,
       isCausal: true,
     };
-    for (const one of [transformer, long]) {
-      const forwards = runCase(runtime, one).written;
+    for (const testCase of [transformer, long]) {
+      const forwards = runCase(runtime, testCase).written;
       emulator.set("reversed", 1);
       try {
-        sameNamedBytes(runCase(runtime, one).written, forwards, "in reverse");
+        sameNamedBytes(runCase(runtime, testCase).written, forwards, "in reverse");
       } finally {
         emulator.reset();
       }

@@ -1,7 +1,7 @@
-/** Lowers attention to launches on CUDA: in the dtypeKey for short sequences where a pair fits a block, in tiles where not. */
+/** Lowers attention to launches on CUDA: one block per (batch, head) if its operands fit into a block, tiled kernels otherwise. */
 
 import type { LaunchCommand } from "../../../runtime/index.js";
-import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
+import { argumentsInOrder } from "../../launch-arguments.js";
 import { cachedSource } from "../../source-cache.js";
 import {
   type AttentionBackwardProblem,
@@ -9,7 +9,7 @@ import {
   halfInputsOf,
   resultDtypeOf,
 } from "../problem.js";
-import { type Elements, lanesOf, textOf } from "./element.js";
+import { dtypeKey, type Elements, lanesOf } from "./element.js";
 import { areVectors, layOut, layOutResult, storagesOf, stridesOf } from "./parameters.js";
 import { smallBackwardKernel, smallBackwardParameters } from "./small-backward.js";
 import { smallForwardKernel, smallForwardParameters } from "./small-forward.js";
@@ -25,7 +25,7 @@ import { tiledForwardKernel, tiledForwardParameters } from "./tiled-forward.js";
 
 type Access = "out" | "partial-out";
 
-/** What the code of a plan depends on, besides the problem's dtype. */
+/** The cache key of a plan's code, without the dtypes. */
 function keyOf(
   { heads, rows, columns, width, valueWidth }: SmallPlan,
   facts: Readonly<Record<string, boolean>>,
@@ -68,7 +68,7 @@ export function lowerAttentionOnCuda(
       ...stridesOf(maskOperand),
       maskColumn,
     };
-    const key = `attention small forward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
+    const key = `attention small forward ${dtypeKey(elements)} ${access} ${keyOf(plan, facts, strides)}`;
     return [
       {
         ...{ kind: "launch", op },
@@ -79,7 +79,7 @@ export function lowerAttentionOnCuda(
     ];
   }
   const strips = Math.ceil(rows / stripLength);
-  const key = `attention tiled forward ${textOf(elements)} ${access}`;
+  const key = `attention tiled forward ${dtypeKey(elements)} ${access}`;
   return [
     {
       ...{ kind: "launch", op },
@@ -117,7 +117,7 @@ export function lowerAttentionBackwardOnCuda(
   if (plan) {
     const facts = { areVectors: areVectors(dtype, Object.values(operands)), isCausal };
     const strides = stridesOf(operands, facts.areVectors ? lanesOf(dtype) : 1);
-    const key = `attention small backward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
+    const key = `attention small backward ${dtypeKey(elements)} ${access} ${keyOf(plan, facts, strides)}`;
     return [
       {
         ...{ kind: "launch", op },
@@ -129,18 +129,20 @@ export function lowerAttentionBackwardOnCuda(
   }
   const sizes = { rows, columns, width, valueWidth, isCausal: isCausal ? 1 : 0 };
   const all = { ...values, ...sizes, ...stridesOf(operands) };
-  const dtypeKey = `${textOf(elements)} ${access}`;
+  const kernelKey = `${dtypeKey(elements)} ${access}`;
   const [rowStrips, columnStrips] = [Math.ceil(rows / stripLength), Math.ceil(columns / stripLength)];
   return [
     {
       ...{ kind: "launch", op },
-      source: cachedSource(`attention tiled rows ${dtypeKey}`, () => tiledRowsKernel(elements, access)),
+      source: cachedSource(`attention tiled rows ${kernelKey}`, () => tiledRowsKernel(elements, access)),
       blocks: batch * heads * rowStrips,
       arguments: argumentsInOrder(tiledRowsParameters(dtype, access), { ...all, strips: rowStrips }),
     },
     {
       ...{ kind: "launch", op },
-      source: cachedSource(`attention tiled columns ${dtypeKey}`, () => tiledColumnsKernel(elements, access)),
+      source: cachedSource(`attention tiled columns ${kernelKey}`, () =>
+        tiledColumnsKernel(elements, access),
+      ),
       blocks: batch * heads * columnStrips,
       arguments: argumentsInOrder(tiledColumnsParameters(dtype, access), { ...all, strips: columnStrips }),
     },

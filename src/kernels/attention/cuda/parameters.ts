@@ -11,8 +11,8 @@ import {
 } from "../problem.js";
 import { type Elements, lanesOf } from "./element.js";
 
-/** An operand with its layout. Strides count elements. */
-export interface Laid {
+/** An operand's storage, dtype, row length and strides in elements. */
+export interface OperandLayout {
   readonly storage: Storage;
   readonly dtype: Dtype;
   readonly width: number;
@@ -25,12 +25,12 @@ export function layOut(
   { storage, batchStride, headStride, rowStride, dtype = computed }: AttentionInput,
   rows: number,
   width: number,
-): Laid {
-  const step = (size: number, stride: number): number => (size > 1 ? stride : 0);
+): OperandLayout {
+  const strideOf = (size: number, stride: number): number => (size > 1 ? stride : 0);
   const strides = {
-    Batch: step(batch, batchStride),
-    Head: step(heads, headStride),
-    Row: step(rows, rowStride),
+    Batch: strideOf(batch, batchStride),
+    Head: strideOf(heads, headStride),
+    Row: strideOf(rows, rowStride),
   };
   return { storage, dtype, width, strides };
 }
@@ -41,12 +41,12 @@ export function layOutResult(
   operand: AttentionOperand,
   rows: number,
   width: number,
-): Laid {
+): OperandLayout {
   return { ...layOut(shape, operand, rows, width), dtype: resultDtypeOf(shape) };
 }
 
 /** True if every row begins and ends on a vector boundary. */
-export function areVectors(dtype: GemmDtype, operands: readonly Laid[]): boolean {
+export function areVectors(dtype: GemmDtype, operands: readonly OperandLayout[]): boolean {
   const lanes = lanesOf(dtype);
   return operands.every(({ storage, dtype: elementDtype, width, strides: { Batch, Head, Row } }) =>
     [storage.span.address / dtypes[elementDtype].bytes, width, Batch, Head, Row].every(
@@ -55,7 +55,7 @@ export function areVectors(dtype: GemmDtype, operands: readonly Laid[]): boolean
   );
 }
 
-type Stride<Name extends string> = `${Name}${keyof Laid["strides"]}`;
+type Stride<Name extends string> = `${Name}${keyof OperandLayout["strides"]}`;
 
 /** The kernel parameters for the strides of these operands. */
 export function strideParameters<Name extends string>(
@@ -70,11 +70,11 @@ export type Strides<Name extends string> = Readonly<Record<Stride<Name>, number>
 
 /** The stride arguments, in units of so many elements. */
 export function stridesOf<Name extends string>(
-  operands: Readonly<Record<Name, Laid>>,
+  operands: Readonly<Record<Name, OperandLayout>>,
   unit = 1,
 ): Strides<Name> {
   return Object.fromEntries(
-    Object.entries<Laid>(operands).flatMap(([name, { strides }]) =>
+    Object.entries<OperandLayout>(operands).flatMap(([name, { strides }]) =>
       Object.entries(strides).map(([dimension, stride]) => [`${name}${dimension}`, stride / unit]),
     ),
   ) as Strides<Name>;
@@ -82,10 +82,10 @@ export function stridesOf<Name extends string>(
 
 /** The operands' storages by name. */
 export function storagesOf<Name extends string>(
-  operands: Readonly<Record<Name, Laid>>,
+  operands: Readonly<Record<Name, OperandLayout>>,
 ): Readonly<Record<Name, Storage>> {
   return Object.fromEntries(
-    Object.entries<Laid>(operands).map(([name, { storage }]) => [name, storage]),
+    Object.entries<OperandLayout>(operands).map(([name, { storage }]) => [name, storage]),
   ) as Record<Name, Storage>;
 }
 
@@ -114,7 +114,7 @@ export function declareMemories(areVectors: boolean, { halves }: Elements): stri
   return `struct Memories {\n${plain}${halves.dtype ? of(areVectors ? "HalfVector" : "Half", "Half") : ""}};`;
 }
 
-/** C++: `name` + Pair, an operand's elements of one batch and head, as a pointer to the given type. */
+/** C++: `name` + Pair, the pointer to an operand's elements of one (batch, head), with elements of `type`. */
 export function declarePairs(type: string, ...names: readonly string[]): string {
   return names
     .map(

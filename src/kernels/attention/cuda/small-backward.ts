@@ -41,7 +41,7 @@ export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "parti
   } as const;
 }
 
-/** What the code is specialised on, besides the sizes. */
+/** The properties that the code is specialised on, besides the sizes. */
 export interface BackwardFacts extends Record<string, boolean> {
   readonly areVectors: boolean;
   readonly isCausal: boolean;

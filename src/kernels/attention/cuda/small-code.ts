@@ -20,7 +20,7 @@ export function declareConstants(
  *
  * `Staged`: COUNT rows of LENGTH elements in flight to shared memory, where rows are padded to whole vectors. `stage` issues the loads
  * and `store` uses them, so that all loads are in flight before the first wait; 16-bit elements are widened in `store`. Memory is a
- * pointer to vectors, or to elements if rows are not aligned to vectors; strides count what it points to. `Row::store` stores a vector of
+ * pointer to vectors, or to elements if rows are not aligned to vectors; strides are in units of that type. `Row::store` stores a vector of
  * a result, or the part of the last one that is inside of the row.
  */
 export const moveRows = `

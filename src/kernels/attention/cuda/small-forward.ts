@@ -38,7 +38,7 @@ export function smallForwardParameters(dtype: GemmDtype, access: "out" | "partia
   } as const;
 }
 
-/** What the code is specialised on, besides the sizes. */
+/** The properties that the code is specialised on, besides the sizes. */
 export interface ForwardFacts extends Record<string, boolean> {
   readonly areVectors: boolean;
   readonly isCausal: boolean;

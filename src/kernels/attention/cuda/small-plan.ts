@@ -55,7 +55,7 @@ export interface SmallPlan {
   readonly columnsPerRound: number;
 }
 
-/** Undefined if a pair exceeds the shared memory or threads of a block, or the registers of a lane. */
+/** Undefined if a (batch, head) exceeds the shared memory or threads of a block, or the registers of a lane. */
 export function planSmall(
   direction: Direction,
   dtype: GemmDtype,
@@ -66,21 +66,21 @@ export function planSmall(
     (length) => Math.ceil(length / lanes),
   ) as [number, number, number, number];
   const longest = Math.max(widthVectors, valueVectors);
-  const teamLanes = Math.min(Math.max(powerUpTo(Math.max(longest, columnVectors)), 2), 8);
+  const teamLanes = Math.min(Math.max(nextPowerOfTwo(Math.max(longest, columnVectors)), 2), 8);
   const teamsInWarp = warpSize / teamLanes;
 
   const isForward = direction === "forward";
   const groups = isForward ? 1 : 3;
-  const owned = isForward ? rows : Math.max(rows, columns);
-  const moved = (isForward ? columns : rows + columns) * (widthVectors + valueVectors);
+  const ownedRows = isForward ? rows : Math.max(rows, columns);
+  const stagedVectors = (isForward ? columns : rows + columns) * (widthVectors + valueVectors);
   const groupWarps = Math.max(
-    Math.ceil(owned / maxRows / teamsInWarp),
-    Math.ceil(moved / maxVectors / warpSize / groups),
+    Math.ceil(ownedRows / maxRows / teamsInWarp),
+    Math.ceil(stagedVectors / maxVectors / warpSize / groups),
   );
   const [teams, threads] = [groupWarps * teamsInWarp, groups * groupWarps * warpSize];
-  const [teamRows, teamTargets] = [Math.ceil(rows / teams), Math.ceil(owned / teams)];
+  const [teamRows, teamTargets] = [Math.ceil(rows / teams), Math.ceil(ownedRows / teams)];
   const paddedTargets = teams * teamTargets;
-  const vectors = moved + paddedTargets * (columnVectors + (isForward ? 0 : 2 * rowVectors));
+  const vectors = stagedVectors + paddedTargets * (columnVectors + (isForward ? 0 : 2 * rowVectors));
   if (threads > maxThreads || vectors * maxVectorBytes > staticSharedBytes) return undefined;
   const scoreRows = Math.ceil(rows / teams / groups);
   const scores = scoreRows * Math.ceil(columns / teamLanes);
@@ -90,10 +90,10 @@ export function planSmall(
     ...{ widthVectors, valueVectors, columnVectors, rowVectors },
     ...{ teamLanes, groups, groupThreads: threads / groups },
     ...{ teamRows, teamTargets, paddedTargets, scoreRows },
-    columnsPerRound: Math.min(powerUpTo(columns), 4),
+    columnsPerRound: Math.min(nextPowerOfTwo(columns), 4),
   };
 }
 
-function powerUpTo(count: number): number {
+function nextPowerOfTwo(count: number): number {
   return 2 ** Math.ceil(Math.log2(count));
 }

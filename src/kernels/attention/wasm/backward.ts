@@ -1,5 +1,5 @@
 /**
- * The backward pass of attention in one WebAssembly kernel. A block is one (batch, head); dK and dV are accumulated over the rows in
+ * The backward pass of attention in unitFactor WebAssembly kernel. A block is unitFactor (batch, head); dK and dV are accumulated over the rows in
  * order, so there is no reduction between blocks.
  */
 
@@ -45,23 +45,23 @@ export function backwardParameters({ dtype }: Element, access: "out" | "partial-
   } as const;
 }
 
-/** Rows or columns per iteration of each kind of GEMM. */
-const atOnce = { scores: 2, sums: 4 } as const;
+/** Rows or columns per iteration of the two kinds of GEMM. */
+const unroll = { scores: 2, sums: 4 } as const;
 
 export function backwardKernel(element: Element, access: "out" | "partial-out"): KernelSource {
   const functions = [
-    scoresFunction(`scores${atOnce.scores}`, element, atOnce.scores),
+    scoresFunction(`scores${unroll.scores}`, element, unroll.scores),
     scoresFunction("scores1", element, 1),
     softmaxGradientFunction(element),
-    weightedSumsFunction(`rows${atOnce.sums}`, element, atOnce.sums, "fromRow"),
+    weightedSumsFunction(`rows${unroll.sums}`, element, unroll.sums, "fromRow"),
     weightedSumsFunction("rows1", element, 1, "fromRow"),
-    weightedSumsFunction(`columns${atOnce.sums}`, element, atOnce.sums, "fromColumn"),
+    weightedSumsFunction(`columns${unroll.sums}`, element, unroll.sums, "fromColumn"),
     weightedSumsFunction("columns1", element, 1, "fromColumn"),
   ];
   const name = `attention_backward_${element.dtype}`;
-  return wasmKernel(name, backwardParameters(element, access), functions, (code, given) => {
-    const { firstBlock: block, endBlock, rows, columns, width, valueWidth, scale } = given;
-    const here = localsOf(
+  return wasmKernel(name, backwardParameters(element, access), functions, (code, args) => {
+    const { firstBlock: block, endBlock, rows, columns, width, valueWidth, scale } = args;
+    const locals = localsOf(
       code,
       "i32",
       ...operands,
@@ -78,20 +78,20 @@ export function backwardKernel(element: Element, access: "out" | "partial-out"):
       ] as const),
       ...(["from", "at", "to", "end", "scoreRowBytes"] as const),
     );
-    const { row, column, limit, left, from, at, to, end, scoreRowBytes } = here;
-    const one = code.local(element.dtype);
+    const { row, column, limit, left, from, at, to, end, scoreRowBytes } = locals;
+    const unitFactor = code.local(element.dtype);
     const overRows = (count: number, body: (count: number) => void): void => {
       code.i32(0).set(row);
-      inGroups(code, row, rows, count, (rowsNow) => {
-        setToElement(code, at, here.scoreGradient, row, scoreRowBytes);
-        setLimit(code, limit, row, rowsNow, given);
-        body(rowsNow);
+      inGroups(code, row, rows, count, (rowsInGroup) => {
+        setToElement(code, at, locals.scoreGradient, row, scoreRowBytes);
+        setLimit(code, limit, row, rowsInGroup, args);
+        body(rowsInGroup);
       });
     };
-    /** `to[column] = factor · Σ scores[row, column] · from[row]`, for some columns, over the rows that attend to any of them. */
+    /** `to[column] = factor · Σ scores[row, column] · from[row]`, for `count` columns, over the rows that attend to any of them. */
     const multiplyTransposed = (
       count: number,
-      sum: {
+      gemm: {
         readonly scores: Local;
         readonly from: Local;
         readonly fromRowBytes: Local;
@@ -103,65 +103,65 @@ export function backwardKernel(element: Element, access: "out" | "partial-out"):
     ): void => {
       // Under a causal mask, column i is visible from row i on.
       code.i32(0).set(row);
-      code.get(given.isCausal).if(() => code.get(column).set(row));
+      code.get(args.isCausal).if(() => code.get(column).set(row));
       limitTo(code, row, rows);
       code.get(rows).get(row).op("i32.sub").set(left);
-      setToElement(code, at, sum.scores, row, scoreRowBytes);
+      setToElement(code, at, gemm.scores, row, scoreRowBytes);
       setToElement(code, at, at, column, element.bytes);
-      setToElement(code, from, sum.from, row, sum.fromRowBytes);
-      setToElement(code, to, sum.to, column, sum.toRowBytes);
-      const layout = [scoreRowBytes, sum.fromRowBytes, sum.toRowBytes] as const;
-      call(code, `columns${count}`, at, from, to, sum.length, left, ...layout, sum.factor);
+      setToElement(code, from, gemm.from, row, gemm.fromRowBytes);
+      setToElement(code, to, gemm.to, column, gemm.toRowBytes);
+      const layout = [scoreRowBytes, gemm.fromRowBytes, gemm.toRowBytes] as const;
+      call(code, `columns${count}`, at, from, to, gemm.length, left, ...layout, gemm.factor);
     };
 
-    code[element.dtype](1).set(one);
+    code[element.dtype](1).set(unitFactor);
     setToProduct(code, scoreRowBytes, columns, element.bytes);
-    setToProduct(code, here.visibleStep, given.isCausal, element.bytes);
+    setToProduct(code, locals.visibleStep, args.isCausal, element.bytes);
     forRange(code, block, endBlock, 1, () => {
-      code.get(block).get(given.heads).op("i32.div_u").set(here.batch);
-      code.get(block).get(given.heads).op("i32.rem_u").set(here.head);
-      for (const name of operands) setToPair(code, here[name], given, name, here);
+      code.get(block).get(args.heads).op("i32.div_u").set(locals.batch);
+      code.get(block).get(args.heads).op("i32.rem_u").set(locals.head);
+      for (const name of operands) setToPair(code, locals[name], args, name, locals);
       setToProduct(code, row, block, rows);
-      setToElement(code, here.probabilities, given.probabilities, row, scoreRowBytes);
-      setToElement(code, here.scoreGradient, given.scoreGradient, row, scoreRowBytes);
+      setToElement(code, locals.probabilities, args.probabilities, row, scoreRowBytes);
+      setToElement(code, locals.scoreGradient, args.scoreGradient, row, scoreRowBytes);
 
-      overRows(atOnce.scores, (count) => {
-        const { outGradientRowBytes, valueRowBytes } = given;
-        setToElement(code, from, here.outGradient, row, outGradientRowBytes);
+      overRows(unroll.scores, (count) => {
+        const { outGradientRowBytes, valueRowBytes } = args;
+        setToElement(code, from, locals.outGradient, row, outGradientRowBytes);
         const layout = [outGradientRowBytes, valueRowBytes, scoreRowBytes] as const;
-        call(code, `scores${count}`, from, here.value, at, limit, valueWidth, ...layout, one);
+        call(code, `scores${count}`, from, locals.value, at, limit, valueWidth, ...layout, unitFactor);
       });
       code.i32(0).set(row);
-      setLimit(code, limit, row, 1, given);
+      setLimit(code, limit, row, 1, args);
       setToProduct(code, limit, limit, element.bytes);
-      setToElement(code, end, here.scoreGradient, rows, scoreRowBytes);
-      const strip = [here.scoreGradient, end, scoreRowBytes, limit, here.visibleStep] as const;
-      call(code, "softmaxGradientRows", here.probabilities, ...strip);
-      overRows(atOnce.sums, (count) => {
-        const { keyRowBytes, queryGradientRowBytes } = given;
-        setToElement(code, to, here.queryGradient, row, queryGradientRowBytes);
+      setToElement(code, end, locals.scoreGradient, rows, scoreRowBytes);
+      const strip = [locals.scoreGradient, end, scoreRowBytes, limit, locals.visibleStep] as const;
+      call(code, "softmaxGradientRows", locals.probabilities, ...strip);
+      overRows(unroll.sums, (count) => {
+        const { keyRowBytes, queryGradientRowBytes } = args;
+        setToElement(code, to, locals.queryGradient, row, queryGradientRowBytes);
         const layout = [scoreRowBytes, keyRowBytes, queryGradientRowBytes] as const;
-        call(code, `rows${count}`, at, here.key, to, width, limit, ...layout, scale);
+        call(code, `rows${count}`, at, locals.key, to, width, limit, ...layout, scale);
       });
       code.i32(0).set(column);
-      inGroups(code, column, columns, atOnce.sums, (count) => {
+      inGroups(code, column, columns, unroll.sums, (count) => {
         multiplyTransposed(count, {
-          scores: here.scoreGradient,
-          from: here.query,
-          fromRowBytes: given.queryRowBytes,
-          to: here.keyGradient,
-          toRowBytes: given.keyGradientRowBytes,
+          scores: locals.scoreGradient,
+          from: locals.query,
+          fromRowBytes: args.queryRowBytes,
+          to: locals.keyGradient,
+          toRowBytes: args.keyGradientRowBytes,
           length: width,
           factor: scale,
         });
         multiplyTransposed(count, {
-          scores: here.probabilities,
-          from: here.outGradient,
-          fromRowBytes: given.outGradientRowBytes,
-          to: here.valueGradient,
-          toRowBytes: given.valueGradientRowBytes,
+          scores: locals.probabilities,
+          from: locals.outGradient,
+          fromRowBytes: args.outGradientRowBytes,
+          to: locals.valueGradient,
+          toRowBytes: args.valueGradientRowBytes,
           length: valueWidth,
-          factor: one,
+          factor: unitFactor,
         });
       });
     });

@@ -2,8 +2,8 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { LaunchCommand } from "../../../runtime/index.js";
-import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
 import { elementOf, type GemmDtype } from "../../gemm/cpu/element.js";
+import { argumentsInOrder } from "../../launch-arguments.js";
 import { cachedSource } from "../../source-cache.js";
 import {
   type Access,
@@ -93,7 +93,7 @@ export function lowerAttentionBackwardOnWasm(
   };
 }
 
-/** An operand's strides as arguments. Where a dimension has one place, its stride is not used and may be anything. */
+/** The stride arguments of an operand. The stride of a dimension of size 1 is arbitrary: it becomes 0. */
 function stridesOf<Name extends string>(
   { dtype, batch, heads }: AttentionShape,
   name: Name,
@@ -101,11 +101,11 @@ function stridesOf<Name extends string>(
   rows: number,
 ) {
   const { bytes } = elementOf(dtype);
-  const step = (size: number, stride: number): number => (size > 1 ? stride * bytes : 0);
+  const strideBytes = (size: number, stride: number): number => (size > 1 ? stride * bytes : 0);
   return {
-    [`${name}BatchBytes`]: step(batch, batchStride),
-    [`${name}HeadBytes`]: step(heads, headStride),
-    [`${name}RowBytes`]: step(rows, rowStride),
+    [`${name}BatchBytes`]: strideBytes(batch, batchStride),
+    [`${name}HeadBytes`]: strideBytes(heads, headStride),
+    [`${name}RowBytes`]: strideBytes(rows, rowStride),
   } as Record<`${Name}BatchBytes` | `${Name}HeadBytes` | `${Name}RowBytes`, number>;
 }
 

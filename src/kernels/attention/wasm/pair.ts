@@ -1,10 +1,10 @@
-/** What the forward and backward kernels share: strides of operands, addresses of a (batch, head), and causal limits. */
+/** Code that the forward and backward kernels share: strides of operands, addresses of a (batch, head), and causal limits. */
 
 import type { Code, Local } from "../../../driver/index.js";
 import { forRange, forWholeSteps, limitTo, push, setToElement } from "../../codegen/wasm/loops.js";
 
 /** A kernel's arguments by name, and its range of blocks. */
-export type Given<Parameters> = Readonly<Record<keyof Parameters | "firstBlock" | "endBlock", Local>>;
+export type Args<Parameters> = Readonly<Record<keyof Parameters | "firstBlock" | "endBlock", Local>>;
 
 type Stride<Name extends string> = `${Name}BatchBytes` | `${Name}HeadBytes` | `${Name}RowBytes`;
 
@@ -24,20 +24,20 @@ export function setToProduct(code: Code, local: Local, a: Local, b: Local | numb
   push(code.get(a), b).op("i32.mul").set(local);
 }
 
-/** `address` = the operand's elements of one batch and head. */
+/** `address` = the address of the operand's first element for one (batch, head). */
 export function setToPair<Name extends string>(
   code: Code,
   address: Local,
-  given: Readonly<Record<Name | Stride<Name>, Local>>,
+  args: Readonly<Record<Name | Stride<Name>, Local>>,
   name: Name,
   { batch, head }: { readonly batch: Local; readonly head: Local },
 ): void {
-  const strides: Readonly<Record<Stride<Name>, Local>> = given;
-  setToElement(code, address, given[name], batch, strides[`${name}BatchBytes`]);
+  const strides: Readonly<Record<Stride<Name>, Local>> = args;
+  setToElement(code, address, args[name], batch, strides[`${name}BatchBytes`]);
   setToElement(code, address, address, head, strides[`${name}HeadBytes`]);
 }
 
-/** `limit` = how many columns the `count` rows from `row` on attend to, at most. */
+/** `limit` = the maximum number of columns that one of the `count` rows from `row` on attends to. */
 export function setLimit(
   code: Code,
   limit: Local,
@@ -52,14 +52,14 @@ export function setLimit(
   });
 }
 
-/** Loops from `at` to `end`, `atOnce` at a time, then one by one. */
+/** Loops from `at` to `end` in groups of `groupSize`, then one by one. */
 export function inGroups(
   code: Code,
   at: Local,
   end: Local,
-  atOnce: number,
+  groupSize: number,
   body: (count: number) => void,
 ): void {
-  forWholeSteps(code, at, end, atOnce, () => body(atOnce));
+  forWholeSteps(code, at, end, groupSize, () => body(groupSize));
   forRange(code, at, end, 1, () => body(1));
 }

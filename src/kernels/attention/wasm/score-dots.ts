@@ -1,6 +1,6 @@
 /**
- * Scores: the products of some rows and all columns, each summed in the lanes of a vector. As many acc as a vector has
- * lanes are then added up together, by shuffles, and leave as one vector.
+ * Scores: the dot products of some queries with all keys. Each is accumulated in the lanes of a vector. As many accumulators as a vector
+ * has lanes are then reduced together by shuffles, and stored as one vector.
  */
 
 import type { Code, Local, MemoryOpcode, WasmFunction } from "../../../driver/index.js";
@@ -23,7 +23,7 @@ const everyOther: readonly [Shuffle, Shuffle] = [
   [1, 3, 5, 7],
 ];
 
-/** Pushes a vector with the lane sum of each vector. */
+/** Pushes a vector whose lane i is the sum of the lanes of accumulator i. */
 function pushTotals(code: Code, { lanes, addVectors }: Element, acc: readonly Local[]): void {
   const addPicks = (a: Local, b: Local, [first, second]: readonly [Shuffle, Shuffle]): Code =>
     code.get(a).get(b).shuffle(first).get(a).get(b).shuffle(second).op(addVectors);
@@ -53,10 +53,10 @@ export function scoresFunction(name: string, element: Element, rows: number): Wa
     scoreRowBytes: "i32",
     scale: element.dtype,
   } as const;
-  return wasmFunction(name, parameters, (code, { query, key, scores, columns, width, ...given }) => {
+  return wasmFunction(name, parameters, (code, { query, key, scores, columns, width, ...args }) => {
     const { at, steps, left, last, index } = localsOf(code, "i32", "at", "steps", "left", "last", "index");
-    const queries = rowAddresses(code, rows, query, given.queryRowBytes);
-    const targets = rowAddresses(code, rows, scores, given.scoreRowBytes);
+    const queries = rowAddresses(code, rows, query, args.queryRowBytes);
+    const targets = rowAddresses(code, rows, scores, args.scoreRowBytes);
     const keys = Array.from({ length: lanes }, () => code.local("i32"));
     const fromKey = code.local("v128");
     const gathered = code.local("v128");
@@ -71,7 +71,7 @@ export function scoresFunction(name: string, element: Element, rows: number): Wa
     const loadAt = (base: Local, load: MemoryOpcode): Code =>
       code.get(base).get(at).op("i32.add").memory(load);
 
-    code.get(given.scale).op(element.splat).set(factor);
+    code.get(args.scale).op(element.splat).set(factor);
     code.get(columns).set(left);
     code.block((leave) => {
       code.loop((again) => {
@@ -81,12 +81,12 @@ export function scoresFunction(name: string, element: Element, rows: number): Wa
         for (const [column, address] of keys.entries()) {
           code.i32(column).set(index);
           limitTo(code, index, last);
-          setToElement(code, address, key, index, given.keyRowBytes);
+          setToElement(code, address, key, index, args.keyRowBytes);
         }
         for (const { acc } of tile) for (const sum of acc) setZero(code, element, sum);
         code.i32(0).set(at);
         code.get(width).i32(lanes).op("i32.div_u").set(steps);
-        // One vector a turn: V8 of Node 20 keeps the acc in their registers here, and moves them about when unrolled.
+        // Not unrolled: V8 of Node 20 keeps the accumulators in registers here, and spills them when unrolled.
         repeat(code, steps, () => {
           for (const { address, fromQuery } of tile) loadAt(address, "v128.load").set(fromQuery);
           for (const [column, address] of keys.entries()) {
@@ -120,8 +120,8 @@ export function scoresFunction(name: string, element: Element, rows: number): Wa
               code.get(target).get(totals).memory("v128.store");
               advance(code, target, vectorBytes);
             }
-            setToElement(code, key, key, index, given.keyRowBytes);
-            advance(code, key, given.keyRowBytes);
+            setToElement(code, key, key, index, args.keyRowBytes);
+            advance(code, key, args.keyRowBytes);
             advance(code, left, -lanes);
           },
           () => {

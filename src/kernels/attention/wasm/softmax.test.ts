@@ -1,4 +1,4 @@
-/** Rows of scores that softmax could stumble over: huge ones, NaN, and those that a mask hides altogether. */
+/** Difficult rows of scores for softmax: huge scores, NaN, and rows that are masked completely. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -11,7 +11,7 @@ import { attentionBackwardCalls, attentionCalls } from "../attention.js";
 
 const arrayOf = { f32: Float32Array, f64: Float64Array } as const;
 
-/** Attention over the given scores, with the identity for values: what comes out are the probabilities. */
+/** Attention over these scores, with the identity matrix as values: the result is the probabilities. */
 function probabilitiesOf(
   runtime: Runtime,
   dtype: GemmDtype,
@@ -49,7 +49,7 @@ function probabilitiesOf(
 function runMasked(runtime: Runtime, mask: readonly number[]) {
   return runtime.step(() => {
     const operand = (name: string, rows: number) => {
-      const values = Float32Array.from({ length: rows * 4 }, (_, place) => Math.sin(place + name.length));
+      const values = Float32Array.from({ length: rows * 4 }, (_, index) => Math.sin(index + name.length));
       return { storage: put(runtime, values, name), batchStride: 0, headStride: 0, rowStride: 4 };
     };
     const [out, queryGradient] = [operand("out", 2), operand("queryGradient", 2)];
@@ -94,7 +94,7 @@ for (const { device, skip, open } of kernelDevices) {
     const runtime = open();
 
     for (const dtype of ["f32", "f64"] as const) {
-      test(`scores that exp can't take by themselves are fine in ${dtype}`, () => {
+      test(`scores for which exp would overflow are handled in ${dtype}`, () => {
         const [first, second, third] = probabilitiesOf(runtime, dtype, [
           [-29, 122, 121, 0, 60],
           [1e30, -1e30, 0, 1, 1e30],
@@ -109,7 +109,7 @@ for (const { device, skip, open } of kernelDevices) {
           assert.ok(Math.abs(third[column]! - power * share) < 1e-6);
       });
 
-      test(`a NaN spoils its own row of ${dtype} and no other`, () => {
+      test(`a NaN makes its row of ${dtype} NaN, and no other row`, () => {
         const rows = probabilitiesOf(runtime, dtype, [
           [1, 1, 1, 1, 1],
           [1, 2, 3, 4, Number.NaN],
@@ -117,11 +117,12 @@ for (const { device, skip, open } of kernelDevices) {
         ]);
         // The identity's zeros carry a NaN of the query into every score of its row.
         assert.ok(rows[1]!.every(Number.isNaN));
-        for (const row of [rows[0]!, rows[2]!]) for (const one of row) assert.ok(Math.abs(one - 0.2) < 1e-7);
+        for (const row of [rows[0]!, rows[2]!])
+          for (const probability of row) assert.ok(Math.abs(probability - 0.2) < 1e-7);
       });
     }
 
-    test("a row whose every column is hidden is NaN, forward and backward, and its neighbours are not", () => {
+    test("a completely masked row is NaN, forward and backward, and its neighbours are not", () => {
       const hidden = Number.NEGATIVE_INFINITY;
       const { out, probabilities, dq } = runMasked(runtime, [hidden, hidden, hidden, hidden, 0, hidden]);
       assert.ok(probabilities.slice(0, 3).every(Number.isNaN));

@@ -41,16 +41,16 @@ function pushExp(code: Code, { dtype }: Element, x: Local): void {
   pushLane(1).lane("f64x2.replace_lane", 1);
 }
 
-/** A vector of elements, or one element splatted. */
-type Form = "vector" | "scalar";
+/** How a loop processes elements: a vector of neighbours, or one element splatted. */
+type LoopMode = "vector" | "scalar";
 
-/** Loops from `at` to `end`: a vector at a time, then `between`, then the tail element by element. */
-function pass(
+/** Loops from `at` to `end`: over whole vectors, then `beforeTail`, then over the tail element by element. */
+function forElements(
   code: Code,
   { bytes }: Element,
   { at, end }: { readonly at: Local; readonly end: Local },
-  visit: (form: Form) => void,
-  between?: () => void,
+  visit: (mode: LoopMode) => void,
+  beforeTail?: () => void,
 ): void {
   const vectors = code.local("i32");
   code.get(end).get(at).op("i32.sub").i32(vectorBytes).op("i32.div_u").set(vectors);
@@ -58,28 +58,28 @@ function pass(
     visit("vector");
     advance(code, at, vectorBytes);
   });
-  between?.();
+  beforeTail?.();
   forRange(code, at, end, bytes, () => visit("scalar"));
 }
 
-function pushElements(code: Code, element: Element, form: Form, address: Local): Code {
-  return code.get(address).memory(form === "vector" ? "v128.load" : element.loadSplat);
+function pushElements(code: Code, element: Element, mode: LoopMode, address: Local): Code {
+  return code.get(address).memory(mode === "vector" ? "v128.load" : element.loadSplat);
 }
 
-function storeElements(code: Code, element: Element, form: Form, address: Local, value: Local): void {
+function storeElements(code: Code, element: Element, mode: LoopMode, address: Local, value: Local): void {
   code.get(address).get(value);
-  if (form === "vector") code.memory("v128.store");
+  if (mode === "vector") code.memory("v128.store");
   else code.lane(element.extractLane, 0).memory(element.store);
 }
 
 /** Reduces the lanes of a vector (butterfly): every lane gets the result. */
-function reduceLanes(code: Code, { lanes }: Element, vector: Local, join: () => void): void {
+function reduceLanes(code: Code, { lanes }: Element, vector: Local, combine: () => void): void {
   code.get(vector).get(vector).get(vector).shuffle([2, 3, 0, 1]);
-  join();
+  combine();
   code.set(vector);
   if (lanes === 2) return;
   code.get(vector).get(vector).get(vector).shuffle([1, 0, 3, 2]);
-  join();
+  combine();
   code.set(vector);
 }
 
@@ -91,7 +91,7 @@ function fillWithZero(code: Code, element: Element, at: Local, rowEnd: Local): v
   });
 }
 
-/** Loops over a strip's rows; `end` is the end of the visible part of a row, and `rowEnd` that of the row. */
+/** Loops over a strip's rows; `end` is the end of a row's visible elements, and `rowEnd` the end of the row. */
 function overRows(
   code: Code,
   strip: Readonly<
@@ -122,8 +122,8 @@ export function addMaskFunction(element: Element): WasmFunction {
 }
 
 /**
- * `softmaxRows`: scores become probabilities; those of columns that are not seen, 0. The rowMax score is taken off its
- * row first, so that no exp overflows. A row of nothing but −Infinity becomes NaN, and so does one with a NaN.
+ * `softmaxRows`: replaces scores by probabilities, and by 0 in invisible columns. The maximum of a row is subtracted first, so that no
+ * exp overflows. A row that is −Infinity everywhere becomes NaN, and so does a row with a NaN.
  */
 export function softmaxFunction(element: Element): WasmFunction {
   const { subtract, divide, max } = opcodes[element.dtype];
@@ -134,36 +134,36 @@ export function softmaxFunction(element: Element): WasmFunction {
     visibleBytes: "i32",
     visibleStep: "i32",
   } as const;
-  return wasmFunction("softmaxRows", parameters, (code, { strip, ...given }) => {
+  return wasmFunction("softmaxRows", parameters, (code, { strip, ...args }) => {
     const { row, end, rowEnd, at } = localsOf(code, "i32", "row", "end", "rowEnd", "at");
     const { rowMax, acc, value } = localsOf(code, "v128", "rowMax", "acc", "value");
 
     code.get(strip).set(row);
-    overRows(code, { row, end, rowEnd, ...given }, () => {
+    overRows(code, { row, end, rowEnd, ...args }, () => {
       code[element.dtype](Number.NEGATIVE_INFINITY).op(element.splat).set(rowMax);
       code.get(row).set(at);
-      // A NaN is not max than anything: it is kept where it stands, and reaches its row by the sum.
-      pass(code, element, { at, end }, (form) => {
+      // pmax ignores a NaN in its second operand. The NaN reaches the whole row through the sum.
+      forElements(code, element, { at, end }, (mode) => {
         code.get(rowMax);
-        pushElements(code, element, form, at).op(max).set(rowMax);
+        pushElements(code, element, mode, at).op(max).set(rowMax);
       });
       reduceLanes(code, element, rowMax, () => code.op(max));
       setZero(code, element, acc);
       code.get(row).set(at);
-      const exponentiate = (form: Form): void => {
-        pushElements(code, element, form, at).get(rowMax).op(subtract).set(value);
+      const exponentiate = (mode: LoopMode): void => {
+        pushElements(code, element, mode, at).get(rowMax).op(subtract).set(value);
         pushExp(code, element, value);
         code.set(value);
-        storeElements(code, element, form, at, value);
+        storeElements(code, element, mode, at, value);
         code.get(acc).get(value).op(element.addVectors).set(acc);
       };
-      pass(code, element, { at, end }, exponentiate, () =>
+      forElements(code, element, { at, end }, exponentiate, () =>
         reduceLanes(code, element, acc, () => code.op(element.addVectors)),
       );
       code.get(row).set(at);
-      pass(code, element, { at, end }, (form) => {
-        pushElements(code, element, form, at).get(acc).op(divide).set(value);
-        storeElements(code, element, form, at, value);
+      forElements(code, element, { at, end }, (mode) => {
+        pushElements(code, element, mode, at).get(acc).op(divide).set(value);
+        storeElements(code, element, mode, at, value);
       });
       fillWithZero(code, element, at, rowEnd);
     });
@@ -181,36 +181,37 @@ export function softmaxGradientFunction(element: Element): WasmFunction {
     visibleBytes: "i32",
     visibleStep: "i32",
   } as const;
-  return wasmFunction("softmaxGradientRows", parameters, (code, { probabilities, strip, ...given }) => {
+  return wasmFunction("softmaxGradientRows", parameters, (code, { probabilities, strip, ...args }) => {
     const { row, end, rowEnd, at, atP } = localsOf(code, "i32", "row", "end", "rowEnd", "at", "atP");
     const { acc, value } = localsOf(code, "v128", "acc", "value");
-    const begin = (): void => {
+    const rewind = (): void => {
       code.get(row).set(at).get(probabilities).set(atP);
     };
-    const step = (form: Form): void => advance(code, atP, form === "vector" ? vectorBytes : element.bytes);
+    const advanceP = (mode: LoopMode): void =>
+      advance(code, atP, mode === "vector" ? vectorBytes : element.bytes);
 
     code.get(strip).set(row);
-    overRows(code, { row, end, rowEnd, ...given }, () => {
+    overRows(code, { row, end, rowEnd, ...args }, () => {
       setZero(code, element, acc);
-      begin();
-      const addUp = (form: Form): void => {
-        pushElements(code, element, form, at);
-        pushElements(code, element, form, atP);
+      rewind();
+      const sumProducts = (mode: LoopMode): void => {
+        pushElements(code, element, mode, at);
+        pushElements(code, element, mode, atP);
         accumulate(code, element, acc);
-        step(form);
+        advanceP(mode);
       };
-      pass(code, element, { at, end }, addUp, () =>
+      forElements(code, element, { at, end }, sumProducts, () =>
         reduceLanes(code, element, acc, () => code.op(element.addVectors)),
       );
-      begin();
-      pass(code, element, { at, end }, (form) => {
-        pushElements(code, element, form, at).get(acc).op(subtract);
-        pushElements(code, element, form, atP).op(element.multiplyVectors).set(value);
-        storeElements(code, element, form, at, value);
-        step(form);
+      rewind();
+      forElements(code, element, { at, end }, (mode) => {
+        pushElements(code, element, mode, at).get(acc).op(subtract);
+        pushElements(code, element, mode, atP).op(element.multiplyVectors).set(value);
+        storeElements(code, element, mode, at, value);
+        advanceP(mode);
       });
       fillWithZero(code, element, at, rowEnd);
-      advance(code, probabilities, given.rowBytes);
+      advance(code, probabilities, args.rowBytes);
     });
   });
 }

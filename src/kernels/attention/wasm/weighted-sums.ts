@@ -14,7 +14,7 @@ const vectorBytes = 16;
 /** Target t has its weights in row t of the scores, or in column t. */
 export type WeightLayout = "fromRow" | "fromColumn";
 
-/** `name`: computes `targets` rows of `length` elements from `steps` rows. Rows of scores are contiguous. */
+/** The function `name`: computes `targets` rows of `length` elements from `steps` rows. Rows of scores are contiguous. */
 export function weightedSumsFunction(
   name: string,
   element: Element,
@@ -33,20 +33,20 @@ export function weightedSumsFunction(
     toRowBytes: "i32",
     factor: element.dtype,
   } as const;
-  return wasmFunction(name, parameters, (code, { weights, from, to, length, steps, ...given }) => {
-    const { place, left, fromAt, toAt, lastPlace } = localsOf(
+  return wasmFunction(name, parameters, (code, { weights, from, to, length, steps, ...args }) => {
+    const { column, left, fromAt, toAt, lastColumn } = localsOf(
       code,
       "i32",
-      ...(["place", "left", "fromAt", "toAt", "lastPlace"] as const),
+      ...(["column", "left", "fromAt", "toAt", "lastColumn"] as const),
     );
-    /** One cursor for all targets that moves down the scores' rows, or one per target that moves along its row. */
+    /** The addresses of the weights: one per target, which moves along its row; or one for all, which moves down the columns. */
     const starts =
-      layout === "fromRow" ? rowAddresses(code, targets, weights, given.weightRowBytes) : [weights];
-    const walkers = starts.map((start) => ({ start, at: code.local("i32") }));
-    const stepBytes = layout === "fromRow" ? bytes : given.weightRowBytes;
-    const factorOfAll = code.local("v128");
+      layout === "fromRow" ? rowAddresses(code, targets, weights, args.weightRowBytes) : [weights];
+    const cursors = starts.map((start) => ({ start, at: code.local("i32") }));
+    const stepBytes = layout === "fromRow" ? bytes : args.weightRowBytes;
+    const splatFactor = code.local("v128");
 
-    const sumAt = (width: "scalar" | 1 | 2): void => {
+    const accumulateAt = (width: "scalar" | 1 | 2): void => {
       const isVector = width !== "scalar";
       const type = isVector ? "v128" : element.dtype;
       const values = Array.from({ length: isVector ? width : 1 }, () => code.local(type));
@@ -55,8 +55,8 @@ export function weightedSumsFunction(
         values.map((value) => ({ value, sum: code.local(type) })),
       );
       for (const { sum } of acc.flat()) setZero(code, element, sum);
-      setToElement(code, fromAt, from, place, bytes);
-      for (const { start, at } of walkers) code.get(start).set(at);
+      setToElement(code, fromAt, from, column, bytes);
+      for (const { start, at } of cursors) code.get(start).set(at);
       code.get(steps).set(left);
       repeat(code, left, () => {
         for (const [index, value] of values.entries())
@@ -64,38 +64,38 @@ export function weightedSumsFunction(
             .get(fromAt)
             .memory(isVector ? "v128.load" : element.load, index * vectorBytes)
             .set(value);
-        for (const [target, sumsOfTarget] of acc.entries()) {
-          const { at } = walkers[layout === "fromRow" ? target : 0] as { at: Local };
+        for (const [target, accOfTarget] of acc.entries()) {
+          const { at } = cursors[layout === "fromRow" ? target : 0] as { at: Local };
           code
             .get(at)
             .memory(isVector ? element.loadSplat : element.load, layout === "fromRow" ? 0 : target * bytes)
             .set(weight);
-          for (const { value, sum } of sumsOfTarget) accumulate(code.get(weight).get(value), element, sum);
+          for (const { value, sum } of accOfTarget) accumulate(code.get(weight).get(value), element, sum);
         }
-        for (const { at } of walkers) advance(code, at, stepBytes);
-        advance(code, fromAt, given.fromRowBytes);
+        for (const { at } of cursors) advance(code, at, stepBytes);
+        advance(code, fromAt, args.fromRowBytes);
       });
-      setToElement(code, toAt, to, place, bytes);
-      for (const sumsOfTarget of acc) {
-        for (const [index, { sum }] of sumsOfTarget.entries())
-          storeScaled(code, element, toAt, index, sum, isVector ? factorOfAll : given.factor);
-        advance(code, toAt, given.toRowBytes);
+      setToElement(code, toAt, to, column, bytes);
+      for (const accOfTarget of acc) {
+        for (const [index, { sum }] of accOfTarget.entries())
+          storeScaled(code, element, toAt, index, sum, isVector ? splatFactor : args.factor);
+        advance(code, toAt, args.toRowBytes);
       }
     };
 
-    code.get(given.factor).op(element.splat).set(factorOfAll);
+    code.get(args.factor).op(element.splat).set(splatFactor);
     code.get(length).i32(lanes).op("i32.ge_u");
     code.if(
       () => {
-        forWholeSteps(code, place, length, 2 * lanes, () => sumAt(2));
-        code.get(length).i32(lanes).op("i32.sub").set(lastPlace);
+        forWholeSteps(code, column, length, 2 * lanes, () => accumulateAt(2));
+        code.get(length).i32(lanes).op("i32.sub").set(lastColumn);
         // The last vector may overlap the one before it: the common elements are computed twice, with the same result.
-        forRange(code, place, length, lanes, () => {
-          limitTo(code, place, lastPlace);
-          sumAt(1);
+        forRange(code, column, length, lanes, () => {
+          limitTo(code, column, lastColumn);
+          accumulateAt(1);
         });
       },
-      () => forRange(code, place, length, 1, () => sumAt("scalar")),
+      () => forRange(code, column, length, 1, () => accumulateAt("scalar")),
     );
   });
 }

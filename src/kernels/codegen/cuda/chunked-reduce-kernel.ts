@@ -1,7 +1,7 @@
 /**
  * Prints multi-tensor reductions as CUDA C++: several tensors are reduced in chunks of equal length, one block per chunk. Each thread takes
- * every n-th vector of four elements and accumulates the four lanes separately; the threads' results are combined in a fixed order. So
- * the bits of a chunk's result follow from its elements, not from its address or the rest of the group.
+ * every n-th vector of four elements and accumulates the four lanes separately; the threads' results are combined in a fixed order. So the
+ * bits of a chunk's result follow from its elements, not from its address or from the other tensors.
  */
 
 import type { KernelSource } from "../../../driver/index.js";
@@ -19,8 +19,8 @@ const [vectorWidth, vectorsPerThread] = [4, 4];
 export const chunkLength = threads * vectorWidth * vectorsPerThread;
 
 /**
- * The parameters: the tensors, the results, then as u32 the lengths of the tensors and where the chunks of each end; then the kernel's
- * scalars.
+ * The parameters: the tensors, the results, then as u32 the lengths of the tensors and the end of each tensor's chunks; then the
+ * kernel's scalars.
  */
 export function printChunkedReduceKernel(kernel: ChunkedReduceKernel, tensors: number): KernelSource {
   const { name, dtype, op, value, scalars } = kernel;

@@ -1,4 +1,4 @@
-/** How column kernels use a GPU: every thread has rows, the bits follow from the rows alone, and loads are in flight together. */
+/** Launch configs of column kernels on a GPU: every thread has rows, the bits depend only on the rows, and loads are in flight together. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -11,7 +11,7 @@ import type { LaunchConfig } from "../../launch-config.js";
 import { cudaColumnConfig } from "./column-config.js";
 import { cudaKernel } from "./cuda-function.js";
 
-/** Multiprocessors of an H200. */
+/** The number of SMs of an H200. */
 const parallelism = 132;
 
 const x = term.load(0, "f32");
@@ -23,9 +23,9 @@ const sumOf = (dtype: Dtype, type: "f32" | "f64" = "f32"): ColumnKernel => ({
   op: "add",
   values: [term.load(0, type)],
 });
-/** What a layerNorm's weight and bias gradients are. */
-const pulls: ColumnKernel = {
-  name: "pulls",
+/** The gradients of a layer norm's weight and bias. */
+const normGradients: ColumnKernel = {
+  name: "norm gradients",
   inputs: ["f32", "f32", "f32", "f32"],
   outputs: ["f32", "f32"],
   scalars: [],
@@ -33,14 +33,19 @@ const pulls: ColumnKernel = {
   values: [term.mul(x, term.mul(term.sub(term.load(1, "f32"), term.load(2, "f32")), term.load(3, "f32"))), x],
 };
 
-function formOf(kernel: ColumnKernel, rows: number, columns: number, processors = parallelism): LaunchConfig {
+function configOf(
+  kernel: ColumnKernel,
+  rows: number,
+  columns: number,
+  processors = parallelism,
+): LaunchConfig {
   const strides = kernel.inputs.map((_, input) =>
     input < 2 ? ({ row: columns, column: "unit" } as const) : ({ row: 1, column: "none" } as const),
   );
   return cudaColumnConfig(kernel, { rows, columns, strides }, processors);
 }
 
-test("few columns are spread over up to half of the SMs, and of many a block takes a sector", () => {
+test("few columns are spread over up to half of the SMs; with many columns a block takes a sector", () => {
   const cases: readonly [
     kernel: ColumnKernel,
     rows: number,
@@ -57,12 +62,12 @@ test("few columns are spread over up to half of the SMs, and of many a block tak
     [sumOf("f32"), 64, 100_000, 12_500, 256],
     [sumOf("bf16"), 3072, 4096, 512, 1024],
     [sumOf("f64", "f64"), 3072, 4096, 1024, 1024],
-    [pulls, 3072, 256, 64, 1024],
+    [normGradients, 3072, 256, 64, 1024],
   ];
   for (const [kernel, rows, columns, blocks, threads] of cases) {
-    const form = formOf(kernel, rows, columns);
-    assert.equal(form.blocks, blocks, `blocks of ${rows} × ${columns}`);
-    assert.equal(form.print().cuda?.threads, threads, `threads of ${rows} × ${columns}`);
+    const config = configOf(kernel, rows, columns);
+    assert.equal(config.blocks, blocks, `blocks of ${rows} × ${columns}`);
+    assert.equal(config.print().cuda?.threads, threads, `threads of ${rows} × ${columns}`);
   }
 });
 
@@ -77,46 +82,46 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       [3072, 9],
       [9999, 5],
     ] as const) {
-      const inputs = pulls.inputs.map((_, input) =>
+      const inputs = normGradients.inputs.map((_, input) =>
         Float32Array.from({ length: rows * (input < 2 ? columns : 1) }, (_value, index) =>
           Math.sin(index * (input + 1)),
         ),
       );
-      const run = (processors: number): { form: LaunchConfig; found: Uint8Array[] } => {
-        const form = formOf(pulls, rows, columns, processors);
-        const found = runtime.step(() => {
-          const outputs = pulls.outputs.map(() => runtime.arena.allocate(4 * columns, "sums"));
+      const run = (processors: number): { config: LaunchConfig; actual: Uint8Array[] } => {
+        const config = configOf(normGradients, rows, columns, processors);
+        const actual = runtime.step(() => {
+          const outputs = normGradients.outputs.map(() => runtime.arena.allocate(4 * columns, "sums"));
           const operands = [...inputs.map((values) => put(runtime, values, "input")), ...outputs];
           runtime.launch({
-            op: pulls.name,
-            kernel: runtime.kernel(form.print()),
-            blocks: form.blocks,
-            arguments: [...operands, ...form.sizes],
+            op: normGradients.name,
+            kernel: runtime.kernel(config.print()),
+            blocks: config.blocks,
+            arguments: [...operands, ...config.sizes],
           });
-          return outputs.map((one) => runtime.read(one));
+          return outputs.map((output) => runtime.read(output));
         });
-        return { form, found };
+        return { config, actual };
       };
       // On each of them a block takes fewer columns, and a column has more threads.
       const enough = [8, 4, 2].map((perBlock) => 4 * Math.ceil(columns / perBlock));
       const [first, ...others] = [1, ...enough].map(run);
-      assert.equal(new Set([first!, ...others].map(({ form }) => form.key)).size, 4);
-      for (const { form, found } of others) {
-        for (const [index, one] of found.entries())
-          sameBytes(one, first!.found[index]!, `${form.key}, value ${index}`);
+      assert.equal(new Set([first!, ...others].map(({ config }) => config.key)).size, 4);
+      for (const { config, actual } of others) {
+        for (const [index, value] of actual.entries())
+          sameBytes(value, first!.actual[index]!, `${config.key}, value ${index}`);
       }
     }
   });
 });
 
-/** How many loads from memory stand between one branch or label and the next, at most. */
+/** The maximum number of global loads between two branches or labels. */
 function maxLoadsInCombo(ptx: string): number {
-  let [most, together] = [0, 0];
+  let [maxLoads, loads] = [0, 0];
   for (const line of ptx.split("\n")) {
-    if (/\bbra\b|^\$L/.test(line)) together = 0;
-    else if (/\bld\.global/.test(line)) most = Math.max(most, ++together);
+    if (/\bbra\b|^\$L/.test(line)) loads = 0;
+    else if (/\bld\.global/.test(line)) maxLoads = Math.max(maxLoads, ++loads);
   }
-  return most;
+  return maxLoads;
 }
 
 describe("under nvcc", { skip: noCompiler() }, () => {
@@ -126,14 +131,14 @@ describe("under nvcc", { skip: noCompiler() }, () => {
       [24_613, 1],
       [1000, 256],
     ] as const) {
-      const ptx = ptxWithNvcc(formOf(sumOf("f32"), rows, columns).print(), "sm_90");
+      const ptx = ptxWithNvcc(configOf(sumOf("f32"), rows, columns).print(), "sm_90");
       assert.equal(maxLoadsInCombo(ptx), 16, `${rows} × ${columns}`);
       assert.equal(ptx.match(/\bld\.global/g)?.length, 32, `${rows} × ${columns}`);
     }
   });
 
   test("several values of several inputs stay in registers", () => {
-    const kernels = [64, 256, 1024].map((columns) => formOf(pulls, 3072, columns).print());
+    const kernels = [64, 256, 1024].map((columns) => configOf(normGradients, 3072, columns).print());
     for (const { stackBytes, spillBytes } of compileWithNvcc(kernels, "sm_80"))
       assert.equal(stackBytes + spillBytes, 0);
   });

@@ -8,18 +8,18 @@ import { type ColumnLayout, printColumnKernel } from "./column-kernel.js";
 import { requireCountable, requireStride } from "./limits.js";
 
 /**
- * How many partials a column is reduced to in parallel: 32, from 128 rows on 128, and from 1024 rows on 1024. The bits of a result follow
- * from these, so they are the same on every device.
+ * The number of partials of a column: 32; from 128 rows on 128; from 1024 rows on 1024. The bits of a result follow from these, so they are
+ * the same on every device.
  */
 const minPartials = 32;
 export const mediumPartials = 128;
 export const maxPartials = 1024;
-/** Columns of a block: at most as many as it has warps when it reduces 32 partials per column. */
-const maxColumns = 8;
-/** Outstanding loads of a thread, over all inputs: enough to hide DRAM latency (measured by `bench/gpu/compiled.ts`). */
+/** Columns of a block: at most a sector of f32, and as many as a block with 32 partials per column has warps. */
+const maxColumns = sectorBytes / dtypes.f32.bytes;
+/** Loads in flight per thread, over all inputs: enough to hide DRAM latency. Measured on an H200 (`bench/gpu/compiled.ts`, CrossAsset). */
 const maxLoadsInFlight = 16;
 
-/** `parallelism`: the number of SMs. It does not change the bits of a result: these follow from the number of rows. */
+/** `parallelism`: the number of SMs. It does not change the bits of a result, which follow from the number of rows. */
 export function cudaColumnConfig(kernel: ColumnKernel, launch: Columns, parallelism: number): LaunchConfig {
   const { columns, strides } = launch;
   const sizes = columnSizes(kernel, launch);
@@ -47,7 +47,7 @@ export function columnPartials(rows: number): number {
   return rows < maxPartials ? mediumPartials : maxPartials;
 }
 
-/** How many neighbouring columns fill a 32-byte sector of the widest input; of 16-bit inputs two blocks share a sector. */
+/** The number of neighbouring columns in a 32-byte sector of the widest input; two blocks share a sector of 16-bit inputs. */
 function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
   const varying = inputs.filter((_, index) => strides[index]?.column === "unit");
   const widest = Math.max(...varying.map((dtype) => dtypes[dtype].bytes), 1);
@@ -66,8 +66,8 @@ function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): C
 }
 
 /**
- * A sector of columns, halved while the blocks cover at most a quarter of the SMs: more blocks then share the same sectors. Beyond half
- * of the SMs, reading sectors twice would cost more than the parallelism gains.
+ * A sector of columns, halved while the blocks cover at most a quarter of the SMs. Then several blocks read the same sectors. Beyond half of
+ * the SMs, reading sectors twice would cost more than the parallelism gains.
  */
 function columnsPerBlock(kernel: ColumnKernel, launch: Columns, parallelism: number): number {
   let count = sectorColumns(kernel, launch);

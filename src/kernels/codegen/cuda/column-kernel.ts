@@ -7,7 +7,7 @@
  */
 
 import type { KernelSource } from "../../../driver/index.js";
-import type { ColumnKernel, ColumnPlaces, Compute, Dtype, Expression, ReduceOp } from "../../../ir/index.js";
+import type { ColumnKernel, Compute, Dtype, Expression, OutputLayout, ReduceOp } from "../../../ir/index.js";
 import { checkColumnKernel, identityOf } from "../../../ir/index.js";
 import { warpSize } from "../../cost-model.js";
 import type { ColumnStride } from "../../launch-config.js";
@@ -35,7 +35,7 @@ export function printColumnKernel(kernel: ColumnKernel, layout: ColumnLayout): K
   return new Printer(kernel, layout).print();
 }
 
-/** One of a kernel's values, and the names of its locals in the generated code. */
+/** A value that the kernel reduces, and the names of its locals in the generated code. */
 export interface Reduction {
   readonly value: Expression;
   readonly dtype: Dtype;
@@ -168,7 +168,7 @@ class Printer {
         const other = `__shfl_xor_sync(0xffffffffu, ${total}, ${distance})`;
         text.line(`${total} = ${this.#combine(reduction, total, other)};`);
       }
-      const target = `${output}[${targetOf(this.#kernel.places, "column")}]`;
+      const target = `${output}[${outputIndex(this.#kernel.outputLayout, "column")}]`;
       text.line(`if (warpLane == 0u && column < columns) ${target} = ${narrowed(text, dtype, total)};`);
     }
   }
@@ -179,12 +179,12 @@ class Printer {
 }
 
 /** C++: the index of a column's result in an output. */
-export function targetOf(places: ColumnPlaces | undefined, column: string): string {
-  if (!places) return column;
-  const { step, runs } = places;
-  if (!runs) return `(long long)${column} * ${step}`;
-  const { length, between } = runs;
-  return `(long long)(${column} / ${length}u) * ${between} + (long long)(${column} % ${length}u) * ${step}`;
+export function outputIndex(layout: OutputLayout | undefined, column: string): string {
+  if (!layout) return column;
+  const { stride, runs } = layout;
+  if (!runs) return `(long long)${column} * ${stride}`;
+  const { length, runStride } = runs;
+  return `(long long)(${column} / ${length}u) * ${runStride} + (long long)(${column} % ${length}u) * ${stride}`;
 }
 
 /** Prints a tree reduction of an array into its first element. */
@@ -203,7 +203,7 @@ export function combineHalves(
   }
 }
 
-/** Prints the local `row`, given its offset in the iteration. Returns how a partial is updated by its combined value. */
+/** Prints the local `row` from its offset in the iteration. Returns a function that prints the new value of a partial. */
 export type BeginRow = (offset: string) => (partial: string, combined: string) => string;
 
 /**

@@ -1,7 +1,8 @@
 /**
  * Column sums as an output of row kernels. A column reduction is a fixed binary tree over 1024 partials (row mod 1024). Its first three
- * levels only combine partials that are equal mod 128. So block b of 128 owns the rows ≡ b (mod 128), one per warp, reduces those levels
- * in shared memory and writes one partial per column; a column kernel over the 128 rows of partials does the rest. Same order, same bits.
+ * levels only combine partials that are equal mod 128. So block b of 128 takes the rows ≡ b (mod 128), one per warp. It reduces those levels
+ * in shared memory and stores one partial per column. A column kernel over the 128 rows of partials reduces the other levels. The order, and so
+ * the bits, are those of a column kernel.
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
@@ -34,13 +35,13 @@ export function storesColsums(kernel: RowKernel): boolean {
 
 /**
  * How many bytes of its row a thread may keep in registers without spills. One block is resident per SM: 768 threads have 340 bytes of
- * registers each, and 1024 have 256. Measured as the largest values without spills (`bench/gpu/compiled.ts`, CrossAsset).
+ * registers each, and 1024 have 256. These are the largest values without spills, measured on an H200 (`bench/gpu/compiled.ts`, CrossAsset).
  */
 function maxCachedBytes(threads: number): number {
   return registerBytesPerThread(threads) > 256 ? 240 : 128;
 }
 
-/** The layout for threads with so many vectors of a row, of which so many bytes are in registers; undefined if it does not fit. */
+/** The layout if a thread has `vectors` vectors of a row, and `cachedBytes` of them in registers; undefined if it does not fit. */
 export function columnPartialsOf(
   kernel: RowKernel,
   { rows }: Iteration,
@@ -79,7 +80,7 @@ export interface ColumnPartialsLayout {
 /** C++: the row of a thread's warp. */
 export const colsumRow = `blockIdx.x + ${columnPartialCount}u * (threadIdx.x / ${warpSize}u)`;
 
-/** Declares the shared memory in which warps put the rows to be summed. */
+/** Declares the shared memory for the rows to be summed. */
 export function declareSharedRows(
   text: KernelText,
   { rowsPerPartial, width, sharedBytes }: ColumnPartialsLayout,
@@ -90,12 +91,12 @@ export function declareSharedRows(
   );
 }
 
-/** C++: where a thread puts its vector of the `index`-th column sum. */
+/** C++: the address in shared memory of a thread's vector of the `index`-th column sum. */
 export function sharedRowAddress(index: number): string {
   return `&sharedRows[${index}][threadIdx.x / ${warpSize}u][position]`;
 }
 
-/** Prints the block's part of the reduction tree. */
+/** Prints the levels of the reduction tree that a block computes. */
 export function reduceColumns(
   text: KernelText,
   layout: ColumnPartialsLayout,

@@ -1,4 +1,4 @@
-/** Every kernel that is written in CUDA C++ by hand, in every dtype, under NVIDIA's compiler. */
+/** Every hand-written CUDA kernel, in every dtype, under nvcc. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

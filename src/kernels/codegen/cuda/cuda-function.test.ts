@@ -61,7 +61,7 @@ describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
     assert.equal(compileWithNvcc([source], "sm_90")[0]?.stackBytes, 0);
   });
 
-  test("a warning is an error, so that none goes unseen", () => {
+  test("a warning is an error", () => {
     const parameters = { to: "out" } as const;
     const body = "  unsigned unused;\n  to[0] = 1;";
     const careless = cudaKernel({ name: "careless", parameters, elements: "float", threads: 32, body });
@@ -116,13 +116,13 @@ test("a kernel with its own grid dependency wait has none in its first line", ()
 
 test("a kernel's signature has the cluster size and the resident blocks per SM", () => {
   const parameters = { to: "out" } as const;
-  const own = { name: "pair", parameters, elements: "float", threads: 64, body: "  to[0] = 1;" };
-  assert.match(cudaKernel(own).cuda.code, /void __launch_bounds__\(64\) hf_pair/);
-  const { code } = cudaKernel({ ...own, cluster: 2, isAlone: true }).cuda;
+  const kernel = { name: "pair", parameters, elements: "float", threads: 64, body: "  to[0] = 1;" };
+  assert.match(cudaKernel(kernel).cuda.code, /void __launch_bounds__\(64\) hf_pair/);
+  const { code } = cudaKernel({ ...kernel, cluster: 2, blocksPerSm: 1 }).cuda;
   assert.match(code, /void __cluster_dims__\(2, 1, 1\) __launch_bounds__\(64, 1\) hf_pair/);
 });
 
-test("a tensor map is a parameter, its sizes are given by number, and they are named only if the body reads them", () => {
+test("a tensor map is a parameter; its sizes are parameter numbers, and have names only if the body reads them", () => {
   const { cuda, parameters } = cudaKernel({
     name: "boxes",
     parameters: {

@@ -34,8 +34,8 @@ export interface CudaKernel<Name extends string> {
   readonly sharedBytes?: number;
   /** Blocks of a cluster; the grid is a multiple of it. */
   readonly cluster?: number;
-  /** One resident block per SM: fixes the initial register count, which setmaxnreg needs. */
-  readonly isAlone?: boolean;
+  /** The minimum of resident blocks per SM. setmaxnreg needs it, because it fixes the initial register count. */
+  readonly blocksPerSm?: number;
   /** Memory parameters that are passed as tensor maps; `declarations` defines the type `TensorMap`. */
   readonly maps?: NamedTensorMaps<NoInfer<Name>>;
   /** Constants and functions before the kernel, all of internal linkage. */
@@ -53,7 +53,7 @@ export function cudaKernel<Name extends string>(
   kernel: CudaKernel<Name>,
 ): KernelSource & { readonly cuda: CudaCode } {
   const { name, parameters, elements, pointers = {}, threads, declarations = "", body } = kernel;
-  const { requiredCapability, sharedBytes, cluster, isAlone } = kernel;
+  const { requiredCapability, sharedBytes, cluster, blocksPerSm } = kernel;
   const names = Object.keys(parameters) as Name[];
   const maps = kernel.maps && numberMaps(names, kernel.maps);
   const tensorMapSizes = new Set(
@@ -73,7 +73,7 @@ export function cudaKernel<Name extends string>(
     return isNamed ? `${scalars[kind]} ${parameter}` : scalars[kind];
   });
   const clusters = cluster === undefined ? "" : `__cluster_dims__(${cluster}, 1, 1) `;
-  const bounds = launchBounds(threads, isAlone ? 1 : undefined);
+  const bounds = launchBounds(threads, blocksPerSm);
   const head = `extern "C" __global__ void ${clusters}${bounds} ${entry}(${signature.join(", ")})`;
   const wait = mentioned.has("gridDependencyWait") ? "" : pdlWait;
   return {
@@ -91,6 +91,7 @@ export function cudaKernel<Name extends string>(
   };
 }
 
+/** The parameters that a tensor map names. */
 function sizesOf<Name extends string>(map: NamedTensorMap<Name> | undefined): readonly Name[] {
   return map ? [map.columns, map.rows, map.rowStride, map.matrices, map.matrixStride] : [];
 }

@@ -1,6 +1,6 @@
 /**
- * Prints elementwise row kernels as CUDA C++: a thread takes one vector of elements through all stages. A later stage reads what the
- * same thread has stored in an earlier one, so program order suffices.
+ * Prints elementwise row kernels as CUDA C++: a thread takes one vector of elements through all stages. A later stage only reads elements
+ * that the same thread has stored, so that program order suffices.
  */
 
 import type { KernelSource } from "../../../driver/index.js";
@@ -32,7 +32,11 @@ export function printElementKernel(kernel: RowKernel, layout: ElementLayout): Ke
 /** The same as a device function, for combo kernels. */
 export function printElementFunction(kernel: RowKernel, layout: ElementLayout, name: string): BlockFunction {
   const text = printBody(kernel, layout, "block");
-  return { ...text.toFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
+  return {
+    ...text.toFunction(name, ["const unsigned block"]),
+    leadingArguments: ["block"],
+    sharedDoubles: 0,
+  };
 }
 
 /** `block`: the expression of the block's index. */
@@ -81,8 +85,8 @@ function printStages(context: StageContext, kernel: RowKernel, layout: RowLayout
     for (const [input, operand] of vectorsReadBy(context, stage.value)) {
       if (!cached.has(input)) cached.set(input, keepVector(context, operand));
     }
-    const known = keepInvariants(context, stage.value, printInvariant);
-    const stored = storeValues(context, output, stage.value, cached, known);
+    const computed = keepInvariants(context, stage.value, printInvariant);
+    const stored = storeValues(context, output, stage.value, cached, computed);
     for (const input of [...cached.keys()]) {
       const alias = aliases.get(input);
       if (alias === stage.output) cached.set(input, stored);

@@ -18,14 +18,14 @@ export interface Leaves {
 /** Longer expressions become locals, so that the code stays readable and parentheses don't pile up. */
 const maxInlineLength = 60;
 
-/** Prints an expression. Common subexpressions become locals; those in `known` are already computed. */
+/** Prints an expression. Common subexpressions become locals; those in `computed` already are. */
 export function printExpression(
   text: KernelText,
   root: Expression,
   leaves: Leaves,
-  known: ReadonlyMap<Expression, string> = new Map(),
+  computed: ReadonlyMap<Expression, string> = new Map(),
 ): string {
-  return expressionPrinter(text, [root], leaves, known)(root);
+  return expressionPrinter(text, [root], leaves, computed)(root);
 }
 
 /** Prints several expressions in one scope, with common subexpressions computed once. */
@@ -33,10 +33,10 @@ export function expressionPrinter(
   text: KernelText,
   roots: readonly Expression[],
   leaves: Leaves,
-  known: ReadonlyMap<Expression, string> = new Map(),
+  computed: ReadonlyMap<Expression, string> = new Map(),
 ): (root: Expression) => string {
   const uses = countUses(...roots);
-  const locals = new Map(known);
+  const locals = new Map(computed);
 
   function print(expression: Expression): string {
     const name = locals.get(expression);

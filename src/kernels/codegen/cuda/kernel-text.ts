@@ -126,10 +126,10 @@ ${called.has("gridDependencyWait") ? "" : pdlWait}${body}
     return { name, parameters: this.#parameters.map(({ kind }) => kind), cuda };
   }
 
-  /** A device function. `before`: parameters ahead of its own. */
-  toFunction(name: string, before: readonly string[]): PrintedFunction {
+  /** A device function. */
+  toFunction(name: string, leadingParameters: readonly string[]): PrintedFunction {
     const { signature, body, called, isRead } = this.#print();
-    const named = before.map((parameter) => {
+    const named = leadingParameters.map((parameter) => {
       const space = parameter.lastIndexOf(" ");
       return isRead(parameter.slice(space + 1)) ? parameter : parameter.slice(0, space);
     });
@@ -148,14 +148,14 @@ ${body}
     isRead(name: string): boolean;
   } {
     const lines = dropDeadDefinitions(this.#lines);
-    const mentioned = countNames(lines);
+    const nameCounts = countNames(lines);
     return {
       // An unused parameter has no name, or the compiler would warn.
-      signature: this.#parameters.map(({ type, name }) => (mentioned.has(name) ? `${type} ${name}` : type)),
-      isRead: (name) => mentioned.has(name),
+      signature: this.#parameters.map(({ type, name }) => (nameCounts.has(name) ? `${type} ${name}` : type)),
+      isRead: (name) => nameCounts.has(name),
       body: lines.map(({ text }) => text).join("\n"),
       // Functions that only dropped lines have called are dropped as well.
-      called: new Set([...this.#called].filter((name) => mentioned.has(name))),
+      called: new Set([...this.#called].filter((name) => nameCounts.has(name))),
     };
   }
 }

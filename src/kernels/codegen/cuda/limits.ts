@@ -4,16 +4,17 @@ import { HoldfastError } from "../../../errors/index.js";
 
 const maxCount = 2 ** 31 - 1;
 
-export function requireCountable(kernel: { readonly name: string }, count: number, what: string): void {
+/** Rejects a launch over more rows, columns or elements than 31 bits can count. */
+export function requireCountable(kernel: { readonly name: string }, count: number, unit: string): void {
   if (count <= maxCount) return;
   throw new HoldfastError(
     "BAD_SIZE",
-    `Kernel "${kernel.name}" was launched over ${count} ${what}; the limit is ${maxCount}. Split the tensor.`,
+    `Kernel "${kernel.name}" was launched over ${count} ${unit}; the limit is ${maxCount}. Split the tensor.`,
     { numbers: { count, largest: maxCount } },
   );
 }
 
-/** A stride in elements, as a kernel takes it. */
+/** Returns the stride, in elements; rejects one that does not fit into 32 bits. */
 export function requireStride(kernel: { readonly name: string }, stride: number): number {
   if (stride === (stride | 0)) return stride;
   throw new HoldfastError(

@@ -1,4 +1,4 @@
-/** Lowers row and column kernels to launches on CUDA: each by itself, or several independent ones in one launch. */
+/** Lowers row and column kernels to launches on CUDA: one per launch, or several independent ones in a combo launch. */
 
 import { HoldfastError } from "../../../errors/index.js";
 import type { ColumnKernel } from "../../../ir/index.js";
@@ -30,7 +30,7 @@ export function lowerColumnOnCuda(launch: ColumnLaunch, parallelism: number): La
   return commandOf("columns", launch, cudaColumnConfig(launch.kernel, launch, parallelism));
 }
 
-/** `family` tells the row kernels' keys from the column kernels'. */
+/** `family` distinguishes the cache keys of row and column kernels. */
 function commandOf(
   family: string,
   { kernel, operands, scalars = [] }: RowLaunch | ColumnLaunch,
@@ -46,7 +46,7 @@ function commandOf(
 }
 
 /**
- * Row kernels none of which reads or writes what another one writes, in one launch. Requires `canComboRows`. Same bits as
+ * Independent row kernels in one launch: none accesses memory that another one writes. Requires `canComboRows`. The bits are those of
  * separate launches.
  */
 export function lowerRowCombo(launches: readonly RowLaunch[], op: string): readonly LaunchCommand[] {
@@ -59,38 +59,38 @@ export function lowerRowCombo(launches: readonly RowLaunch[], op: string): reado
 export interface ColumnGroupOptions {
   readonly scratch?: Storage | undefined;
   /** Reductions whose partials an earlier launch has stored; this group combines them. */
-  readonly begun?: PartialColumns | undefined;
+  readonly earlier?: PartialColumns | undefined;
   readonly op?: string;
 }
 
 /**
- * Independent column kernels in one launch, or in two for two-phase reductions: `scratch` holds the partials,
- * `columnScratchBytes`. Requires `canGroupColumns`. Same bits as separate launches.
+ * Independent column kernels in one launch, or in two launches for two-phase reductions. `scratch` is the memory for partials, of at least
+ * `columnScratchBytes`. Requires `canGroupColumns`. The bits are those of separate launches.
  */
 export function lowerColumnGroup(
   launches: readonly ColumnLaunch[],
-  { scratch, begun, op = "columns" }: ColumnGroupOptions,
+  { scratch, earlier, op = "columns" }: ColumnGroupOptions,
 ): readonly LaunchCommand[] {
   const full = launches.filter(({ columns }) => columns > 0);
-  const kernels = [...full, ...(begun?.members ?? [])].map(({ kernel }) => kernel);
+  const kernels = [...full, ...(earlier?.members ?? [])].map(({ kernel }) => kernel);
   if (kernels.length === 0) return [];
   if (!fitColumnArguments(kernels)) throw cannotGroup(kernels);
   requireScratch(columnScratchBytes(full), scratch);
-  if (begun) requireScratch(columnScratchBytes(begun.members), begun.scratch);
-  return columnGroupConfig(full, scratch, begun).map((config, step) =>
-    comboCommand(config, `column group, launch ${step}`, op),
+  if (earlier) requireScratch(columnScratchBytes(earlier.members), earlier.scratch);
+  return columnGroupConfig(full, scratch, earlier).map((config, launch) =>
+    comboCommand(config, `column group, launch ${launch}`, op),
   );
 }
 
 /** The first phase of two-phase column kernels. `lowerColumnGroup` runs the second. */
-export function lowerPartials(begun: PartialColumns, op: string): readonly LaunchCommand[] {
-  const kernels = begun.members.map(({ kernel }) => kernel);
+export function lowerPartials(columns: PartialColumns, op: string): readonly LaunchCommand[] {
+  const kernels = columns.members.map(({ kernel }) => kernel);
   if (kernels.length === 0) return [];
   if (!fitColumnArguments(kernels)) throw cannotGroup(kernels);
-  const short = begun.members.find((member) => !isSplitReduction(member));
+  const short = columns.members.find((member) => !isSplitReduction(member));
   if (short) throw isNotSplit(short);
-  requireScratch(columnScratchBytes(begun.members), begun.scratch);
-  return [comboCommand(splitColumnConfig(begun), "column partials", op)];
+  requireScratch(columnScratchBytes(columns.members), columns.scratch);
+  return [comboCommand(splitColumnConfig(columns), "column partials", op)];
 }
 
 function comboCommand(

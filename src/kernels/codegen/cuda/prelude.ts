@@ -19,7 +19,7 @@ export type PreludeName = keyof typeof entries;
 export function preludeOf(names: ReadonlySet<PreludeName>): string {
   const table: Readonly<Record<string, Intrinsic>> = entries;
   const wanted = new Set<string>();
-  for (const name of names) for (const each of [name, ...(table[name]?.needs ?? [])]) wanted.add(each);
+  for (const name of names) for (const needed of [name, ...(table[name]?.needs ?? [])]) wanted.add(needed);
   return Object.entries(table)
     .filter(([name]) => wanted.has(name))
     .map(([, { code }]) => `${code}\n\n`)

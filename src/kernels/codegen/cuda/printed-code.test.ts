@@ -1,4 +1,4 @@
-/** Printed CUDA code as it stands: lean, free of warnings under NVIDIA's compiler, and in registers alone. */
+/** Printed CUDA code: no unused functions, no warnings under nvcc, no local memory. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -34,9 +34,9 @@ function elementKernel(inputs: readonly Dtype[], values: readonly Expression[]):
   };
 }
 
-function elementLayout(kernel: RowKernel, own: Partial<ElementLayout> = {}): ElementLayout {
+function elementLayout(kernel: RowKernel, overrides: Partial<ElementLayout> = {}): ElementLayout {
   const inner = units(kernel.inputs.length + kernel.outputs.length);
-  return { outerRank: 0, inner, aliases: new Map(), width: 4, access: "vector", ...own };
+  return { outerRank: 0, inner, aliases: new Map(), width: 4, access: "vector", ...overrides };
 }
 
 const x = term.load(0, "f32");
@@ -108,7 +108,7 @@ test("literals read back as the same values", () => {
   for (const [type, value, text] of cases) assert.equal(literal(type, value), text);
 });
 
-/** A kernel of all that a type can do, so that every function of the prelude is compiled once. */
+/** A kernel with all ops of a type, so that every prelude function is compiled once. */
 function everything(type: "f32" | "f64" | "i32"): RowKernel {
   const a = term.load(0, type);
   const isWhole = type === "i32";
@@ -143,8 +143,8 @@ function conversions(from: Dtype): RowKernel {
 /** The stages of layerNorm: two reductions, stores per element and per row, and a row-invariant operand. */
 function reducing(dtype: "f32" | "f64" | "bf16", op: ReduceOp): RowKernel {
   const { compute } = dtypes[dtype];
-  const own = term.load(0, compute);
-  const centred = term.sub(own, term.mul(term.reduced(0, compute), term.load(1, compute)));
+  const element = term.load(0, compute);
+  const centred = term.sub(element, term.mul(term.reduced(0, compute), term.load(1, compute)));
   return {
     name: `${op} of ${dtype}`,
     inputs: [dtype, dtype],
@@ -154,7 +154,7 @@ function reducing(dtype: "f32" | "f64" | "bf16", op: ReduceOp): RowKernel {
     ],
     scalars: [],
     stages: [
-      { kind: "reduce", op, value: own },
+      { kind: "reduce", op, value: element },
       { kind: "reduce", op: "add", value: term.mul(centred, centred) },
       { kind: "store", output: 0, value: term.mul(centred, term.rsqrt(term.reduced(1, compute))) },
       { kind: "store", output: 1, value: term.reduced(1, compute) },
@@ -230,7 +230,9 @@ test("independent reductions share one pass over a row, and a dependent one has 
     return printReducingKernel(kernel, layout).cuda?.code ?? "";
   };
   const passes = (code: string): number[] =>
-    [/for \(unsigned position/g, /__syncthreads/g, /loadVec<4>/g].map((one) => code.match(one)?.length ?? 0);
+    [/for \(unsigned position/g, /__syncthreads/g, /loadVec<4>/g].map(
+      (pattern) => code.match(pattern)?.length ?? 0,
+    );
   const [y, first] = [term.load(1, "f32"), term.reduced(0, "f32")];
   assert.deepEqual(passes(reduceAll(x, y)), [1, 1, 2]);
   assert.deepEqual(passes(reduceAll(x, term.mul(x, y), y)), [1, 1, 2]);

@@ -1,4 +1,4 @@
-/** How launches become forms of kernels on a GPU: what moves in packs, how threads share rows, what is too large. */
+/** Launch configs of row kernels on a GPU: vectorisation, threads per row, limits. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -11,7 +11,7 @@ import type { LaunchConfig } from "../../launch-config.js";
 import { cudaColumnConfig } from "./column-config.js";
 import { cudaRowConfig } from "./row-config.js";
 
-/** Memory at an address; forms ask for nothing else of a storage. */
+/** A storage with an address: configs need nothing else. */
 function at(address: number, size = 1 << 20): Storage {
   return {
     kind: "step",
@@ -36,8 +36,8 @@ function copyOf(from: Dtype, to: Dtype): RowKernel {
   };
 }
 
-const codeOf = (form: LaunchConfig): string => form.print().cuda?.code ?? "";
-const isVectorised = (form: LaunchConfig): boolean => codeOf(form).includes("loadVec<4>");
+const codeOf = (config: LaunchConfig): string => config.print().cuda?.code ?? "";
+const isVectorised = (config: LaunchConfig): boolean => codeOf(config).includes("loadVec<4>");
 
 describe("vectors of four are used", () => {
   const copy = copyOf("f32", "f32");
@@ -60,9 +60,9 @@ describe("vectors of four are used", () => {
   });
 
   test("and a vector of any length has a tail", () => {
-    const form = cudaRowConfig(copy, iterateElements([1027], [[1], [1]]), [at(first), at(second)]);
-    assert.ok(isVectorised(form) && codeOf(form).includes("loadTail"));
-    assert.deepEqual([form.blocks, form.sizes], [2, [1027]]);
+    const config = cudaRowConfig(copy, iterateElements([1027], [[1], [1]]), [at(first), at(second)]);
+    assert.ok(isVectorised(config) && codeOf(config).includes("loadTail"));
+    assert.deepEqual([config.blocks, config.sizes], [2, [1027]]);
   });
 
   test("by the size of a dtype's four elements, up to sixteen bytes", () => {
@@ -72,28 +72,28 @@ describe("vectors of four are used", () => {
       ["bf16", 8],
       ["f16", 8],
     ] as const) {
-      const form = (address: number): LaunchConfig =>
+      const config = (address: number): LaunchConfig =>
         cudaRowConfig(copyOf(dtype, "f32"), iterateElements([64], [[1], [1]]), [at(address), at(second)]);
-      assert.ok(isVectorised(form(first + alignment)), dtype);
-      assert.ok(!isVectorised(form(first + alignment / 2)), dtype);
+      assert.ok(isVectorised(config(first + alignment)), dtype);
+      assert.ok(!isVectorised(config(first + alignment / 2)), dtype);
     }
   });
 
-  test("whatever the place of what is read at an index", () => {
+  test("independently of the address of operands that are read at an index", () => {
     const gather: RowKernel = {
       ...copy,
       inputs: ["f32", "i32"],
       stages: [{ kind: "store", output: 0, value: term.load(0, "f32", term.load(1, "i32")) }],
     };
-    const form = (count: number): LaunchConfig =>
+    const config = (count: number): LaunchConfig =>
       cudaRowConfig(gather, iterateElements([count], [[0], [1], [1]]), [
         at(first + 4),
         at(second),
         at(third),
       ]);
-    assert.ok(isVectorised(form(64)));
+    assert.ok(isVectorised(config(64)));
     // Lanes beyond the end cannot be used as an index.
-    assert.ok(!isVectorised(form(63)));
+    assert.ok(!isVectorised(config(63)));
   });
 });
 
@@ -108,7 +108,7 @@ describe("reduced rows", () => {
       { kind: "store", output: 0, value: term.reduced(0, "f32") },
     ],
   };
-  const form = (rows: number, columns: number, kernel = sum, address: number = first): LaunchConfig => {
+  const config = (rows: number, columns: number, kernel = sum, address: number = first): LaunchConfig => {
     const strides = [[columns, 1], ...kernel.inputs.slice(1).map(() => [columns, 1]), [1, 0]];
     return cudaRowConfig(kernel, iterateRows([rows, columns], strides, 1), [
       ...kernel.inputs.map((_, index) => at(address + index * (1 << 22))),
@@ -116,7 +116,7 @@ describe("reduced rows", () => {
     ]);
   };
 
-  test("take as many threads as their length needs, whatever their number and address", () => {
+  test("take as many threads as their length needs, independently of their number and address", () => {
     const cases: readonly [columns: number, threads: number, rowsPerBlock: number][] = [
       [0, 128, 128],
       [4, 128, 128],
@@ -130,10 +130,10 @@ describe("reduced rows", () => {
       [8193, 1024, 1],
     ];
     for (const [columns, threads, rowsPerBlock] of cases) {
-      const many = form(1000, columns);
+      const many = config(1000, columns);
       assert.equal(many.print().cuda?.threads, threads, `threads for rows of ${columns}`);
       assert.equal(many.blocks, Math.ceil(1000 / rowsPerBlock), `blocks for rows of ${columns}`);
-      assert.equal(form(2, columns).key, many.key);
+      assert.equal(config(2, columns).key, many.key);
     }
   });
 
@@ -147,13 +147,15 @@ describe("reduced rows", () => {
         { kind: "store", output: 0, value: term.reduced(0, "f64") },
       ],
     };
-    const isCached = (one: LaunchConfig): boolean => codeOf(one).includes("[v]");
-    assert.ok(isCached(form(3, 256)) && isCached(form(3, 1024)) && isCached(form(3, 256, wide)));
-    assert.ok(!isCached(form(3, 1024, wide)));
+    const isCached = (selected: LaunchConfig): boolean => codeOf(selected).includes("[v]");
+    assert.ok(isCached(config(3, 256)) && isCached(config(3, 1024)) && isCached(config(3, 256, wide)));
+    assert.ok(!isCached(config(3, 1024, wide)));
     // The threads of a block have fewer registers each, and those of a large one fewer still.
-    assert.ok(isCached(form(3, 1025)) && isCached(form(3, 8192)) && isCached(form(3, 2048, wide)));
-    assert.ok(!isCached(form(3, 2049, wide)));
-    assert.ok(isCached(form(3, 16_384)) && !isCached(form(3, 16_385)) && !isCached(form(3, 8193, wide)));
+    assert.ok(isCached(config(3, 1025)) && isCached(config(3, 8192)) && isCached(config(3, 2048, wide)));
+    assert.ok(!isCached(config(3, 2049, wide)));
+    assert.ok(
+      isCached(config(3, 16_384)) && !isCached(config(3, 16_385)) && !isCached(config(3, 8193, wide)),
+    );
   });
 });
 
@@ -175,7 +177,7 @@ describe("rows of whole vectors", () => {
       })),
     ],
   });
-  const form = (
+  const config = (
     columns: number,
     step: number,
     left: number = first,
@@ -189,24 +191,24 @@ describe("rows of whole vectors", () => {
       ...each.map((index) => at(third + 4 * index)),
     ]);
   };
-  const uses = (one: LaunchConfig, name: string): boolean => codeOf(one).includes(`${name}(`);
+  const uses = (selected: LaunchConfig, name: string): boolean => codeOf(selected).includes(`${name}(`);
 
   test("are accessed as vectors by aligned operands, and element by element by others", () => {
-    const one = form(1, 9);
-    assert.ok(isVectorised(one) && uses(one, "loadStrided") && !uses(one, "loadTail"));
-    const askew = form(1, 1, first + 4);
+    const selected = config(1, 9);
+    assert.ok(isVectorised(selected) && uses(selected, "loadStrided") && !uses(selected, "loadTail"));
+    const askew = config(1, 1, first + 4);
     assert.ok(isVectorised(askew) && uses(askew, "loadStrided"));
-    assert.notEqual(askew.key, form(1, 1).key);
-    assert.ok(!uses(form(1, 1), "loadStrided"));
+    assert.notEqual(askew.key, config(1, 1).key);
+    assert.ok(!uses(config(1, 1), "loadStrided"));
   });
 
   test("are loaded together for interleaved columns, if all of them are inputs", () => {
-    assert.ok(uses(form(3, 3), "loadInterleaved") && !uses(form(3, 3), "loadStrided"));
-    assert.ok(uses(form(4, 4), "loadInterleaved") && uses(form(2, 2), "loadInterleaved"));
-    for (const apart of [form(2, 3), form(3, 3, first, second + 4), form(3, 5)]) {
+    assert.ok(uses(config(3, 3), "loadInterleaved") && !uses(config(3, 3), "loadStrided"));
+    assert.ok(uses(config(4, 4), "loadInterleaved") && uses(config(2, 2), "loadInterleaved"));
+    for (const apart of [config(2, 3), config(3, 3, first, second + 4), config(3, 5)]) {
       assert.ok(!uses(apart, "loadInterleaved") && uses(apart, "loadStrided"));
     }
-    assert.notEqual(form(3, 3).key, form(3, 3, first, second + 4).key);
+    assert.notEqual(config(3, 3).key, config(3, 3, first, second + 4).key);
   });
 });
 
@@ -228,7 +230,7 @@ describe("the key of a config contains", () => {
   const iteration = iterateElements([64], [[1], [1], [1], [1], [1]]);
   const [p, g, m] = [at(first), at(second), at(third)];
   /** How often memory is read. */
-  const loads = (form: LaunchConfig): number => codeOf(form).match(/loadVec<4>/g)?.length ?? 0;
+  const loads = (config: LaunchConfig): number => codeOf(config).match(/loadVec<4>/g)?.length ?? 0;
 
   test("which inputs alias which outputs: a value just stored is not loaded again", () => {
     const inPlace = cudaRowConfig(update, iteration, [p, g, m, m, p]);
@@ -240,8 +242,8 @@ describe("the key of a config contains", () => {
 
   test("no aliasing if nothing is read after a store", () => {
     const copy = copyOf("f32", "f32");
-    const one = iterateElements([64], [[1], [1]]);
-    assert.equal(cudaRowConfig(copy, one, [p, p]).key, cudaRowConfig(copy, one, [p, g]).key);
+    const selected = iterateElements([64], [[1], [1]]);
+    assert.equal(cudaRowConfig(copy, selected, [p, p]).key, cudaRowConfig(copy, selected, [p, g]).key);
   });
 });
 

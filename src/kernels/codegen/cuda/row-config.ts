@@ -1,6 +1,6 @@
 /**
- * Selects the layout and the launch parameters of a row kernel on a GPU. Vectorisation and aliasing are decided here, where the addresses
- * are known.
+ * Selects the layout and the launch parameters of a row kernel on a GPU. Vectorisation and aliasing depend on addresses, so they are decided
+ * here.
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
@@ -122,9 +122,9 @@ function reducingConfig(
   const plain = { ...layoutOf(facts, iteration, operands), prefetchable };
   const layout = access === "vector" ? vectorLayout(plain, facts, iteration, operands) : plain;
   const lanes = lanesOf(row.size);
-  const all = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
-  const bytes = cachedBytesOf(facts, layout, all);
-  const vectors = bytes <= maxCachedBytes(lanes) ? all : 0;
+  const rowVectors = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
+  const bytes = cachedBytesOf(facts, layout, rowVectors);
+  const vectors = bytes <= maxCachedBytes(lanes) ? rowVectors : 0;
   const cached = { lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes };
   const sizes = [rows, row.size];
   addStrides(kernel, iteration, layout.inner, sizes);
@@ -186,10 +186,10 @@ function lanesOf(length: number): number {
   return lanes;
 }
 
-/** The bytes of so many vectors of all inputs. */
+/** The bytes of `vectors` vectors of every input that varies along the row. */
 function cachedBytesOf(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, vectors: number): number {
   let bytes = 0;
-  for (const [input, isRead] of facts.isReadPlainly.entries()) {
+  for (const [input, isRead] of facts.isReadDirectly.entries()) {
     if (isRead && inner[input] !== "none") bytes += vectors * vectorWidth * (facts.bytes[input] ?? 0);
   }
   return bytes;
@@ -199,7 +199,7 @@ function cachedBytesOf(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, vec
 function areVectorised(facts: RowFacts, iteration: Iteration, operands: readonly Storage[]): boolean {
   for (let operand = 0; operand < operands.length; operand++) {
     const inner = innerStrideOf(iteration.row, operand);
-    if (inner === "none" || facts.isReadPlainly[operand] === false) continue;
+    if (inner === "none" || facts.isReadDirectly[operand] === false) continue;
     if (inner === "any" || !isAligned(operand, facts, iteration, operands)) return false;
   }
   return true;
@@ -239,15 +239,15 @@ function interleavedIn(
   iteration: Iteration,
   operands: readonly Storage[],
 ): readonly (readonly number[])[] {
-  const { isReadPlainly } = facts;
+  const { isReadDirectly } = facts;
   const interleaved: number[][] = [];
-  for (const [first, isRead] of isReadPlainly.entries()) {
+  for (const [first, isRead] of isReadDirectly.entries()) {
     const stride = iteration.row.strides[first] ?? 0;
     if (!isRead || inner[first] !== "any" || stride < 2 || stride > vectorWidth) continue;
     if (!isAligned(first, facts, iteration, operands)) continue;
     const inputs = [first];
     for (let distance = 1; distance < stride; distance++) {
-      const next = isReadPlainly.findIndex(
+      const next = isReadDirectly.findIndex(
         (isCandidate, input) => isCandidate && follows(input, first, distance, facts, iteration, operands),
       );
       if (next >= 0) inputs.push(next);
@@ -311,7 +311,7 @@ function aliasOf(
   { outer, row }: Iteration,
   operands: readonly Storage[],
 ): Alias {
-  const inputs = facts.isReadPlainly.length;
+  const inputs = facts.isReadDirectly.length;
   const span = operands[input]?.span;
   let alias: Alias = "none";
   for (let operand = inputs; operand < operands.length; operand++) {

@@ -1,7 +1,7 @@
 /**
  * Prints row kernels with reductions as CUDA C++. A few lanes of a warp, a warp, or a block share a row, depending on the row's length
  * alone. Each thread takes every n-th vector of four elements and accumulates the four lanes separately. The threads' results are
- * combined in a fixed order (warp-reduce butterfly), so the bits of a row follow from its length, not from its address or the grid.
+ * combined in a fixed order (warp-reduce butterfly). So the bits of a row follow from its length, not from its address or the grid.
  *
  * If the row fits, each input is loaded once and its vectors stay in registers for all stages. Independent reductions share one pass over
  * the row and one butterfly.
@@ -26,6 +26,7 @@ import { KernelText } from "./kernel-text.js";
 import { narrowed, type Operand, type RowLayout, RowOperands } from "./row-operands.js";
 import {
   addressOf,
+  type ComputedNodes,
   forEachLane,
   type InvariantPrinter,
   invariantPrinter,
@@ -99,7 +100,11 @@ export function printReducingFunction(
   name: string,
 ): BlockFunction {
   const text = new Printer(kernel, layout, threads, "block").print();
-  return { ...text.toFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
+  return {
+    ...text.toFunction(name, ["const unsigned block"]),
+    leadingArguments: ["block"],
+    sharedDoubles: 0,
+  };
 }
 
 /** A reducing stage, and the names of its locals in the generated code. */
@@ -126,7 +131,7 @@ class Printer {
   readonly #block: string;
   readonly #text = new KernelText();
   readonly #operands: RowOperands;
-  readonly #around: StageContext;
+  readonly #context: StageContext;
   readonly #reduced = new Map<number, string>();
   /** Prints row-invariant subexpressions of all stages. */
   readonly #printInvariant: InvariantPrinter;
@@ -140,14 +145,14 @@ class Printer {
     this.#kernel = kernel;
     this.#layout = layout;
     this.#operands = new RowOperands(this.#text, kernel, layout, ["rows", "columns"]);
-    this.#around = {
+    this.#context = {
       text: this.#text,
       operands: this.#operands,
       shape: { width: 4, access: layout.access },
       row: "(int)row",
       reduced: this.#reduced,
     };
-    this.#printInvariant = invariantPrinter(this.#around, kernel.stages);
+    this.#printInvariant = invariantPrinter(this.#context, kernel.stages);
   }
 
   print(): KernelText {
@@ -170,7 +175,7 @@ class Printer {
       } else if (colsumIndices.includes(stage.output))
         this.#storeSharedRow(colsumIndices.indexOf(stage.output), stage.value);
       else {
-        // Other threads may still have to read what this store overwrites.
+        // Other threads may not have read yet the elements that this store overwrites.
         if (this.#operands.rowInvariant.size > 0 || this.#readsAtIndex) this.#syncRow();
         this.#printStore(stage.output, stage.value);
         if (this.#readsOtherThreads(stages.slice(index + 1))) this.#syncRow();
@@ -185,12 +190,12 @@ class Printer {
   #inputsWithoutAlias(): [number, Operand][] {
     const read = this.#kernel.stages
       .filter((stage) => !this.#isPerRow(stage))
-      .flatMap(({ value }) => vectorsReadBy(this.#around, value));
+      .flatMap(({ value }) => vectorsReadBy(this.#context, value));
     const { aliases } = this.#layout;
     return [...new Map(read)].filter(([input]) => (aliases.get(input) ?? "none") === "none");
   }
 
-  /** True if stages read what another thread may have stored. */
+  /** True if stages read elements that another thread may have stored. */
   #readsOtherThreads(stages: readonly Stage[]): boolean {
     const reads = stages.flatMap(({ value }) => loadsOf(value));
     return reads.some(({ input, at }) => at !== undefined || this.#layout.aliases.get(input) === "mixed");
@@ -200,14 +205,14 @@ class Printer {
     return stage.kind === "store" && this.#kernel.outputs[stage.output]?.per === "row";
   }
 
-  /** Puts the row of a column sum into shared memory. */
+  /** Stores the row of a column sum in shared memory. */
   #storeSharedRow(index: number, value: Expression): void {
     const text = this.#text;
-    this.#forEachVector([value], (vectors, known) => {
+    this.#forEachVector([value], (vectors, computed) => {
       const vec = text.freshName();
       text.line(`Vec<float, 4> ${vec};`);
-      forEachLane(this.#around, value, vectors, known, (computed, lane) => {
-        text.line(`${vec}.lane[${lane}] = ${computed};`);
+      forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
+        text.line(`${vec}.lane[${lane}] = ${laneValue};`);
       });
       text.line(`${text.call("storeVec", sharedRowAddress(index), vec)};`);
     });
@@ -250,9 +255,9 @@ class Printer {
     const output = this.#operands.outputs[outputIndex];
     if (!output) return;
     if (this.#kernel.outputs[outputIndex]?.per === "row") {
-      const known = keepInvariants(this.#around, value, this.#printInvariant);
+      const nodes = keepInvariants(this.#context, value, this.#printInvariant);
       text.block(this.#isWarp ? "if (isInside && lane == 0u)" : "if (lane == 0u)", () => {
-        const computed = printExpression(text, value, leavesAtStart(this.#around), known);
+        const computed = printExpression(text, value, leavesAtStart(this.#context), nodes);
         this.#operands.printOutputAddress(outputIndex);
         text.line(`${output.start}[0] = ${narrowed(text, output.dtype, computed)};`);
       });
@@ -262,9 +267,9 @@ class Printer {
     const aliasingInputs = [...aliases].filter(([, alias]) => alias === outputIndex).map(([input]) => input);
     const isForwarded = cachedVectors > 0 && aliasingInputs.length > 0;
     const stored = isForwarded ? text.freshName() : "";
-    if (isForwarded) text.line(`${vectorType(this.#around, output)} ${stored}[${cachedVectors}];`);
-    this.#forEachVector([value], (vectors, known) => {
-      const vec = storeValues(this.#around, output, value, vectors, known);
+    if (isForwarded) text.line(`${vectorType(this.#context, output)} ${stored}[${cachedVectors}];`);
+    this.#forEachVector([value], (vectors, computed) => {
+      const vec = storeValues(this.#context, output, value, vectors, computed);
       if (isForwarded) text.line(`${stored}[v] = ${vec};`);
     });
     // Store-to-load forwarding: later stages read the stored vectors from registers.
@@ -299,10 +304,10 @@ class Printer {
     }
     this.#forEachVector(
       reductions.map(({ value }) => value),
-      (vectors, known) => {
+      (vectors, computed) => {
         for (const { value, acc, combine } of reductions) {
-          forEachLane(this.#around, value, vectors, known, (computed, lane) => {
-            text.line(`${acc}[${lane}] = ${combine(`${acc}[${lane}]`, computed)};`);
+          forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
+            text.line(`${acc}[${lane}] = ${combine(`${acc}[${lane}]`, laneValue)};`);
           });
         }
       },
@@ -341,19 +346,19 @@ class Printer {
   /** Runs the body over a thread's vectors of the row, with those of the inputs that the values read. */
   #forEachVector(
     values: readonly Expression[],
-    body: (vectors: ReadonlyMap<number, string>, known: ReadonlyMap<Expression, string>) => void,
+    body: (vectors: ReadonlyMap<number, string>, computed: ComputedNodes) => void,
   ): void {
-    const read = [...new Map(values.flatMap((value) => vectorsReadBy(this.#around, value)))];
+    const read = [...new Map(values.flatMap((value) => vectorsReadBy(this.#context, value)))];
     if (this.#layout.vectors > 0) this.#loadInputs(read);
-    const known = new Map(
-      values.flatMap((value) => [...keepInvariants(this.#around, value, this.#printInvariant)]),
+    const computed = new Map(
+      values.flatMap((value) => [...keepInvariants(this.#context, value, this.#printInvariant)]),
     );
     this.#loopOverVectors(() => {
-      if (this.#layout.vectors > 0) body(this.#cached, known);
+      if (this.#layout.vectors > 0) body(this.#cached, computed);
       else {
         const vectors = new Map<number, string>();
         for (const group of this.#groupInputs(read)) this.#load(group, this.#declare(group, "", vectors));
-        body(vectors, known);
+        body(vectors, computed);
       }
     });
   }
@@ -388,7 +393,7 @@ class Printer {
     const name = text.freshName();
     const isInterleaved = inputs.length > 1;
     text.line(
-      `${vectorType(this.#around, operand)} ${name}${length}${isInterleaved ? `[${inputs.length}]` : ""};`,
+      `${vectorType(this.#context, operand)} ${name}${length}${isInterleaved ? `[${inputs.length}]` : ""};`,
     );
     for (const [index, input] of inputs.entries()) {
       vectors.set(input, `${name}${length && "[v]"}${isInterleaved ? `[${index}]` : ""}`);
@@ -399,7 +404,7 @@ class Printer {
   #load({ inputs, operand }: InputGroup, target: string): void {
     const text = this.#text;
     if (inputs.length > 1) text.line(`${text.call("loadInterleaved", addressOf(operand), target)};`);
-    else text.line(`${target} = ${loadedVector(this.#around, operand)};`);
+    else text.line(`${target} = ${loadedVector(this.#context, operand)};`);
   }
 
   #loopOverVectors(body: () => void): void {

@@ -11,7 +11,7 @@ import type { KernelText } from "./kernel-text.js";
  */
 export type Alias = "none" | number | "mixed";
 
-/** What the generated code is specialised on; sizes and strides are launch parameters. */
+/** The properties that the generated code is specialised on; sizes and strides are launch parameters. */
 export interface RowLayout {
   /** The number of outer axes, the last one fastest. */
   readonly outerRank: number;
@@ -45,8 +45,8 @@ export class RowOperands {
   readonly #outputs: RowKernel["outputs"];
 
   /**
-   * Declares the parameters: the inputs, the outputs, the `counts` as u32, the sizes of the outer axes but the first,
-   * each operand's outer strides and, for "any", its inner stride, in elements; then the kernel's scalars.
+   * Declares the parameters: the inputs and outputs; the `counts` as u32; the sizes of the outer axes but the first; each operand's outer
+   * strides in elements and, for "any", its inner stride; then the kernel's scalars.
    */
   constructor(text: KernelText, kernel: RowKernel, layout: RowLayout, counts: readonly string[]) {
     this.#text = text;
@@ -60,14 +60,14 @@ export class RowOperands {
     this.#addresses = [...ins, ...outs];
     for (const count of counts) text.scalar("u32", count);
     for (let axis = 1; axis < layout.outerRank; axis++) text.scalar("u32", `size${axis}`);
-    const dtypesOfAll = [...inputs, ...outputs.map(({ dtype }) => dtype)];
-    const operands = dtypesOfAll.map((dtype, index) => this.#declare(dtype, index, layout));
+    const operandDtypes = [...inputs, ...outputs.map(({ dtype }) => dtype)];
+    const operands = operandDtypes.map((dtype, index) => this.#declare(dtype, index, layout));
     this.inputs = operands.slice(0, inputs.length);
     this.outputs = operands.slice(inputs.length);
     for (const [index, type] of scalars.entries()) text.scalar(type, `scalar${index}`);
-    for (const [index, plainly] of factsOf(kernel).isReadPlainly.entries()) {
-      // The row start of an operand that is only read at an index may lie outside of its memory, as that of a flipped one does.
-      if (plainly && layout.inner[index] === "none") this.rowInvariant.set(index, `invariant${index}`);
+    for (const [index, isDirect] of factsOf(kernel).isReadDirectly.entries()) {
+      // An operand that is only read at an index may have its row start outside of its memory, such as a flipped operand.
+      if (isDirect && layout.inner[index] === "none") this.rowInvariant.set(index, `invariant${index}`);
     }
   }
 

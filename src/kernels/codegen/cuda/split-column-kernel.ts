@@ -7,10 +7,10 @@
  * bits, are those of `printColumnKernel`.
  */
 
-import type { ColumnKernel, ColumnPlaces, Compute, ReduceOp } from "../../../ir/index.js";
+import type { ColumnKernel, Compute, OutputLayout, ReduceOp } from "../../../ir/index.js";
 import { checkColumnKernel, type Dtype, dtypes, identityOf } from "../../../ir/index.js";
 import type { ColumnStride } from "../../launch-config.js";
-import { type BeginRow, combineHalves, printStrides, type Reduction, targetOf } from "./column-kernel.js";
+import { type BeginRow, combineHalves, outputIndex, printStrides, type Reduction } from "./column-kernel.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, expressionPrinter, type Leaves, literal } from "./expressions.js";
@@ -40,7 +40,7 @@ export interface SplitLayout {
   readonly unroll: number;
 }
 
-/** How many partials a thread computes for each of its columns. */
+/** The number of partials that a thread computes for each of its columns. */
 export function threadPartials({ partials, lanes }: Pick<SplitLayout, "partials" | "lanes">): number {
   return (partials * lanes) / splitThreads;
 }
@@ -118,11 +118,11 @@ class Printer {
     }
     printStrides(text, this.#stride, (beginRow) => this.#printStride(beginRow));
     const doubles = this.#printCombines();
-    const before = ["const unsigned block", "double* const memory"];
+    const leadingParameters = ["const unsigned block", "double* const memory"];
     return {
-      ...text.toFunction(name, before),
+      ...text.toFunction(name, leadingParameters),
       sharedDoubles: doubles,
-      before: ["block", "memory"],
+      leadingArguments: ["block", "memory"],
     };
   }
 
@@ -236,7 +236,9 @@ class Printer {
   #printStore({ real, dtype, output }: Reduction, index: number, total: string): void {
     const text = this.#text;
     if (!this.#isSplit) {
-      text.line(`${output}[${targetOf(this.#kernel.places, "column")}] = ${narrowed(text, dtype, total)};`);
+      text.line(
+        `${output}[${outputIndex(this.#kernel.outputLayout, "column")}] = ${narrowed(text, dtype, total)};`,
+      );
       return;
     }
     text.line(`${real}* const splitPartials${index} = ${atUnit(real, `unit${index}`)};`);
@@ -253,14 +255,17 @@ export interface ColumnCombine {
   readonly op: ReduceOp;
   readonly type: Compute;
   readonly dtype: Dtype;
-  readonly places?: ColumnPlaces | undefined;
+  readonly outputLayout?: OutputLayout | undefined;
 }
 
 /**
  * The second phase. Parameters: the output, the scratch memory, the unit of the value's partials in it, and the columns as u32. Partials
  * that are equal mod `combineLanes` are combined first, each set by one thread.
  */
-export function printColumnCombine({ op, type, dtype, places }: ColumnCombine, name: string): BlockFunction {
+export function printColumnCombine(
+  { op, type, dtype, outputLayout }: ColumnCombine,
+  name: string,
+): BlockFunction {
   const text = new KernelText();
   text.pointer("inout", elementTypes[dtype].type, "out");
   text.pointer("in", "unsigned char", "scratch");
@@ -282,6 +287,10 @@ export function printColumnCombine({ op, type, dtype, places }: ColumnCombine, n
     text.line(`partials[0] = ${binary(text, op, type, "partials[0]", other)};`);
   }
   text.line(`if (threadColumn >= columns || threadIdx.x % ${combineLanes}u != 0u) return;`);
-  text.line(`out[${targetOf(places, "column")}] = ${narrowed(text, dtype, "partials[0]")};`);
-  return { ...text.toFunction(name, ["const unsigned block"]), sharedDoubles: 0, before: ["block"] };
+  text.line(`out[${outputIndex(outputLayout, "column")}] = ${narrowed(text, dtype, "partials[0]")};`);
+  return {
+    ...text.toFunction(name, ["const unsigned block"]),
+    sharedDoubles: 0,
+    leadingArguments: ["block"],
+  };
 }

@@ -35,8 +35,8 @@ export interface StageContext {
   readonly reduced: ReadonlyMap<number, string>;
 }
 
-/** Locals that hold subexpressions already computed. */
-export type Known = ReadonlyMap<Expression, string>;
+/** Locals of subexpressions that are already computed. */
+export type ComputedNodes = ReadonlyMap<Expression, string>;
 
 export function vectorType({ shape }: StageContext, { dtype }: Operand): string {
   return `Vec<${elementTypes[dtype].type}, ${shape.width}>`;
@@ -69,13 +69,13 @@ export function forEachLane(
   context: StageContext,
   value: Expression,
   vectors: ReadonlyMap<number, string>,
-  known: Known,
+  computed: ComputedNodes,
   body: (value: string, lane: string) => void,
 ): void {
   const { text, shape } = context;
   const lane = shape.width === 1 ? "0" : "k";
   const print = (): void =>
-    body(printExpression(text, value, leavesInVector(context, lane, vectors), known), lane);
+    body(printExpression(text, value, leavesInVector(context, lane, vectors), computed), lane);
   if (shape.width === 1) print();
   else {
     text.unrolled("k", shape.width, () => {
@@ -92,14 +92,14 @@ export function storeValues(
   output: Operand,
   value: Expression,
   vectors: ReadonlyMap<number, string>,
-  known: Known,
+  computed: ComputedNodes,
 ): string {
   const { text, shape } = context;
   const vec = text.freshName();
   // Lanes beyond the row's end are neither set nor stored; initialising them avoids a compiler warning.
   text.line(`${vectorType(context, output)} ${vec}${shape.access === "scalar" ? " = {}" : ""};`);
-  forEachLane(context, value, vectors, known, (computed, lane) => {
-    text.line(`${vec}.lane[${lane}] = ${narrowed(text, output.dtype, computed)};`);
+  forEachLane(context, value, vectors, computed, (laneValue, lane) => {
+    text.line(`${vec}.lane[${lane}] = ${narrowed(text, output.dtype, laneValue)};`);
   });
   const address = addressOf(output);
   const storeVector = (): void => text.line(`${text.call("storeVec", address, vec)};`);
@@ -128,13 +128,13 @@ export function keepInvariants(
   { text, operands }: StageContext,
   value: Expression,
   print: InvariantPrinter,
-): Known {
-  const known = new Map<Expression, string>();
+): ComputedNodes {
+  const nodes = new Map<Expression, string>();
   for (const node of invariantNodesOf(value, (input) => operands.inputs[input]?.inner === "none")) {
-    const computed = print(node);
-    known.set(node, /^\w+$/.test(computed) ? computed : text.keep(computeTypes[node.type], computed));
+    const value = print(node);
+    nodes.set(node, /^\w+$/.test(value) ? value : text.keep(computeTypes[node.type], value));
   }
-  return known;
+  return nodes;
 }
 
 /** The leaves of a value for one lane; `vectors` holds the loaded vectors, by input. */

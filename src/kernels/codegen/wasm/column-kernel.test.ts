@@ -1,4 +1,4 @@
-/** Column kernels on the CPU add up in the rows' own order. */
+/** Column kernels on the CPU add in the order of the rows. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ const runtime = openCpuKernelRuntime();
 
 const load = (input: number): Expression => ({ kind: "load", input, type: "f32" });
 
-test("columns of every count are added up in the order of their rows, to the bit", () => {
+test("every number of columns is summed in the order of the rows, bit for bit", () => {
   const product: Expression = { kind: "binary", op: "mul", a: load(0), b: load(1), type: "f32" };
   const kernel: ColumnKernel = {
     name: "weighted",
@@ -25,7 +25,7 @@ test("columns of every count are added up in the order of their rows, to the bit
     const rows = 1 + ((columns * 7) % 50);
     const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 100);
     const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
-    const found = runtime.step(() => {
+    const actual = runtime.step(() => {
       const output = runtime.arena.allocate(4 * columns, "sums");
       const strides = [
         { row: columns, column: "unit" },
@@ -41,8 +41,8 @@ test("columns of every count are added up in the order of their rows, to the bit
         sum = Math.fround(sum + Math.fround(values[row * columns + column]! * weights[row]!));
       }
       assert.ok(
-        Object.is(found[column], sum),
-        `column ${column} of ${columns}: ${found[column]}, expected ${sum}`,
+        Object.is(actual[column], sum),
+        `column ${column} of ${columns}: ${actual[column]}, expected ${sum}`,
       );
     }
   }

@@ -40,8 +40,8 @@ interface Input {
 }
 
 /**
- * The kernel's parameters, in order: the inputs, the outputs, then as u32 rows, columns and each input's row stride (in
- * elements); then the kernel's own scalars.
+ * The kernel's parameters, in order: the inputs and the outputs; then as u32 the rows, the columns and each input's row stride in elements;
+ * then the kernel's scalars.
  */
 export function printColumnKernel(kernel: ColumnKernel, strides: readonly ColumnStride[]): KernelSource {
   checkColumnKernel(kernel);

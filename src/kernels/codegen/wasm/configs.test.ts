@@ -1,4 +1,4 @@
-/** How iterations become blocks of rows for a CPU's threads: what is cut, and which numbers a kernel takes. */
+/** The division of iterations into blocks for CPU threads, and the launch parameters. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { wasmRowConfig } from "./configs.js";
 
 const kernel: RowKernel = { name: "any", inputs: [], outputs: [], scalars: [], stages: [] };
 
-test("one long vector is cut into rows of a block each, the last one shorter", () => {
+test("a long vector is divided into rows of one block each, the last one shorter", () => {
   const strides = [1230, 41, 1];
   const { key, blocks, sizes } = wasmRowConfig(kernel, iterateElements([10, 30, 41], [strides, strides]));
   assert.equal(key, "1 unit unit");
@@ -28,7 +28,7 @@ test("short rows share a block", () => {
   assert.deepEqual(sizes, [6, 100, 40, 600, 6, 100, 0, 1]);
 });
 
-test("a row that is reduced is never cut", () => {
+test("a reduced row is never divided", () => {
   const strides = [[1], [0]];
   const { key, blocks, sizes } = wasmRowConfig(kernel, iterateRows([9000], strides, 1));
   assert.equal(key, "0 unit none");
@@ -36,7 +36,7 @@ test("a row that is reduced is never cut", () => {
   assert.deepEqual(sizes, [1, 9000, 1, 9000]);
 });
 
-test("rows of no elements are rows, and no rows are no blocks", () => {
+test("empty rows have blocks, and no rows have none", () => {
   const strides = [
     [0, 1],
     [1, 0],
@@ -45,7 +45,7 @@ test("rows of no elements are rows, and no rows are no blocks", () => {
   assert.equal(wasmRowConfig(kernel, iterateRows([0, 4], strides, 1)).blocks, 0);
 });
 
-test("negative steps travel as their 32-bit pattern", () => {
+test("negative strides are passed as their 32-bit pattern", () => {
   const { key, sizes } = wasmRowConfig(kernel, iterateElements([7], [[-1], [1]]));
   assert.equal(key, "1 any unit");
   // Of each operand the step over a row; of the first also that along it.

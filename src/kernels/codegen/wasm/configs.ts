@@ -60,7 +60,7 @@ function configOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements
 }
 
 export function wasmColumnConfig(kernel: ColumnKernel, { rows, columns, strides }: Columns): LaunchConfig {
-  if (kernel.places) {
+  if (kernel.outputLayout) {
     throw new HoldfastError(
       "UNSUPPORTED",
       `Kernel "${kernel.name}" has strided results, which only a GPU supports. Copy the results instead.`,

@@ -84,8 +84,8 @@ export function storeElements(code: Code, dtype: Dtype, lanes: Lanes, address: L
   }
   const narrowed = code.local("v128");
   code.get(value);
-  if (dtype === "bf16") narrowToBrain(code, value);
-  if (dtype === "f16") narrowToHalf(code, value);
+  if (dtype === "bf16") narrowToBf16(code, value);
+  if (dtype === "f16") narrowToF16(code, value);
   code.set(narrowed);
   const { bytes } = dtypes[dtype];
   const store = ({ 4: "i32.store", 2: "i32.store16", 1: "i32.store8" } as const)[bytes];
@@ -103,14 +103,14 @@ function widenBytes(code: Code): void {
   code.op("i16x8.extend_low_i8x16_u").op("i32x4.extend_low_i16x8_u");
 }
 
-/** Converts 16-bit floats, one in the low end of each lane, to f32; other dtypes are wide already. */
+/** Converts 16-bit floats, one in the low end of each lane, to f32; other dtypes need no conversion. */
 function widenHalves(code: Code, dtype: Dtype): void {
   if (dtype === "bf16") code.i32(16).op("i32x4.shl");
-  else if (dtype === "f16") widenHalf(code);
+  else if (dtype === "f16") widenF16(code);
 }
 
-/** f16 bits to f32: shifts into place and scales by 2^112, which is exact for subnormals too. */
-function widenHalf(code: Code): void {
+/** f16 bits to f32: shifts the bits to their positions and scales by 2^112, which is exact for subnormals too. */
+function widenF16(code: Code): void {
   const bits = code.local("v128");
   const magnitude = code.local("v128");
   code.set(bits);
@@ -129,7 +129,7 @@ function widenHalf(code: Code): void {
 }
 
 /** The bf16 bits of a vector, in the low half of each lane; consumes the vector, which is on the stack too. */
-function narrowToBrain(code: Code, value: Local): void {
+function narrowToBf16(code: Code, value: Local): void {
   // bits + 0x7fff + the last kept bit carries exactly when rounding to nearest even goes up.
   code.i32(0x7fff).op("i32x4.splat").op("i32x4.add");
   code.get(value).i32(16).op("i32x4.shr_u").i32(1).op("i32x4.splat").op("v128.and").op("i32x4.add");
@@ -139,7 +139,7 @@ function narrowToBrain(code: Code, value: Local): void {
 }
 
 /** The f16 bits of a vector, in the low half of each lane; consumes the vector, which is on the stack too. */
-function narrowToHalf(code: Code, value: Local): void {
+function narrowToF16(code: Code, value: Local): void {
   const magnitude = code.local("v128");
   const normal = code.local("v128");
   code.i32(0x7fffffff).op("i32x4.splat").op("v128.and").set(magnitude);

@@ -27,23 +27,23 @@ export interface Leaves {
   pushRow(): void;
 }
 
-/** What an expression refers to; throws if its kernel has no such thing. */
-export function required<T>(found: T | undefined, what: string, kernel: string): T {
-  if (found !== undefined) return found;
+/** Returns the operand that an expression refers to; throws if its kernel has no such operand. */
+export function required<T>(value: T | undefined, what: string, kernel: string): T {
+  if (value !== undefined) return value;
   throw new HoldfastError(
     "BAD_ARGUMENT",
     `Kernel "${kernel}" uses ${what}, which it does not have; it can't be printed.`,
   );
 }
 
-/** Pushes an expression's value. Common subexpressions are computed once; those in `known` are already computed. */
+/** Pushes an expression's value. Common subexpressions are computed once; those in `computed` already are. */
 export function pushExpression(
   code: Code,
   root: Expression,
   leaves: Leaves,
-  known: ReadonlyMap<Expression, Local> = new Map(),
+  computed: ReadonlyMap<Expression, Local> = new Map(),
 ): void {
-  expressionPusher(code, [root], leaves, known)(root);
+  expressionPusher(code, [root], leaves, computed)(root);
 }
 
 /** Pushes several expressions in straight-line code, with common subexpressions computed once. */
@@ -51,10 +51,10 @@ export function expressionPusher(
   code: Code,
   roots: readonly Expression[],
   leaves: Leaves,
-  known: ReadonlyMap<Expression, Local> = new Map(),
+  computed: ReadonlyMap<Expression, Local> = new Map(),
 ): (root: Expression) => void {
   const uses = countUses(...roots);
-  const locals = new Map(known);
+  const locals = new Map(computed);
 
   function push(expression: Expression): void {
     const local = locals.get(expression);
@@ -224,7 +224,7 @@ function pushConversion(code: Code, from: Compute, to: Compute): void {
   code.op((conversions[from] as Record<Compute, StackOpcode>)[to]);
 }
 
-/** The instruction of a vector's shape: a checked kernel asks for none that there isn't. */
+/** The instruction of a vector's shape. It exists, because the kernel has been checked. */
 function instructionOf(type: Compute, operation: string): StackOpcode {
   return `${shapeOf[type]}.${operation}` as StackOpcode;
 }

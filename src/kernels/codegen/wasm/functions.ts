@@ -20,7 +20,7 @@ export function calledBy(values: readonly Expression[]): {
   const visit = (expression: Expression): void => {
     const op = expression.kind === "unary" || expression.kind === "binary" ? expression.op : "";
     if (expression.type === "f32" && Object.hasOwn(vectorMath, op)) {
-      for (const need of vectorMath[op as VectorMathName].needs) functions.add(need);
+      for (const callee of vectorMath[op as VectorMathName].needs) functions.add(callee);
     }
     if (expression.type === "f64" && Object.hasOwn(mathFunctions, op)) imports.add(op as MathFunction);
   };

@@ -54,7 +54,7 @@ export function repeat(code: Code, left: Local, body: () => void): void {
   });
 }
 
-/** `while (at + step <= end) { body(); at += step; }`, unsigned; leaves `at` where no whole step remains. */
+/** `while (at + step <= end) { body(); at += step; }`, unsigned. */
 export function forWholeSteps(code: Code, at: Local, end: Local, step: number, body: () => void): void {
   code.block((leave) => {
     code.loop((again) => {

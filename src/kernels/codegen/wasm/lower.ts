@@ -15,7 +15,7 @@ export function lowerColumnOnWasm(launch: ColumnLaunch): LaunchCommand {
   return commandOf("columns", launch, wasmColumnConfig(launch.kernel, launch));
 }
 
-/** `family` tells the row kernels' keys from the column kernels'. */
+/** `family` distinguishes the cache keys of row and column kernels. */
 function commandOf(
   family: string,
   { kernel, operands, scalars = [] }: RowLaunch | ColumnLaunch,

@@ -37,7 +37,7 @@ import { calledBy } from "./functions.js";
 import { pushIndexed } from "./indexed-load.js";
 import { advance, forRange, limitTo, setToElement } from "./loops.js";
 
-/** What the generated code is specialised on; the sizes are launch parameters. */
+/** The properties that the generated code is specialised on; the sizes are launch parameters. */
 export interface Layout {
   /** The number of outer axes, the last one fastest. */
   readonly outerRank: number;
@@ -60,9 +60,8 @@ interface Operand {
 }
 
 /**
- * The kernel's parameters, in order: the inputs, the outputs, then as u32 rows, elements a row, rows a block, elements
- * in all, the outer axes' sizes, each operand's outer strides (in elements) and, where it is "any", its inner one; then
- * the kernel's own scalars.
+ * The kernel's parameters, in order: the inputs and the outputs; as u32 the number of rows, elements per row, rows per block and all
+ * elements; the sizes of the outer axes; each operand's outer strides in elements and, for "any", its inner stride; then the scalars.
  */
 export function printRowKernel(kernel: RowKernel, layout: Layout): KernelSource {
   checkRowKernel(kernel);
@@ -98,7 +97,7 @@ class Printer {
   readonly #outerSizes: readonly Local[];
   readonly #scalars: readonly Local[];
   /** The inputs that some stage loads without an index. */
-  readonly #plainlyRead: ReadonlySet<number>;
+  readonly #readDirectly: ReadonlySet<number>;
   readonly #reduced = new Map<number, Local>();
   /** The row's index in every lane, and the elements' positions in the row. */
   readonly #rowIndex: Local;
@@ -110,8 +109,8 @@ class Printer {
     this.#kernel = kernel;
     this.#layout = layout;
     this.#lanes = lanesOf(kernel, layout.inner);
-    const dtypesOfAll = [...kernel.inputs, ...kernel.outputs.map(({ dtype }) => dtype)];
-    const addresses = dtypesOfAll.map(() => this.#parameter());
+    const operandDtypes = [...kernel.inputs, ...kernel.outputs.map(({ dtype }) => dtype)];
+    const addresses = operandDtypes.map(() => this.#parameter());
     [this.#rows, this.#inner, this.#rowsPerBlock, this.#elements] = [
       this.#parameter(),
       this.#parameter(),
@@ -119,12 +118,12 @@ class Printer {
       this.#parameter(),
     ];
     this.#outerSizes = this.#parameters(layout.outerRank);
-    const operands = dtypesOfAll.map((dtype, index) => this.#operand(dtype, index, addresses));
+    const operands = operandDtypes.map((dtype, index) => this.#operand(dtype, index, addresses));
     this.#inputs = operands.slice(0, kernel.inputs.length);
     this.#outputs = operands.slice(kernel.inputs.length);
     this.#scalars = kernel.scalars.map((type) => splatOf(code, this.#parameter(), type));
     const loads = kernel.stages.flatMap(({ value }) => loadsOf(value));
-    this.#plainlyRead = new Set(loads.filter(({ at }) => !at).map(({ input }) => input));
+    this.#readDirectly = new Set(loads.filter(({ at }) => !at).map(({ input }) => input));
     this.#rowIndex = code.local("v128");
     this.#positions = code.local("v128");
   }
@@ -148,8 +147,8 @@ class Printer {
     code.get(this.#elements).get(row).get(this.#inner).op("i32.mul").op("i32.sub").set(count);
     limitTo(code, count, this.#inner);
     for (const [index, input] of this.#inputs.entries()) {
-      // The row start of an operand that is only read at an index may lie outside of its memory, as that of a flipped one does.
-      if (input.inner !== "none" || !this.#plainlyRead.has(index)) continue;
+      // An operand that is only read at an index may have its row start outside of its memory, such as a flipped operand.
+      if (input.inner !== "none" || !this.#readDirectly.has(index)) continue;
       code.get(input.start);
       pushSplat(code, input.dtype);
       code.set(input.splat);
@@ -211,7 +210,7 @@ class Printer {
     });
   }
 
-  /** Lanes are accumulated separately and combined in a invariants order: the bits follow from the row's length alone. */
+  /** Lanes are accumulated separately and combined in a fixed order, so that the bits depend only on the row's length. */
   #printReduction(op: ReduceOp, value: Expression, stage: number, count: Local): void {
     const code = this.#code;
     const { type } = value;

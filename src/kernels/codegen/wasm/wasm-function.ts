@@ -1,4 +1,4 @@
-/** WebAssembly functions and kernels whose parameters have names: the order of the record's keys is their order. */
+/** WebAssembly functions and kernels with named parameters: the order of the record's keys is the order of the parameters. */
 
 import {
   type Code,
@@ -10,7 +10,6 @@ import {
   type WasmFunction,
   type WasmImport,
 } from "../../../driver/index.js";
-import type { Storage } from "../../../runtime/index.js";
 
 type Types<Name extends string, Type> = Readonly<Record<Name, Type>>;
 type Body<Name extends string> = (code: Code, parameters: Readonly<Record<Name, Local>>) => void;
@@ -34,10 +33,10 @@ export function wasmFunction<Name extends string>(
   };
 }
 
-/** The range of blocks that a call of a kernel is to run. */
+/** The range of blocks that one call of a kernel runs. */
 type Blocks = "firstBlock" | "endBlock";
 
-/** A kernel, and the functions that it calls: of its module, and those that the engine brings. */
+/** A kernel, the functions of its module, and its imports from the engine. */
 export function wasmKernel<Name extends string>(
   name: string,
   parameters: Types<Name, Parameter>,
@@ -59,15 +58,7 @@ export function wasmKernel<Name extends string>(
   });
 }
 
-/** A launch's arguments, given by name, in the order of the kernel's parameters. */
-export function argumentsInOrder<Parameters extends Readonly<Record<string, Parameter>>>(
-  parameters: Parameters,
-  values: Readonly<Record<keyof Parameters, Storage | number>>,
-): (Storage | number)[] {
-  return Object.keys(parameters).map((name: keyof Parameters) => values[name]);
-}
-
-/** Fresh locals of one type, under the given names. */
+/** New locals of one type, by name. */
 export function localsOf<Name extends string>(
   code: Code,
   type: ValueType,

@@ -1,4 +1,4 @@
-/** Products by a BLAS library: right in every layout, in the stream's order, and with its own count of threads. */
+/** GEMMs by a BLAS library: correct in every layout, in the order of the stream, with the driver's number of threads. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -23,16 +23,16 @@ const blas = library?.path ?? "";
 const countGemms = () => library?.products() ?? 0;
 
 for (const dtype of ["f32", "f64"] as const) {
-  test(`a library's product of ${dtype} is right for any shape, layout, alpha and beta, and writes nothing beside C`, {
+  test(`a library's GEMM of ${dtype} is correct for every shape, layout, alpha and beta, and writes nothing but C`, {
     skip,
   }, () => {
     withCpuRuntime({ blas }, ({ runtime }) => {
       const before = countGemms();
       let large = 0;
       fc.assert(
-        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (one) => {
-          if (planGemm(shapeOf(one)).way === "packed") large += one.batch;
-          proveGemm(runtime, one);
+        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (gemm) => {
+          if (planGemm(shapeOf(gemm)).algorithm === "packed") large += gemm.batch;
+          proveGemm(runtime, gemm);
         }),
         { numRuns: 60 },
       );
@@ -42,13 +42,13 @@ for (const dtype of ["f32", "f64"] as const) {
   });
 }
 
-test("with a library no product needs scratch memory", { skip }, () => {
+test("with a library no GEMM needs scratch memory", { skip }, () => {
   const large = shapeOf({ ...plainCase, m: 3072, n: 256, k: 1024 });
   withCpuRuntime({ blas }, ({ runtime }) => assert.equal(cpuScratchBytes(runtime, large), 0));
   withCpuRuntime({}, ({ runtime }) => assert.ok(cpuScratchBytes(runtime, large) > 0));
 });
 
-test("a library runs as many threads as the driver", { skip }, () => {
+test("a library uses as many threads as the driver", { skip }, () => {
   for (const threads of [3, 1]) {
     const driver = openCpuDriver({ threads });
     const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;
@@ -84,7 +84,7 @@ describe("a library's work", { skip }, () => {
 
   const expected = (value: number) => new Float32Array(size * size).fill(value);
 
-  test("waits for its stream and keeps the order there", () => {
+  test("waits for its stream and keeps the order of the stream", () => {
     withCpuRuntime({ blas }, ({ runtime }) => {
       const { multiply, a, b, d } = placeChain(runtime);
       const before = countGemms();

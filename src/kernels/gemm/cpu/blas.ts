@@ -11,7 +11,7 @@ import {
 import type { AccessToC, MatrixLayout } from "../desc.js";
 import type { GemmDtype } from "./element.js";
 
-/** The parameters in order; row strides in elements, as BLAS expects. */
+/** The parameters, in order. Row strides are in elements, as BLAS expects. */
 export function blasParameters(dtype: GemmDtype, access: AccessToC) {
   return {
     c: access,
@@ -38,22 +38,22 @@ export function blasTranspose({ isTransposed }: MatrixLayout): number {
   return isTransposed ? blasTransposed : blasNoTranspose;
 }
 
-/** A native function has no content to know it by, so one source is made for each use of a library and kept. */
-const made = new WeakMap<Blas, Map<string, KernelSource>>();
+/** Kernel sources by library. Sources are compared by identity here, because a native function has no content to compare. */
+const sources = new WeakMap<Blas, Map<string, KernelSource>>();
 
 export function blasKernel(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {
-  const ofLibrary = made.get(blas) ?? new Map<string, KernelSource>();
-  made.set(blas, ofLibrary);
+  const ofLibrary = sources.get(blas) ?? new Map<string, KernelSource>();
+  sources.set(blas, ofLibrary);
   const key = `${dtype} ${access}`;
-  const known = ofLibrary.get(key);
-  if (known) return known;
-  const source = make(blas, dtype, access);
+  const cached = ofLibrary.get(key);
+  if (cached) return cached;
+  const source = createKernel(blas, dtype, access);
   ofLibrary.set(key, source);
   return source;
 }
 
-function make(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {
-  const product = blas.gemms[dtype];
+function createKernel(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {
+  const gemm = blas.gemms[dtype];
   const run = (
     firstBlock: number,
     endBlock: number,
@@ -77,11 +77,11 @@ function make(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {
   ): void => {
     // The library's thread count is process-wide, and another runtime may have changed it.
     blas.useThreads(threads);
-    for (let item = firstBlock; item < endBlock; item++) {
-      const matrixA = a + item * aBatchBytes;
-      const matrixB = b + item * bBatchBytes;
-      const matrixC = c + item * cBatchBytes;
-      product(
+    for (let matrix = firstBlock; matrix < endBlock; matrix++) {
+      const matrixA = a + matrix * aBatchBytes;
+      const matrixB = b + matrix * bBatchBytes;
+      const matrixC = c + matrix * cBatchBytes;
+      gemm(
         blasRowMajor,
         transposeA,
         transposeB,

@@ -19,17 +19,16 @@ interface ColumnsLoop {
   readonly b: Local;
   readonly bStride: Local;
   readonly k: Local;
-  /** Where each row of C has its next column. */
+  /** The address of the next column, for each row of C. */
   readonly cRows: readonly Local[];
   readonly blend: Blend;
 }
 
-function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): void {
+function multiplyColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): void {
   const { element, aRows, aKBytes, b, bStride, k, cRows, blend } = loop;
-  const form = width === "scalar" ? "scalar" : "vector";
-  const type = form === "vector" ? "v128" : element.dtype;
-  const [load, loadA] =
-    form === "vector" ? (["v128.load", element.loadSplat] as const) : [element.load, element.load];
+  const isVector = width !== "scalar";
+  const type = isVector ? "v128" : element.dtype;
+  const [load, loadA] = isVector ? (["v128.load", element.loadSplat] as const) : [element.load, element.load];
   const fromB = Array.from({ length: width === "scalar" ? 1 : width }, () => code.local(type));
   const fromA = code.local(type);
   const bAt = code.local("i32");
@@ -38,13 +37,13 @@ function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): voi
     start,
     at: code.local("i32"),
     c: cRows[row] as Local,
-    sums: fromB.map((b) => ({ b, sum: code.local(type) })),
+    accumulators: fromB.map((b) => ({ b, acc: code.local(type) })),
   }));
   code.get(b).set(bAt);
   code.get(k).set(left);
-  for (const { start, at, sums } of rows) {
+  for (const { start, at, accumulators } of rows) {
     code.get(start).set(at);
-    for (const { sum } of sums) setZero(code, element, sum);
+    for (const { acc } of accumulators) setZero(code, element, acc);
   }
   repeat(code, left, () => {
     for (const [index, vector] of fromB.entries())
@@ -52,26 +51,32 @@ function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): voi
         .get(bAt)
         .memory(load, index * vectorBytes)
         .set(vector);
-    for (const { at, sums } of rows) {
+    for (const { at, accumulators } of rows) {
       code.get(at).memory(loadA).set(fromA);
-      for (const { b, sum } of sums) accumulate(code.get(fromA).get(b), element, sum);
+      for (const { b, acc } of accumulators) accumulate(code.get(fromA).get(b), element, acc);
       advance(code, at, aKBytes);
     }
     advance(code, bAt, bStride);
   });
   const step = width === "scalar" ? element.bytes : width * vectorBytes;
-  for (const { c, sums } of rows) {
-    for (const [index, { sum }] of sums.entries())
-      blendIntoC(code, element, form, { address: c, offset: index * vectorBytes, value: sum }, blend);
+  for (const { c, accumulators } of rows) {
+    for (const [index, { acc }] of accumulators.entries())
+      blendIntoC(
+        code,
+        element,
+        isVector ? "vector" : "scalar",
+        { address: c, offset: index * vectorBytes, value: acc },
+        blend,
+      );
     advance(code, c, step);
   }
   advance(code, b, step);
 }
 
-/** A function that computes `rows` rows of C. */
+/** The function `name`: computes `rows` rows of C. */
 export function columnsFunction(name: string, element: Element, rows: number): WasmFunction {
-  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aMnBytes, ...given }) => {
-    const { aKBytes, bStride, cRowBytes, alpha, beta, readsC } = given;
+  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aMnBytes, ...args }) => {
+    const { aKBytes, bStride, cRowBytes, alpha, beta, readsC } = args;
     const column = code.local("i32");
     const loop: ColumnsLoop = {
       element,
@@ -83,8 +88,8 @@ export function columnsFunction(name: string, element: Element, rows: number): W
       cRows: rowAddresses(code, rows, c, cRowBytes),
       blend: { alpha, beta, readsC },
     };
-    forWholeSteps(code, column, n, 2 * element.lanes, () => sumColumns(code, loop, 2));
-    forWholeSteps(code, column, n, element.lanes, () => sumColumns(code, loop, 1));
-    forRange(code, column, n, 1, () => sumColumns(code, loop, "scalar"));
+    forWholeSteps(code, column, n, 2 * element.lanes, () => multiplyColumns(code, loop, 2));
+    forWholeSteps(code, column, n, element.lanes, () => multiplyColumns(code, loop, 1));
+    forRange(code, column, n, 1, () => multiplyColumns(code, loop, "scalar"));
   });
 }

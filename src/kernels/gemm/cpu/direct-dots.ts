@@ -12,7 +12,7 @@ import { type Blend, blendIntoC, type Element } from "./element.js";
 const vectorBytes = 16;
 
 /** The body of a loop over columns, `width` at a time: each element is accumulated in lanes, which are then reduced. */
-function sumDots(
+function multiplyDots(
   code: Code,
   element: Element,
   operands: {
@@ -31,35 +31,35 @@ function sumDots(
     start,
     c: cRows[row] as Local,
     fromA: code.local("v128"),
-    sums: bColumns.map(() => code.local("v128")),
+    accumulators: bColumns.map(() => code.local("v128")),
   }));
   const loadAt = (base: Local, load: typeof element.load): Code =>
     code.get(base).get(at).op("i32.add").memory(load);
-  for (const { sums } of rows) for (const sum of sums) setZero(code, element, sum);
+  for (const { accumulators } of rows) for (const acc of accumulators) setZero(code, element, acc);
   code.i32(0).set(at).i32(0).set(done);
   forWholeSteps(code, done, k, element.lanes, () => {
     for (const { start, fromA } of rows) loadAt(start, "v128.load").set(fromA);
     for (const [index, column] of bColumns.entries()) {
       loadAt(column, "v128.load").set(fromB);
-      for (const { fromA, sums } of rows)
-        accumulate(code.get(fromA).get(fromB), element, sums[index] as Local);
+      for (const { fromA, accumulators } of rows)
+        accumulate(code.get(fromA).get(fromB), element, accumulators[index] as Local);
     }
     advance(code, at, vectorBytes);
   });
-  const { atRest, doneRest } = localsOf(code, "i32", "atRest", "doneRest");
-  code.get(at).set(atRest).get(done).set(doneRest);
-  for (const { start, c, sums } of rows) {
-    for (const [index, sum] of sums.entries()) {
+  const { tailAt, tailDone } = localsOf(code, "i32", "tailAt", "tailDone");
+  code.get(at).set(tailAt).get(done).set(tailDone);
+  for (const { start, c, accumulators } of rows) {
+    for (const [index, acc] of accumulators.entries()) {
       const addLanes = (first: number): Code =>
         code
-          .get(sum)
+          .get(acc)
           .lane(element.extractLane, first)
-          .get(sum)
+          .get(acc)
           .lane(element.extractLane, first + 1)
           .op(element.add);
       addLanes(0);
       if (element.lanes === 4) addLanes(2).op(element.add);
-      code.set(total).get(atRest).set(at).get(doneRest).set(done);
+      code.set(total).get(tailAt).set(at).get(tailDone).set(done);
       forRange(code, done, k, 1, () => {
         loadAt(start, element.load);
         loadAt(bColumns[index] as Local, element.load);
@@ -71,20 +71,20 @@ function sumDots(
   }
 }
 
-/** A function that computes `rows` rows of C. */
+/** The function `name`: computes `rows` rows of C. */
 export function dotsFunction(name: string, element: Element, rows: number): WasmFunction {
-  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aMnBytes, ...given }) => {
-    const { bStride, cRowBytes, alpha, beta, readsC } = given;
+  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aMnBytes, ...args }) => {
+    const { bStride, cRowBytes, alpha, beta, readsC } = args;
     const column = code.local("i32");
     const aRows = rowAddresses(code, rows, a, aMnBytes);
     const cRows = rowAddresses(code, rows, c, cRowBytes);
-    const sumSome = (count: number): void => {
+    const multiplyColumns = (count: number): void => {
       const bColumns = rowAddresses(code, count, b, bStride);
-      sumDots(code, element, { aRows, bColumns, cRows, k, blend: { alpha, beta, readsC } });
+      multiplyDots(code, element, { aRows, bColumns, cRows, k, blend: { alpha, beta, readsC } });
       for (const row of cRows) advance(code, row, count * element.bytes);
       for (let done = 0; done < count; done++) advance(code, b, bStride);
     };
-    forWholeSteps(code, column, n, 4, () => sumSome(4));
-    forRange(code, column, n, 1, () => sumSome(1));
+    forWholeSteps(code, column, n, 4, () => multiplyColumns(4));
+    forRange(code, column, n, 1, () => multiplyColumns(1));
   });
 }

@@ -1,9 +1,9 @@
-/** What the direct GEMMs share: parameters, row addresses, accumulators. */
+/** Code that the direct GEMMs share: parameters, row addresses, accumulators. */
 
 import type { Code, Local } from "../../../driver/index.js";
 import { accumulateVector, type Element } from "./element.js";
 
-/** The parameters of the row functions: some rows of op(A) and of C, all of op(B). `kBytes` is op(A)'s stride kBytes k. */
+/** The parameters of the row functions: some rows of op(A) and of C, all of op(B). `aMnBytes` and `aKBytes` are op(A)'s strides along M and K. */
 export function rowsParameters({ dtype }: Element) {
   return {
     a: "i32",
@@ -30,10 +30,10 @@ export function rowAddresses(code: Code, rows: number, base: Local, stride: Loca
   });
 }
 
-/** `sum += a · b` with a and b on the stack: vectors or scalars, like the sum. */
-export function accumulate(code: Code, element: Element, sum: Local): void {
-  if (sum.type === "v128") accumulateVector(code, element, sum);
-  else code.op(element.multiply).get(sum).op(element.add).set(sum);
+/** `acc += a · b` with a and b on the stack: vectors or scalars, like the accumulator. */
+export function accumulate(code: Code, element: Element, acc: Local): void {
+  if (acc.type === "v128") accumulateVector(code, element, acc);
+  else code.op(element.multiply).get(acc).op(element.add).set(acc);
 }
 
 export function setZero(code: Code, element: Element, local: Local): void {

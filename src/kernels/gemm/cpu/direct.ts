@@ -13,10 +13,10 @@ import type { Element } from "./element.js";
 
 export type DirectConfig = "columns" | "dots";
 
-/** Rows of C in one block: enough work for a thread, few enough that a thin GEMM still has blocks for all threads. */
+/** Rows of C in one block: enough work for a thread, and few enough that a thin GEMM still has blocks for all threads. */
 export const directStripRows = 32;
 
-/** The arguments of the direct kernels, in order. Strides are in bytes; `bStride` is the non-unit one of B. */
+/** The parameters of the direct kernels, in order. Strides are in bytes; `bStride` is B's stride that is not one element. */
 export function directParameters({ dtype }: Element, access: AccessToC) {
   return {
     a: "in",
@@ -39,22 +39,22 @@ export function directParameters({ dtype }: Element, access: AccessToC) {
   } as const;
 }
 
-/** Rows per iteration of each kernel; the rest one by one. */
-const rowsAtOnce: Readonly<Record<DirectConfig, number>> = { columns: 4, dots: 2 };
+/** Rows per iteration of each kernel; the remaining rows one by one. */
+const rowsPerIteration: Readonly<Record<DirectConfig, number>> = { columns: 4, dots: 2 };
 
-export function directKernel(element: Element, form: DirectConfig, access: AccessToC): KernelSource {
-  const make = form === "columns" ? columnsFunction : dotsFunction;
-  const atOnce = rowsAtOnce[form];
-  const functions = [make("someRows", element, atOnce), make("oneRow", element, 1)];
-  const name = `gemm_${form}_${element.dtype}`;
-  return wasmKernel(name, directParameters(element, access), functions, (code, given) => {
-    const { firstBlock: block, endBlock, m, n, k, rowStrips, aMnBytes, aKBytes, bStride, cRowBytes } = given;
-    const here = localsOf(code, "i32", "batch", "row", "endRow", "aBase", "a", "b", "cBase", "c");
-    const { batch, row, endRow, aBase, a, b, cBase, c } = here;
+export function directKernel(element: Element, config: DirectConfig, access: AccessToC): KernelSource {
+  const printFunction = config === "columns" ? columnsFunction : dotsFunction;
+  const rows = rowsPerIteration[config];
+  const functions = [printFunction("someRows", element, rows), printFunction("oneRow", element, 1)];
+  const name = `gemm_${config}_${element.dtype}`;
+  return wasmKernel(name, directParameters(element, access), functions, (code, args) => {
+    const { firstBlock: block, endBlock, m, n, k, rowStrips, aMnBytes, aKBytes, bStride, cRowBytes } = args;
+    const locals = localsOf(code, "i32", "batch", "row", "endRow", "aBase", "a", "b", "cBase", "c");
+    const { batch, row, endRow, aBase, a, b, cBase, c } = locals;
     const multiplyRows = (callee: string): void => {
       setToElement(code, a, aBase, row, aMnBytes);
       setToElement(code, c, cBase, row, cRowBytes);
-      const blend = [given.alpha, given.beta, given.readsC] as const;
+      const blend = [args.alpha, args.beta, args.readsC] as const;
       call(code, callee, a, b, c, n, k, aMnBytes, aKBytes, bStride, cRowBytes, ...blend);
     };
     forRange(code, block, endBlock, 1, () => {
@@ -62,10 +62,10 @@ export function directKernel(element: Element, form: DirectConfig, access: Acces
       code.get(block).get(rowStrips).op("i32.rem_u").i32(directStripRows).op("i32.mul").tee(row);
       code.i32(directStripRows).op("i32.add").set(endRow);
       limitTo(code, endRow, m);
-      setToElement(code, aBase, given.a, batch, given.aBatchBytes);
-      setToElement(code, b, given.b, batch, given.bBatchBytes);
-      setToElement(code, cBase, given.c, batch, given.cBatchBytes);
-      forWholeSteps(code, row, endRow, atOnce, () => multiplyRows("someRows"));
+      setToElement(code, aBase, args.a, batch, args.aBatchBytes);
+      setToElement(code, b, args.b, batch, args.bBatchBytes);
+      setToElement(code, cBase, args.c, batch, args.cBatchBytes);
+      forWholeSteps(code, row, endRow, rows, () => multiplyRows("someRows"));
       forRange(code, row, endRow, 1, () => multiplyRows("oneRow"));
     });
   });

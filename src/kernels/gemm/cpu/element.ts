@@ -14,7 +14,7 @@ export type GemmDtype = "f32" | "f64";
 export interface Element {
   readonly dtype: GemmDtype;
   readonly bytes: number;
-  /** How many of them a vector holds. */
+  /** Elements of a vector. */
   readonly lanes: number;
   readonly load: MemoryOpcode;
   readonly store: MemoryOpcode;
@@ -25,11 +25,11 @@ export interface Element {
   readonly extractLane: LaneOpcode;
   readonly addVectors: StackOpcode;
   readonly multiplyVectors: StackOpcode;
-  /** Undefined where the engine has none: then a product is rounded before it is added. */
+  /** Undefined if the engine has none: then the product is rounded before the addition. */
   readonly fusedMultiplyAdd: StackOpcode | undefined;
 }
 
-/** The instructions that every engine has. */
+/** Instructions that every engine has. */
 export const plainElements: Readonly<Record<GemmDtype, Element>> = {
   f32: {
     dtype: "f32",
@@ -71,23 +71,23 @@ export function elementOf(dtype: GemmDtype): Element {
 
 const fusedOpcodes = { f32: "f32x4.relaxed_madd", f64: "f64x2.relaxed_madd" } as const;
 
-/** `sum += a · b` with vectors a and b on the stack; a fused multiply-add if the engine has one. */
-export function accumulateVector(code: Code, element: Element, sum: Local): void {
-  if (element.fusedMultiplyAdd) code.get(sum).op(element.fusedMultiplyAdd).set(sum);
-  else code.op(element.multiplyVectors).get(sum).op(element.addVectors).set(sum);
+/** `acc += a · b` with vectors a and b on the stack; a fused multiply-add if the engine has one. */
+export function accumulateVector(code: Code, element: Element, acc: Local): void {
+  if (element.fusedMultiplyAdd) code.get(acc).op(element.fusedMultiplyAdd).set(acc);
+  else code.op(element.multiplyVectors).get(acc).op(element.addVectors).set(acc);
 }
 
 /** How a GEMM updates C: the last arguments of every function that writes it. */
 export interface Blend {
-  /** Left out where the value has it already. */
+  /** Undefined if the value is already scaled by alpha. */
   readonly alpha?: Local;
   readonly beta: Local;
-  /** 0: what C holds does not count and is not read, for it may be anything. */
+  /** 0 if C is not read. Its old contents may be anything, also NaN. */
   readonly readsC: Local;
 }
 
-/** The destination of a value: one element, or a vector of neighbours. */
-export interface Target {
+/** A value and its destination in C: one element, or a vector of neighbours. */
+export interface BlendTarget {
   readonly address: Local;
   readonly offset: number;
   readonly value: Local;
@@ -97,11 +97,11 @@ export interface Target {
 export function blendIntoC(
   code: Code,
   element: Element,
-  form: "scalar" | "vector",
-  { address, offset, value }: Target,
+  mode: "scalar" | "vector",
+  { address, offset, value }: BlendTarget,
   { alpha, beta, readsC }: Blend,
 ): void {
-  const isVector = form === "vector";
+  const isVector = mode === "vector";
   const multiplyBy = (factor: Local): void => {
     code.get(factor);
     if (isVector) code.op(element.splat).op(element.multiplyVectors);

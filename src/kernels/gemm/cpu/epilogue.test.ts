@@ -1,4 +1,4 @@
-/** Products with a bias and an activation, by a device's library and by our own kernels: all of them come to the same. */
+/** GEMMs with bias and activation, by a library and by native kernels: the results agree. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -25,28 +25,31 @@ import { submit } from "../../submit.js";
 import type { GemmInputDtype, GemmProblem } from "../desc.js";
 import { gemmCalls, gemmScratchBytes } from "../gemm.js";
 
-/** Asks gemm for a drawn product, and gives what C's memory holds then. */
+/** Runs a random GEMM, and returns the contents of C's memory. */
 function run(
   runtime: Runtime,
-  drawn: RandomGemm,
-): { readonly found: Float64Array; readonly expected: Float64Array } {
-  const layouts = layOutGemm(drawn);
-  const values = drawValues(drawn);
+  randomGemm: RandomGemm,
+): { readonly actual: Float64Array; readonly expected: Float64Array } {
+  const layouts = layOutGemm(randomGemm);
+  const values = drawValues(randomGemm);
   return runtime.step(() => {
-    const place = (name: "a" | "b" | "c", dtype: FloatName) => {
+    const upload = (name: "a" | "b" | "c", dtype: FloatName) => {
       const { rowStride, batchStride, offset, extent } = layouts[name];
       const bytes = floatBytes[dtype];
       const whole = put(runtime, encodeFloats(values[name], dtype), name);
       const storage = runtime.view(whole, offset * bytes, extent * bytes);
-      return { whole, operand: { storage, rowStride, batchStride, isTransposed: drawn[name].isTransposed } };
+      return {
+        whole,
+        operand: { storage, rowStride, batchStride, isTransposed: randomGemm[name].isTransposed },
+      };
     };
-    const { dtype, resultDtype, m, n, k, batch, alpha, beta, bias, activation } = drawn;
-    const [a, b, c] = [place("a", dtype), place("b", dtype), place("c", resultDtype)];
+    const { dtype, resultDtype, m, n, k, batch, alpha, beta, bias, activation } = randomGemm;
+    const [a, b, c] = [upload("a", dtype), upload("b", dtype), upload("c", resultDtype)];
     const problem: GemmProblem<GemmInputDtype> = {
       ...{ dtype, resultDtype, m, n, k, batch, alpha, beta },
       ...{ a: a.operand, b: b.operand, c: c.operand },
       ...(bias !== "none" && { bias: put(runtime, encodeFloats(values.bias, resultDtype), "bias") }),
-      ...(bias !== "none" && { biasBatchStride: biasStepOf(drawn) }),
+      ...(bias !== "none" && { biasBatchStride: biasStepOf(randomGemm) }),
       ...(activation !== "none" && { activation }),
     };
     const scratchBytes = gemmScratchBytes(runtime, problem);
@@ -57,7 +60,10 @@ function run(
         ...(scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "scratch") }),
       }),
     );
-    return { found: decodeFloats(runtime.read(c.whole), resultDtype), expected: expectedOf(drawn, values) };
+    return {
+      actual: decodeFloats(runtime.read(c.whole), resultDtype),
+      expected: expectedOf(randomGemm, values),
+    };
   });
 }
 
@@ -66,13 +72,13 @@ for (const { device, skip, open } of kernelDevices) {
     const runtime = skip ? undefined! : open();
     const dtypes: readonly FloatName[] = device === "CUDA" ? ["f32", "f64", "f16", "bf16"] : ["f32", "f64"];
 
-    test("a product with bias and activation is right for any shape, layout and batch, and writes nothing beside C", () => {
+    test("a GEMM with bias and activation is correct for every shape, layout and batch, and writes nothing but C", () => {
       fc.assert(
-        fc.property(drawGemms(dtypes), (drawn) => {
+        fc.property(drawGemms(dtypes), (randomGemm) => {
           // Our own kernels give the operands' dtype only, and so do ops that ask for no other.
-          const one = device === "CUDA" ? drawn : { ...drawn, resultDtype: drawn.dtype };
-          const { found, expected } = run(runtime, one);
-          proveValues(one, found, expected);
+          const gemm = device === "CUDA" ? randomGemm : { ...randomGemm, resultDtype: randomGemm.dtype };
+          const { actual, expected } = run(runtime, gemm);
+          proveValues(gemm, actual, expected);
         }),
         { numRuns: device === "CUDA" ? 80 : 150 },
       );
@@ -95,7 +101,7 @@ for (const { device, skip, open } of kernelDevices) {
       });
     });
 
-    test("C is only said to be overwritten where nothing of its storage is left over", () => {
+    test('C has access "out" only if all of its storage is written', () => {
       const accessOf = (change: { readonly beta?: number; readonly room?: number }): string | undefined =>
         runtime.step(() => {
           const { beta = 0, room = 0 } = change;

@@ -1,4 +1,4 @@
-/** Bias and activation after a GEMM that fuses neither: one more pass over C, in place. */
+/** Bias and activation after a GEMM that fuses neither: a separate elementwise pass over C, in place. */
 
 import type { Expression, RowKernel } from "../../../ir/index.js";
 import { iterateElements, term } from "../../../ir/index.js";
@@ -8,6 +8,7 @@ import type { GemmDtype } from "./element.js";
 
 type Activation = NonNullable<GemmProblem["activation"]>;
 
+/** Undefined if the GEMM has neither bias nor activation. */
 export function epilogueLaunch(problem: GemmProblem, op: string): RowLaunch | undefined {
   const { dtype, m, n, batch = 1, c, bias, biasBatchStride = 0, activation } = problem;
   if (!bias && !activation) return undefined;
@@ -39,16 +40,16 @@ function kernelOf(
   op: string,
 ): RowKernel {
   const key = `${dtype} ${hasBias} ${activation} ${op}`;
-  const known = kernels.get(key);
-  if (known) return known;
-  const product = term.load(0, dtype);
-  const sum = hasBias ? term.add(product, term.load(1, dtype)) : product;
+  const cached = kernels.get(key);
+  if (cached) return cached;
+  const element = term.load(0, dtype);
+  const biased = hasBias ? term.add(element, term.load(1, dtype)) : element;
   const kernel: RowKernel = {
     name: op,
     inputs: hasBias ? [dtype, dtype] : [dtype],
     outputs: [{ dtype, per: "element" }],
     scalars: [],
-    stages: [{ kind: "store", output: 0, value: activation ? activations[activation](sum) : sum }],
+    stages: [{ kind: "store", output: 0, value: activation ? activations[activation](biased) : biased }],
   };
   kernels.set(key, kernel);
   return kernel;

@@ -1,4 +1,4 @@
-/** The CPU's kernels of products. */
+/** The WebAssembly kernels of CPU GEMMs. */
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cachedSource } from "../../source-cache.js";
@@ -11,10 +11,10 @@ import { packKernel } from "./pack.js";
 export type GemmKernel = "pack" | "multiply" | DirectConfig;
 
 export function gemmKernel(kind: GemmKernel, dtype: GemmDtype, access: AccessToC): KernelSource {
-  return cachedSource(`wasm gemm ${kind} ${dtype} ${access}`, () => make(kind, dtype, access));
+  return cachedSource(`wasm gemm ${kind} ${dtype} ${access}`, () => printKernel(kind, dtype, access));
 }
 
-function make(kind: GemmKernel, dtype: GemmDtype, access: AccessToC): KernelSource {
+function printKernel(kind: GemmKernel, dtype: GemmDtype, access: AccessToC): KernelSource {
   const element = elementOf(dtype);
   if (kind === "pack") return packKernel(element);
   if (kind === "multiply") return multiplyKernel(element, access);

@@ -1,13 +1,13 @@
 /**
- * Lowers GEMMs to launches on the CPU: one where the operands are small, two where they are packed, one where a BLAS stands in
- * for those two. Bias and activation are a pass of their own.
+ * Lowers GEMMs to launches on the CPU: a direct kernel for small operands; packing and multiplication, or a BLAS, for others. Bias and
+ * activation are a separate pass.
  */
 
 import type { Blas } from "../../../driver/index.js";
 import type { LaunchCommand } from "../../../runtime/index.js";
 import { type Bytes, bytes } from "../../../units/index.js";
 import { lowerRowOnWasm } from "../../codegen/wasm/lower.js";
-import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
+import { argumentsInOrder } from "../../launch-arguments.js";
 import type { Target } from "../../target.js";
 import {
   accessToC,
@@ -37,8 +37,8 @@ export function lowerGemmOnCpu(
   requireBiasAsResult(problem);
   const plan = planGemm(problem);
   const launches =
-    plan.way !== "packed"
-      ? [lowerDirect(problem, plan.way, op)]
+    plan.algorithm !== "packed"
+      ? [lowerDirect(problem, plan.algorithm, op)]
       : blas
         ? [lowerBlas(blas, problem, device.parallelism, op)]
         : lowerPacked(problem, plan, op);
@@ -46,13 +46,13 @@ export function lowerGemmOnCpu(
   return epilogue ? [...launches, lowerRowOnWasm(epilogue)] : launches;
 }
 
-/** The room for the packed panels of a large GEMM. */
+/** The scratch memory for packed panels; 0 if the GEMM is not packed. */
 export function cpuScratchBytes({ blas }: Pick<Target, "blas">, shape: GemmShape): Bytes {
   const plan = planGemm(shape);
-  return plan.way === "packed" && !blas ? plan.scratchBytes : bytes(0);
+  return plan.algorithm === "packed" && !blas ? plan.scratchBytes : bytes(0);
 }
 
-/** The CPU's kernels multiply f32 and f64; half floats are widened before. */
+/** Rejects 16-bit floats: the CPU kernels multiply f32 and f64. */
 export function requireFloat<P extends Pick<GemmDesc, "dtype" | "resultDtype">>(
   problem: P,
 ): asserts problem is P & { readonly dtype: GemmDtype; readonly resultDtype?: GemmDtype } {
@@ -71,9 +71,9 @@ function lowerPacked(problem: GemmProblem, plan: PackedPlan, op: string): readon
     );
   }
   const access = accessToC(problem);
-  const fromA = stridesOf(problem, a);
+  const stridesA = stridesOf(problem, a);
   // op(B) is packed by columns, which are the rows of its transpose.
-  const fromB = stridesOf(problem, { ...b, isTransposed: !b.isTransposed });
+  const stridesB = stridesOf(problem, { ...b, isTransposed: !b.isTransposed });
   const pack: LaunchCommand = {
     ...{ kind: "launch", op },
     source: gemmKernel("pack", dtype, "out"),
@@ -82,15 +82,15 @@ function lowerPacked(problem: GemmProblem, plan: PackedPlan, op: string): readon
       a: a.storage,
       b: b.storage,
       scratch,
-      aKBytes: fromA.along,
-      aMnBytes: fromA.across,
-      aBatchBytes: fromA.batch,
+      aKBytes: stridesA.k,
+      aMnBytes: stridesA.mn,
+      aBatchBytes: stridesA.batch,
       aPackedBatchBytes: plan.aBatchBytes,
       aGroups: plan.aGroups,
       aBlocks: plan.aBlocks,
-      bKBytes: fromB.along,
-      bMnBytes: fromB.across,
-      bBatchBytes: fromB.batch,
+      bKBytes: stridesB.k,
+      bMnBytes: stridesB.mn,
+      bBatchBytes: stridesB.batch,
       bPackedBatchBytes: plan.bBatchBytes,
       bGroups: plan.bGroups,
       bOffset: plan.bOffset,
@@ -115,16 +115,16 @@ function lowerPacked(problem: GemmProblem, plan: PackedPlan, op: string): readon
   return [pack, multiply];
 }
 
-function lowerDirect(problem: GemmProblem, form: DirectConfig, op: string): LaunchCommand {
+function lowerDirect(problem: GemmProblem, config: DirectConfig, op: string): LaunchCommand {
   const { dtype, m, n, k, batch = 1, a, b } = problem;
   const element = elementOf(dtype);
   const access = accessToC(problem);
-  const fromA = stridesOf(problem, a);
-  const fromB = stridesOf(problem, b);
+  const stridesA = stridesOf(problem, a);
+  const stridesB = stridesOf(problem, b);
   const rowStrips = Math.ceil(m / directStripRows);
   return {
     ...{ kind: "launch", op },
-    source: gemmKernel(form, dtype, access),
+    source: gemmKernel(config, dtype, access),
     blocks: rowStrips * batch,
     arguments: argumentsInOrder(directParameters(element, access), {
       ...resultOf(problem),
@@ -134,11 +134,11 @@ function lowerDirect(problem: GemmProblem, form: DirectConfig, op: string): Laun
       n,
       k,
       rowStrips,
-      aMnBytes: fromA.across,
-      aKBytes: fromA.along,
-      aBatchBytes: fromA.batch,
+      aMnBytes: stridesA.mn,
+      aKBytes: stridesA.k,
+      aBatchBytes: stridesA.batch,
       bStride: b.rowStride * element.bytes,
-      bBatchBytes: fromB.batch,
+      bBatchBytes: stridesB.batch,
     }),
   };
 }
@@ -160,7 +160,7 @@ function lowerBlas(blas: Blas, problem: GemmProblem, threads: number, op: string
       k,
       transposeA: blasTranspose(a),
       transposeB: blasTranspose(b),
-      // A single row's stride says nothing, and BLAS takes none that is shorter than the row.
+      // The stride of a single row is arbitrary, but BLAS rejects one that is shorter than the row.
       aRowStride: Math.max(a.rowStride, a.isTransposed ? m : k),
       bRowStride: Math.max(b.rowStride, b.isTransposed ? k : n),
       cRowStride: Math.max(c.rowStride, n),
@@ -174,14 +174,15 @@ function lowerBlas(blas: Blas, problem: GemmProblem, threads: number, op: string
   };
 }
 
-/** Bytes between neighbours in k (`along`) and in the other dimension (`across`), of an operand [that, k]. */
+/** The strides of an operand in bytes: along K, along M or N, and along the batch. */
 function stridesOf({ dtype }: GemmProblem, { rowStride, isTransposed, batchStride = 0 }: MatrixLayout) {
   const { bytes } = elementOf(dtype);
   const row = rowStride * bytes;
-  const strides = isTransposed ? { along: row, across: bytes } : { along: bytes, across: row };
+  const strides = isTransposed ? { k: row, mn: bytes } : { k: bytes, mn: row };
   return { ...strides, batch: batchStride * bytes };
 }
 
+/** The arguments for C. */
 function resultOf({ dtype, c, alpha = 1, beta = 0 }: GemmProblem) {
   const { bytes } = elementOf(dtype);
   return {

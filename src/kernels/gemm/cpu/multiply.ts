@@ -15,7 +15,7 @@ export function blocking(element: Element) {
   return { rows: 8 * tileShape.rows, columns: 16 * tileColumns(element), depth: 256 };
 }
 
-/** The arguments of the multiply kernel, in order. Strides and offsets are in bytes, those of packed operands included. */
+/** The parameters of the multiply kernel, in order. Strides and offsets are in bytes, also those of packed operands. */
 export function multiplyParameters({ dtype }: Element, access: AccessToC) {
   return {
     scratch: "inout",
@@ -42,9 +42,9 @@ export function multiplyKernel(element: Element, access: AccessToC): KernelSourc
   const panel = { rows: tileShape.rows, columns: tileColumns(element) };
   const name = `gemm_${element.dtype}`;
   const functions = [tileFunction(element), edgeTileFunction(element)];
-  return wasmKernel(name, multiplyParameters(element, access), functions, (code, given) => {
-    const { firstBlock: block, endBlock, scratch, m, n, k, alpha } = given;
-    const here = localsOf(
+  return wasmKernel(name, multiplyParameters(element, access), functions, (code, args) => {
+    const { firstBlock: block, endBlock, scratch, m, n, k, alpha } = args;
+    const locals = localsOf(
       code,
       "i32",
       ...(["batch", "firstRow", "endRow", "firstColumn", "endColumn", "spare"] as const),
@@ -53,31 +53,31 @@ export function multiplyKernel(element: Element, access: AccessToC): KernelSourc
     );
     const beta = code.local(element.dtype);
 
-    /** [first, end) of a strip, given its number on the stack. */
+    /** Sets [first, end) of the strip whose number is on the stack. */
     const setStrip = (first: Local, end: Local, size: number, limit: Local): void => {
       code.i32(size).op("i32.mul").tee(first).i32(size).op("i32.add").set(end);
       limitTo(code, end, limit);
     };
-    /** `address = base + (place · k + slice · width) · bytes`: a slice of the panel that begins at `place`. */
-    const setPanel = (address: Local, base: Local, place: Local, width: number): void => {
+    /** `address = base + (first · k + slice · width) · bytes`: a slice of the panel that begins at row or column `first`. */
+    const setPanel = (address: Local, base: Local, first: Local, width: number): void => {
       code
-        .get(place)
+        .get(first)
         .get(k)
         .op("i32.mul")
-        .get(here.slice)
+        .get(locals.slice)
         .i32(width)
         .op("i32.mul")
         .op("i32.add")
-        .set(here.index);
-      setToElement(code, address, base, here.index, element.bytes);
+        .set(locals.index);
+      setToElement(code, address, base, locals.index, element.bytes);
     };
     const multiplyTile = (): void => {
-      const { a, b, c, depth, readsC, rows, columns, spare } = here;
-      const blend = [c, given.cRowBytes, alpha, beta, readsC] as const;
-      setPanel(a, here.aBase, here.row, panel.rows);
-      setToElement(code, c, here.cBase, here.row, given.cRowBytes);
-      setToElement(code, c, c, here.column, element.bytes);
-      code.get(here.endRow).get(here.row).op("i32.sub").set(rows);
+      const { a, b, c, depth, readsC, rows, columns, spare } = locals;
+      const blend = [c, args.cRowBytes, alpha, beta, readsC] as const;
+      setPanel(a, locals.aBase, locals.row, panel.rows);
+      setToElement(code, c, locals.cBase, locals.row, args.cRowBytes);
+      setToElement(code, c, c, locals.column, element.bytes);
+      code.get(locals.endRow).get(locals.row).op("i32.sub").set(rows);
       limitTo(code, rows, panel.rows);
       code.get(rows).i32(panel.rows).op("i32.eq").get(columns).i32(panel.columns).op("i32.eq").op("i32.and");
       code.if(
@@ -86,38 +86,38 @@ export function multiplyKernel(element: Element, access: AccessToC): KernelSourc
       );
     };
     const multiplySlice = (): void => {
-      code.get(k).get(here.slice).op("i32.sub").set(here.depth);
-      limitTo(code, here.depth, strip.depth);
-      code.get(here.firstColumn).set(here.column);
-      forRange(code, here.column, here.endColumn, panel.columns, () => {
-        setPanel(here.b, here.bBase, here.column, panel.columns);
-        code.get(here.endColumn).get(here.column).op("i32.sub").set(here.columns);
-        limitTo(code, here.columns, panel.columns);
-        code.get(here.firstRow).set(here.row);
-        forRange(code, here.row, here.endRow, panel.rows, multiplyTile);
+      code.get(k).get(locals.slice).op("i32.sub").set(locals.depth);
+      limitTo(code, locals.depth, strip.depth);
+      code.get(locals.firstColumn).set(locals.column);
+      forRange(code, locals.column, locals.endColumn, panel.columns, () => {
+        setPanel(locals.b, locals.bBase, locals.column, panel.columns);
+        code.get(locals.endColumn).get(locals.column).op("i32.sub").set(locals.columns);
+        limitTo(code, locals.columns, panel.columns);
+        code.get(locals.firstRow).set(locals.row);
+        forRange(code, locals.row, locals.endRow, panel.rows, multiplyTile);
       });
       // Later slices accumulate into C.
-      code.i32(1).set(here.readsC);
+      code.i32(1).set(locals.readsC);
       code[element.dtype](1).set(beta);
     };
 
     forRange(code, block, endBlock, 1, () => {
-      code.get(block).get(given.columnStrips).op("i32.rem_u");
-      setStrip(here.firstColumn, here.endColumn, strip.columns, n);
-      code.get(block).get(given.columnStrips).op("i32.div_u").set(here.index);
-      code.get(here.index).get(given.rowStrips).op("i32.rem_u");
-      setStrip(here.firstRow, here.endRow, strip.rows, m);
-      code.get(here.index).get(given.rowStrips).op("i32.div_u").set(here.batch);
-      setToElement(code, here.aBase, scratch, here.batch, given.aBatchBytes);
-      code.get(scratch).get(given.bOffset).op("i32.add").set(here.bBase);
-      setToElement(code, here.bBase, here.bBase, here.batch, given.bBatchBytes);
-      setToElement(code, here.cBase, given.c, here.batch, given.cBatchBytes);
-      code.get(scratch).get(given.spareOffset).op("i32.add").set(here.spare);
-      setToElement(code, here.spare, here.spare, block, tileBytes);
-      code.get(given.readsC).set(here.readsC);
-      code.get(given.beta).set(beta);
-      code.i32(0).set(here.slice);
-      forRange(code, here.slice, k, strip.depth, multiplySlice);
+      code.get(block).get(args.columnStrips).op("i32.rem_u");
+      setStrip(locals.firstColumn, locals.endColumn, strip.columns, n);
+      code.get(block).get(args.columnStrips).op("i32.div_u").set(locals.index);
+      code.get(locals.index).get(args.rowStrips).op("i32.rem_u");
+      setStrip(locals.firstRow, locals.endRow, strip.rows, m);
+      code.get(locals.index).get(args.rowStrips).op("i32.div_u").set(locals.batch);
+      setToElement(code, locals.aBase, scratch, locals.batch, args.aBatchBytes);
+      code.get(scratch).get(args.bOffset).op("i32.add").set(locals.bBase);
+      setToElement(code, locals.bBase, locals.bBase, locals.batch, args.bBatchBytes);
+      setToElement(code, locals.cBase, args.c, locals.batch, args.cBatchBytes);
+      code.get(scratch).get(args.spareOffset).op("i32.add").set(locals.spare);
+      setToElement(code, locals.spare, locals.spare, block, tileBytes);
+      code.get(args.readsC).set(locals.readsC);
+      code.get(args.beta).set(beta);
+      code.i32(0).set(locals.slice);
+      forRange(code, locals.slice, k, strip.depth, multiplySlice);
     });
   });
 }

@@ -20,7 +20,7 @@ function vectorStarts(width: number, lanes: number): number[] {
   );
 }
 
-/** `pack…`: one panel with `count` rows inside of the matrix; `kBytes` and `mnBytes` are its strides. */
+/** The function `name`: packs one panel, of which `count` rows are inside of the matrix; `kBytes` and `mnBytes` are the matrix's strides. */
 export function packFunction(name: string, element: Element, width: number): WasmFunction {
   const types = {
     from: "i32",
@@ -32,7 +32,7 @@ export function packFunction(name: string, element: Element, width: number): Was
   } as const;
   const stepBytes = width * element.bytes;
   return wasmFunction(name, types, (code, { from, kBytes, mnBytes, count, depth, to }) => {
-    const { done, source, target, place } = localsOf(code, "i32", "done", "source", "target", "place");
+    const { done, source, target, row } = localsOf(code, "i32", "done", "source", "target", "row");
 
     const copyVectors = (): void => {
       code.get(from).set(source);
@@ -61,7 +61,7 @@ export function packFunction(name: string, element: Element, width: number): Was
         code.get(to).set(target);
         code.i32(0).set(done);
         forWholeSteps(code, done, depth, element.lanes, () => {
-          const columns = transposed(code, rows);
+          const columns = loadTransposed(code, rows);
           for (const [index, column] of columns.entries()) {
             code
               .get(target)
@@ -73,7 +73,7 @@ export function packFunction(name: string, element: Element, width: number): Was
         });
       }
     };
-    /** The rest from `done` on, zero-padded at the edge. */
+    /** Copies the remaining k from `done` on, with zeros beyond the edge of the matrix. */
     const copyOneByOne = (): void => {
       setToElement(code, to, to, done, stepBytes);
       setToElement(code, from, from, done, kBytes);
@@ -81,8 +81,8 @@ export function packFunction(name: string, element: Element, width: number): Was
         code.get(to).i32(0).i32(stepBytes).op("memory.fill");
         code.get(from).set(source);
         code.get(to).set(target);
-        code.i32(0).set(place);
-        forRange(code, place, count, 1, () => {
+        code.i32(0).set(row);
+        forRange(code, row, count, 1, () => {
           code.get(target).get(source).memory(element.load).memory(element.store);
           advance(code, source, mnBytes);
           advance(code, target, element.bytes);
@@ -109,14 +109,14 @@ export function packFunction(name: string, element: Element, width: number): Was
   });
 }
 
-/** The vectors at the rows' addresses, read as columns. */
-function transposed(code: Code, rows: readonly Local[]): Local[] {
+/** Loads the vectors at the rows' addresses, and returns their columns. */
+function loadTransposed(code: Code, rows: readonly Local[]): Local[] {
   const lowHalves = [0, 1, 4, 5] as const;
   const highHalves = [2, 3, 6, 7] as const;
-  const pick = (first: Local, second: Local, lanes: readonly [number, number, number, number]): Local => {
-    const picked = code.local("v128");
-    code.get(first).get(second).shuffle(lanes).set(picked);
-    return picked;
+  const shuffle = (first: Local, second: Local, lanes: readonly [number, number, number, number]): Local => {
+    const shuffled = code.local("v128");
+    code.get(first).get(second).shuffle(lanes).set(shuffled);
+    return shuffled;
   };
   const loaded = rows.map((row) => {
     const vector = code.local("v128");
@@ -124,13 +124,13 @@ function transposed(code: Code, rows: readonly Local[]): Local[] {
     return vector;
   });
   const [first, second, third, fourth] = loaded as [Local, Local, Local?, Local?];
-  if (!third || !fourth) return [pick(first, second, lowHalves), pick(first, second, highHalves)];
-  const [low01, high01] = [pick(first, second, [0, 4, 1, 5]), pick(first, second, [2, 6, 3, 7])];
-  const [low23, high23] = [pick(third, fourth, [0, 4, 1, 5]), pick(third, fourth, [2, 6, 3, 7])];
+  if (!third || !fourth) return [shuffle(first, second, lowHalves), shuffle(first, second, highHalves)];
+  const [low01, high01] = [shuffle(first, second, [0, 4, 1, 5]), shuffle(first, second, [2, 6, 3, 7])];
+  const [low23, high23] = [shuffle(third, fourth, [0, 4, 1, 5]), shuffle(third, fourth, [2, 6, 3, 7])];
   return [
-    pick(low01, low23, lowHalves),
-    pick(low01, low23, highHalves),
-    pick(high01, high23, lowHalves),
-    pick(high01, high23, highHalves),
+    shuffle(low01, low23, lowHalves),
+    shuffle(low01, low23, highHalves),
+    shuffle(high01, high23, lowHalves),
+    shuffle(high01, high23, highHalves),
   ];
 }

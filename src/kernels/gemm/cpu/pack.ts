@@ -14,7 +14,7 @@ import { tileColumns, tileShape } from "./tile.js";
 export const panelsPerBlock = 4;
 const sliceDepth = 16;
 
-/** The arguments of the pack kernel, in order. Strides and offsets are in bytes. */
+/** The parameters of the pack kernel, in order. Strides and offsets are in bytes. */
 export const packParameters = {
   a: "in",
   b: "in",
@@ -54,54 +54,54 @@ export function packKernel(element: Element): KernelSource {
   const widths = { a: tileShape.rows, b: tileColumns(element) };
   const functions = [packFunction("packA", element, widths.a), packFunction("packB", element, widths.b)];
   const name = `gemm_pack_${element.dtype}`;
-  return wasmKernel(name, packParameters, functions, (code, given) => {
-    const { firstBlock: block, endBlock, scratch, k } = given;
-    const here = localsOf(
+  return wasmKernel(name, packParameters, functions, (code, args) => {
+    const { firstBlock: block, endBlock, scratch, k } = args;
+    const locals = localsOf(
       code,
       "i32",
-      ...(["group", "batch", "first", "end", "place", "slice", "depth", "count"] as const),
+      ...(["group", "batch", "first", "end", "row", "slice", "depth", "count"] as const),
       ...(["matrix", "packed", "from", "to"] as const),
     );
-    const { group, batch, first, end, place, slice, depth, count, matrix, packed, from, to } = here;
+    const { group, batch, first, end, row, slice, depth, count, matrix, packed, from, to } = locals;
     const a: PackedOperand = {
       pack: "packA",
-      matrix: given.a,
-      kBytes: given.aKBytes,
-      mnBytes: given.aMnBytes,
-      batchBytes: given.aBatchBytes,
-      packedBatchBytes: given.aPackedBatchBytes,
-      groups: given.aGroups,
-      size: given.m,
+      matrix: args.a,
+      kBytes: args.aKBytes,
+      mnBytes: args.aMnBytes,
+      batchBytes: args.aBatchBytes,
+      packedBatchBytes: args.aPackedBatchBytes,
+      groups: args.aGroups,
+      size: args.m,
       width: widths.a,
     };
     const b: PackedOperand = {
       pack: "packB",
-      matrix: given.b,
-      kBytes: given.bKBytes,
-      mnBytes: given.bMnBytes,
-      batchBytes: given.bBatchBytes,
-      packedBatchBytes: given.bPackedBatchBytes,
-      groups: given.bGroups,
-      size: given.n,
+      matrix: args.b,
+      kBytes: args.bKBytes,
+      mnBytes: args.bMnBytes,
+      batchBytes: args.bBatchBytes,
+      packedBatchBytes: args.bPackedBatchBytes,
+      groups: args.bGroups,
+      size: args.n,
       width: widths.b,
     };
 
-    /** Packs a slice of the panel that begins at `place`. */
+    /** Packs a slice of the panel that begins at `row`. */
     const packSlice = ({ pack, kBytes, mnBytes, size, width }: PackedOperand): void => {
-      code.get(size).get(place).op("i32.sub").set(count);
+      code.get(size).get(row).op("i32.sub").set(count);
       limitTo(code, count, width);
-      setToElement(code, from, matrix, place, mnBytes);
+      setToElement(code, from, matrix, row, mnBytes);
       setToElement(code, from, from, slice, kBytes);
-      code.get(place).get(k).op("i32.mul").get(slice).i32(width).op("i32.mul").op("i32.add").set(to);
+      code.get(row).get(k).op("i32.mul").get(slice).i32(width).op("i32.mul").op("i32.add").set(to);
       setToElement(code, to, packed, to, element.bytes);
       call(code, pack, from, kBytes, mnBytes, count, depth, to);
     };
-    /** Packs the `group`-th panels of an operand whose packed panels begin at `packed`. */
+    /** Packs the `group`-th group of panels of an operand; its packed panels begin at `packed`. */
     const packGroup = (operand: PackedOperand): void => {
-      const step = panelsPerBlock * operand.width;
+      const groupSize = panelsPerBlock * operand.width;
       code.get(group).get(operand.groups).op("i32.div_u").set(batch);
-      code.get(group).get(operand.groups).op("i32.rem_u").i32(step).op("i32.mul").tee(first);
-      code.i32(step).op("i32.add").set(end);
+      code.get(group).get(operand.groups).op("i32.rem_u").i32(groupSize).op("i32.mul").tee(first);
+      code.i32(groupSize).op("i32.add").set(end);
       limitTo(code, end, operand.size);
       setToElement(code, matrix, operand.matrix, batch, operand.batchBytes);
       setToElement(code, packed, packed, batch, operand.packedBatchBytes);
@@ -109,20 +109,20 @@ export function packKernel(element: Element): KernelSource {
       forRange(code, slice, k, sliceDepth, () => {
         code.get(k).get(slice).op("i32.sub").set(depth);
         limitTo(code, depth, sliceDepth);
-        code.get(first).set(place);
-        forRange(code, place, end, operand.width, () => packSlice(operand));
+        code.get(first).set(row);
+        forRange(code, row, end, operand.width, () => packSlice(operand));
       });
     };
 
     forRange(code, block, endBlock, 1, () => {
       code.get(scratch).set(packed);
       code.get(block).set(group);
-      code.get(block).get(given.aBlocks).op("i32.lt_u");
+      code.get(block).get(args.aBlocks).op("i32.lt_u");
       code.if(
         () => packGroup(a),
         () => {
-          advance(code, packed, given.bOffset);
-          code.get(block).get(given.aBlocks).op("i32.sub").set(group);
+          advance(code, packed, args.bOffset);
+          code.get(block).get(args.aBlocks).op("i32.sub").set(group);
           packGroup(b);
         },
       );

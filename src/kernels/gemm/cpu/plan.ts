@@ -10,7 +10,7 @@ import { tileBytes, tileColumns, tileShape } from "./tile.js";
 
 /** Offsets and strides in bytes. */
 export interface PackedPlan {
-  readonly way: "packed";
+  readonly algorithm: "packed";
   /** Groups of panels in one matrix of the batch, and in all packed matrices. */
   readonly aGroups: number;
   readonly aBlocks: number;
@@ -27,22 +27,22 @@ export interface PackedPlan {
   readonly scratchBytes: Bytes;
 }
 
-export type GemmPlan = { readonly way: DirectConfig } | PackedPlan;
+export type GemmPlan = { readonly algorithm: DirectConfig } | PackedPlan;
 
 /** Below this many multiply-adds packing does not pay off; measured on cubes with `npm run bench:product`. */
 const minPackedWork: Readonly<Record<DirectConfig, number>> = { columns: 64 ** 3, dots: 40 ** 3 };
 
-/** A packed operand is read once per panel of the other: with few panels packing costs more than it saves. */
+/** A packed operand is read once per panel of the other one. With few panels packing costs more than it saves. */
 const minPackedSide = 24;
 
 export function planGemm(shape: GemmShape): GemmPlan {
-  const form = directConfig(shape);
-  if (!form) return planPacked(shape);
+  const direct = directConfig(shape);
+  if (!direct) return planPacked(shape);
   const { m, n, k } = shape;
   // The columns kernel needs a vector of columns; with fewer, the padding of a packed tile wastes less.
-  const hasVectors = form === "dots" || n >= elementOf(shape.dtype).lanes;
+  const hasVectors = direct === "dots" || n >= elementOf(shape.dtype).lanes;
   const isThin = hasVectors && Math.min(m, n, k) < minPackedSide;
-  return isThin || m * n * k < minPackedWork[form] ? { way: form } : planPacked(shape);
+  return isThin || m * n * k < minPackedWork[direct] ? { algorithm: direct } : planPacked(shape);
 }
 
 /** Two transposed operands have no direct kernel: they are always packed. */
@@ -69,7 +69,7 @@ function planPacked({ dtype, m, n, k, batch = 1, a, b }: GemmShape): PackedPlan 
   const columnStrips = Math.ceil(n / strip.columns);
   const blocks = rowStrips * columnStrips * batch;
   return {
-    way: "packed",
+    algorithm: "packed",
     aGroups,
     aBlocks: aGroups * aMatrices,
     aBatchBytes: a.batchStride ? aPanels * aPanelBytes : 0,

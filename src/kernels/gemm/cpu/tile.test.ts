@@ -1,4 +1,4 @@
-/** A tile without fused multiply-add, as an engine without relaxed SIMD makes it, against float64. */
+/** The microkernel with and without fused multiply-add (relaxed SIMD), against float64. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,10 +7,10 @@ import { elementOf, plainElements } from "./element.js";
 import { tileColumns, tileFunction, tileShape } from "./tile.js";
 
 const depth = 37;
-const places = { a: 0, b: 16_384, c: 32_768 };
+const addresses = { a: 0, b: 16_384, c: 32_768 };
 
 for (const dtype of ["f32", "f64"] as const) {
-  test(`a tile of ${dtype} is right with and without fused multiply-add`, () => {
+  test(`a tile of ${dtype} is correct with and without fused multiply-add`, () => {
     for (const element of [plainElements[dtype], elementOf(dtype)]) {
       const memory = new WebAssembly.Memory({ initial: 1, maximum: 65_536, shared: true });
       const module = new WebAssembly.Module(encodeModule([tileFunction(element)]));
@@ -18,20 +18,24 @@ for (const dtype of ["f32", "f64"] as const) {
       const tile = exports["tile"] as (...args: number[]) => void;
       const columns = tileColumns(element);
       const values = dtype === "f32" ? new Float32Array(memory.buffer) : new Float64Array(memory.buffer);
-      const at = (place: number, index: number) => place / element.bytes + index;
-      for (let i = 0; i < depth * tileShape.rows; i++) values[at(places.a, i)] = Math.sin(i);
-      for (let i = 0; i < depth * columns; i++) values[at(places.b, i)] = Math.cos(i);
-      tile(places.a, places.b, depth, places.c, columns * element.bytes, 1, 0, 0);
+      const at = (address: number, index: number) => address / element.bytes + index;
+      for (let i = 0; i < depth * tileShape.rows; i++) values[at(addresses.a, i)] = Math.sin(i);
+      for (let i = 0; i < depth * columns; i++) values[at(addresses.b, i)] = Math.cos(i);
+      tile(addresses.a, addresses.b, depth, addresses.c, columns * element.bytes, 1, 0, 0);
       for (let row = 0; row < tileShape.rows; row++) {
         for (let column = 0; column < columns; column++) {
           let sum = 0;
           for (let k = 0; k < depth; k++) {
             sum +=
-              values[at(places.a, k * tileShape.rows + row)]! * values[at(places.b, k * columns + column)]!;
+              values[at(addresses.a, k * tileShape.rows + row)]! *
+              values[at(addresses.b, k * columns + column)]!;
           }
-          const found = values[at(places.c, row * columns + column)]!;
+          const actual = values[at(addresses.c, row * columns + column)]!;
           const bound = depth * depth * (dtype === "f32" ? 2 ** -24 : 2 ** -53);
-          assert.ok(Math.abs(found - sum) <= bound, `[${row}, ${column}] is ${found}, and ${sum} in float64`);
+          assert.ok(
+            Math.abs(actual - sum) <= bound,
+            `[${row}, ${column}] is ${actual}, and ${sum} in float64`,
+          );
         }
       }
     }

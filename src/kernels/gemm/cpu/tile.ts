@@ -1,6 +1,6 @@
 /**
- * The GEMM microkernel: a tile of C in registers accumulates the product of a packed panel of A and one of B. Every element is accumulated in
- * the order of k whatever the tile's shape, so that the shape may differ between machines.
+ * The GEMM microkernel: a tile of C in registers accumulates a packed panel of A times a packed panel of B. Every element is accumulated in
+ * the order of k for every tile shape, so that the shape may differ between machines.
  */
 
 import type { Local, WasmFunction } from "../../../driver/index.js";
@@ -18,13 +18,13 @@ export interface TileShape {
  * The largest tile that fits in vector registers. V8 has 15 of them on x86-64: 12 accumulators, 2 of B and 1 of A, if the multiply-add
  * works in place. Before V8 13 (Node 24) it needs another register, and 8 accumulators are faster by a third. arm64 has about 30.
  */
-function chooseTileShape(): TileShape {
+function selectTileShape(): TileShape {
   if (process.arch === "arm64") return { rows: 4, vectors: 4 };
   const accumulatesInPlace = Number.parseInt(process.versions.v8, 10) >= 13;
   return { rows: accumulatesInPlace ? 6 : 4, vectors: 2 };
 }
 
-export const tileShape = chooseTileShape();
+export const tileShape = selectTileShape();
 
 export function tileColumns(element: Element): number {
   return tileShape.vectors * element.lanes;
@@ -55,7 +55,9 @@ export function tileFunction(element: Element): WasmFunction {
     const vector = (): Local => code.local("v128");
     const fromA = vector();
     const fromB = Array.from({ length: tileShape.vectors }, vector);
-    const sums = Array.from({ length: tileShape.rows }, () => fromB.map((b) => ({ b, sum: vector() })));
+    const accumulators = Array.from({ length: tileShape.rows }, () =>
+      fromB.map((b) => ({ b, acc: vector() })),
+    );
 
     // Not unrolled: V8 of Node 20 and 22 keeps the accumulators in registers here, and spills them when unrolled.
     repeat(code, depth, () => {
@@ -64,19 +66,19 @@ export function tileFunction(element: Element): WasmFunction {
           .get(b)
           .memory("v128.load", index * vectorBytes)
           .set(local);
-      for (const [row, rowAccumulators] of sums.entries()) {
+      for (const [row, rowAccumulators] of accumulators.entries()) {
         code
           .get(a)
           .memory(element.loadSplat, row * element.bytes)
           .set(fromA);
-        for (const { b, sum } of rowAccumulators) accumulateVector(code.get(fromA).get(b), element, sum);
+        for (const { b, acc } of rowAccumulators) accumulateVector(code.get(fromA).get(b), element, acc);
       }
       advance(code, a, tileShape.rows * element.bytes);
       advance(code, b, tileRowBytes);
     });
-    for (const rowAccumulators of sums) {
-      for (const [index, { sum }] of rowAccumulators.entries()) {
-        const target = { address: c, offset: index * vectorBytes, value: sum };
+    for (const rowAccumulators of accumulators) {
+      for (const [index, { acc }] of rowAccumulators.entries()) {
+        const target = { address: c, offset: index * vectorBytes, value: acc };
         blendIntoC(code, element, "vector", target, blend);
       }
       advance(code, c, cRowBytes);
@@ -85,8 +87,8 @@ export function tileFunction(element: Element): WasmFunction {
 }
 
 /**
- * `edgeTile`: the same for a tile of which only `rows` × `columns` lie inside of C. The whole tile is computed in `spare`, and that part is
- * copied to C.
+ * `edgeTile`: the same for a tile of which only `rows` × `columns` are inside of C. The whole tile is computed in `spare`; then the elements
+ * inside of C are copied.
  */
 export function edgeTileFunction(element: Element): WasmFunction {
   const parameters = { ...tileParameters(element), rows: "i32", columns: "i32", spare: "i32" } as const;

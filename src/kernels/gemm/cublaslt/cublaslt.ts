@@ -33,15 +33,17 @@ export function lowerCublasLt(
   return { kind: "launch", op, source, blocks: 1, arguments: operands };
 }
 
+/** The workspace that cuBLASLt needs for a GEMM with its algorithm. */
 export function libraryWorkspaceBytes(target: Target, problem: GemmDesc): number {
   return target.kernel(sourceOf(target, problem)).workspaceBytes ?? 0;
 }
 
+/** The number of algorithms that cuBLASLt proposes for a GEMM. */
 export function libraryAlgorithms(target: Target, problem: GemmDesc): number {
   return target.kernel(sourceOf(target, { ...problem, algorithm: 0 })).algorithmCount ?? 1;
 }
 
-/** Equal for products that the library can't tell from each other, so that what is measured of one holds for all. */
+/** Equal for GEMMs that cuBLASLt treats alike, so that a measurement of one is valid for all. */
 export function cublasLtKey(target: Pick<Target, "settings">, problem: GemmDesc): string {
   return keyOf(gemmOf(target, { ...problem, algorithm: 0 }));
 }
@@ -63,7 +65,7 @@ function sourceOf(target: Pick<Target, "settings">, problem: GemmDesc): KernelSo
   const access = accessToC(problem);
   const parameters: Parameter[] = ["in", "in", access, ...(bias ? (["in"] as const) : [])];
   const key = `cublaslt ${access} ${keyOf(gemm)}`;
-  return cachedSource(key, () => ({ name: `product_${dtype}`, parameters, gemm }));
+  return cachedSource(key, () => ({ name: `gemm_${dtype}`, parameters, gemm }));
 }
 
 function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): LibraryGemm {
@@ -121,6 +123,6 @@ function alignmentOf(address: number): number {
 function keyOf({ a, b, c, ...rest }: LibraryGemm): string {
   const matrix = ({ rowStride, isTransposed, batchStride, alignment }: GemmMatrix): string =>
     `${rowStride} ${isTransposed ? "T" : "N"} ${batchStride} ${alignment}`;
-  const facts = Object.values(rest).map((one) => (typeof one === "number" ? literalKey(one) : one));
+  const facts = Object.values(rest).map((value) => (typeof value === "number" ? literalKey(value) : value));
   return `${facts.join(" ")} | ${matrix(a)} | ${matrix(b)} | ${matrix(c)}`;
 }

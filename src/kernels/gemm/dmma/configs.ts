@@ -23,7 +23,7 @@ export interface DmmaTile {
   readonly sharedCost: number;
 }
 
-/** Costs: measured on an H200 with the GEMMs of a CrossAsset step in f32 (`bench/gpu/compiled.ts`). */
+/** Costs: measured on an H200 (132 SMs) with the GEMMs of a CrossAsset step at batch 256 in f32 (`bench/gpu/compiled.ts`). */
 export const dmmaTiles: readonly DmmaTile[] = [
   { tileM: 64, tileN: 64, tileK: 16, stages: 4, warpsM: 2, warpsN: 2, aloneCost: 1.25, sharedCost: 1.25 },
   { tileM: 48, tileN: 64, tileK: 32, stages: 3, warpsM: 1, warpsN: 4, aloneCost: 1.75, sharedCost: 1.35 },
@@ -46,16 +46,16 @@ export interface DmmaConfig {
   readonly readsC: boolean;
 }
 
-/** One k-tile: below it, cuBLASLt's kernel ends before the first stage has landed (measured by `bench/gpu/compiled.ts`). */
-const minK = 32;
+/** One k-tile: with less, cuBLASLt's kernel ends before the first stage has landed. */
+const minK = Math.max(...dmmaTiles.map(({ tileK }) => tileK));
 
-/** With fewer CTAs than this share of the SMs, cuBLASLt's split-K wins (measured by `bench/gpu/compiled.ts`). */
+/** With fewer CTAs than this share of the SMs, cuBLASLt's split-K wins. Measured like the costs of the tiles. */
 const minSmShare = 0.2;
 
 type Device = Pick<DeviceInfo, "computeCapability" | "parallelism">;
 
 /**
- * The config of a group of GEMMs in one launch; undefined if DMMA cannot compute them, or not together. A GEMM has the same bits with
+ * The config of a group of GEMMs in one launch; undefined if DMMA cannot compute them, or not in one launch. A GEMM has the same bits with
  * every config: it accumulates in the order of k.
  */
 export function selectDmmaConfig(
@@ -95,7 +95,7 @@ function canImplement(problem: GemmDesc): boolean {
   return dtype === "f32" && resultDtype === "f32" && k >= minK && copyFloatsOf(a) > 1 && copyFloatsOf(b) > 1;
 }
 
-/** GEMMs of a group share one kernel, so they need the same layouts; and the same k, so that their CTAs end together. */
+/** GEMMs of a group share one kernel, so they need the same layouts. They have the same K, so that their CTAs end at the same time. */
 function canGroup(problem: GemmDesc, other: GemmDesc): boolean {
   const traitsOf = ({ k, a, b, bias, beta = 0 }: GemmDesc) =>
     [k, a.isTransposed === true, b.isTransposed === true, bias !== undefined, beta !== 0].join();

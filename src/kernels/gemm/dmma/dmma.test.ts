@@ -1,4 +1,4 @@
-/** Wide products: right for every layout, tile and group, written nowhere beside C, and the same bits in any form. */
+/** DMMA GEMMs: correct for every layout, tile and group, without writes outside of C, and with the same bits in every config. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -24,7 +24,7 @@ import { type DmmaConfig, dmmaTiles, selectDmmaConfig } from "./configs.js";
 import { dmmaSource } from "./kernel.js";
 import { lowerDmmaGemms } from "./launch.js";
 
-/** A small GPU, so that small products are worth tiles. */
+/** A GPU with few SMs, so that small GEMMs fill it. */
 const small = { kind: "cuda", computeCapability: "9.0", parallelism: 1 } as const;
 
 const matrix = (mayTurn: boolean): fc.Arbitrary<RandomMatrix> =>
@@ -46,38 +46,39 @@ const drawGemm: fc.Arbitrary<RandomGemm> = fc.record({
   activation: fc.constant("none" as const),
 });
 
-describe("a wide product", { skip: cudaMissing }, () => {
+describe("a DMMA GEMM", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
 
-  /** A product in step memory, and what its C should hold afterwards. */
-  function place(drawn: RandomGemm) {
-    const layouts = layOutGemm(drawn);
-    const values = drawValues(drawn);
-    const { m, n, k, batch, alpha, beta } = drawn;
+  /** A GEMM in step memory, and the expected C. */
+  function prepare(randomGemm: RandomGemm) {
+    const layouts = layOutGemm(randomGemm);
+    const values = drawValues(randomGemm);
+    const { m, n, k, batch, alpha, beta } = randomGemm;
     const whole = put(runtime, Float32Array.from(values.c), "c");
-    const lying = (name: "a" | "b" | "c") => {
+    const matrixOf = (name: "a" | "b" | "c") => {
       const { offset, extent, rowStride, batchStride } = layouts[name];
       const storage = name === "c" ? whole : put(runtime, Float32Array.from(values[name]), name);
-      const { isTransposed } = drawn[name];
+      const { isTransposed } = randomGemm[name];
       return { storage: runtime.view(storage, 4 * offset, 4 * extent), rowStride, batchStride, isTransposed };
     };
-    const bias = drawn.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
+    const bias =
+      randomGemm.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
     const problem: GemmProblem = {
       ...{ dtype: "f32", m, n, k, batch, alpha, beta },
-      ...{ a: lying("a"), b: lying("b"), c: lying("c") },
-      ...(bias && { bias, biasBatchStride: biasStepOf(drawn) }),
+      ...{ a: matrixOf("a"), b: matrixOf("b"), c: matrixOf("c") },
+      ...(bias && { bias, biasBatchStride: biasStepOf(randomGemm) }),
     };
     const prove = (): void =>
       proveValues(
-        drawn,
+        randomGemm,
         Float64Array.from(new Float32Array(runtime.read(whole).slice().buffer)),
-        expectedOf(drawn, values),
+        expectedOf(randomGemm, values),
       );
     return { problem, prove };
   }
 
-  test("is right for any shape, layout, batch, bias and scale, in each of the tiles, and writes nothing beside C", () => {
-    // Every form is a kernel to compile, so each layout meets each tile a few times, and the rest is drawn.
+  test("is correct for every shape, layout, batch, bias and scale, with every tile, and writes nothing but C", () => {
+    // Every config is a kernel to compile. So each layout is tried with each tile a few times, and the rest is random.
     for (const tile of dmmaTiles) {
       for (const [isATransposed, isBTransposed] of [
         [false, false],
@@ -86,29 +87,29 @@ describe("a wide product", { skip: cudaMissing }, () => {
         [true, true],
       ]) {
         const numRuns = effort({ quick: 1, thorough: 4 });
-        let met = 0;
+        let observed = 0;
         fc.assert(
-          fc.property(drawGemm, (drawn) =>
+          fc.property(drawGemm, (randomGemm) =>
             runtime.step(() => {
-              const a = { ...drawn.a, isTransposed: isATransposed! };
-              const b = { ...drawn.b, isTransposed: isBTransposed! };
-              const { problem, prove } = place({ ...drawn, a, b });
+              const a = { ...randomGemm.a, isTransposed: isATransposed! };
+              const b = { ...randomGemm.b, isTransposed: isBTransposed! };
+              const { problem, prove } = prepare({ ...randomGemm, a, b });
               const form = selectDmmaConfig(small, "f32", [problem]);
               fc.pre(form !== undefined);
-              met++;
+              observed++;
               submit(runtime, [lowerDmmaGemms([problem], { ...form, tile }, "product")]);
               prove();
             }),
           ),
           { numRuns },
         );
-        assert.equal(met, numRuns);
+        assert.equal(observed, numRuns);
       }
     }
   });
 
-  test("red proof: the check sees a layout, a stride and a bias that are not the product's", () => {
-    const drawn: RandomGemm = {
+  test("red proof: the check detects a wrong layout, stride and bias", () => {
+    const randomGemm: RandomGemm = {
       ...{ dtype: "f32", resultDtype: "f32", m: 40, n: 40, k: 40, batch: 1, alpha: 1, beta: 0 },
       ...{ bias: "one", activation: "none" },
       a: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
@@ -119,12 +120,12 @@ describe("a wide product", { skip: cudaMissing }, () => {
       "A's layout": (problem, form) => [problem, { ...form, a: { ...form.a, isKMajor: false } }],
       "B's layout": (problem, form) => [problem, { ...form, b: { ...form.b, isKMajor: true } }],
       "C's stride": (problem, form) => [{ ...problem, c: { ...problem.c, rowStride: 40 } }, form],
-      "the terms": (problem, form) => [{ ...problem, k: 39 }, form],
+      K: (problem, config) => [{ ...problem, k: 39 }, config],
       "the bias": ({ bias: _, ...problem }, form) => [problem, { ...form, hasBias: false }],
     };
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
-        const { problem, prove } = place(drawn);
+        const { problem, prove } = prepare(randomGemm);
         const form = selectDmmaConfig(small, "f32", [problem])!;
         submit(runtime, [
           lowerDmmaGemms([...[inject(problem, form)[0]]], inject(problem, form)[1], "product"),
@@ -134,7 +135,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
     }
   });
 
-  test("has the same bits in every tile and beside others, each rounded once from an exact sum", () => {
+  test("has the same bits with every tile and in every group, rounded once", () => {
     const [m, n, k] = [70, 52, 120];
     const draw = (length: number, seed: number) =>
       Float32Array.from({ length }, (_, index) => Math.sin(index * seed + seed) * 2 ** ((index % 9) - 4));
@@ -152,20 +153,20 @@ describe("a wide product", { skip: cudaMissing }, () => {
           sum += left[Math.floor(index / n) * k + term]! * right[term * n + (index % n)]!;
         return Math.fround(sum);
       });
-      const alone = dmmaTiles.map((tile) => {
+      const separate = dmmaTiles.map((tile) => {
         const problem = make();
         const form = selectDmmaConfig(small, "f32", [problem])!;
         submit(runtime, [lowerDmmaGemms([problem], { ...form, tile }, "product")]);
         return read(problem);
       });
-      for (const bits of alone) assert.deepEqual(bits, exact);
+      for (const bits of separate) assert.deepEqual(bits, exact);
       const group = [make(), make(), make()];
       submit(runtime, [lowerDmmaGemms(group, selectDmmaConfig(small, "f32", group)!, "products")]);
       for (const problem of group) assert.deepEqual(read(problem), exact);
     });
   });
 
-  test("keeps what is not finite, and only where it belongs", () => {
+  test("keeps NaN and infinities in their own elements", () => {
     const [m, n, k] = [40, 40, 40];
     runtime.step(() => {
       const left = new Float32Array(m * k).fill(1);
@@ -178,15 +179,15 @@ describe("a wide product", { skip: cudaMissing }, () => {
         c: { storage: c, rowStride: n },
       };
       submit(runtime, [lowerDmmaGemms([problem], selectDmmaConfig(small, "f32", [problem])!, "product")]);
-      const found = new Float32Array(runtime.read(c).slice().buffer);
-      for (const [index, value] of found.entries()) {
+      const actual = new Float32Array(runtime.read(c).slice().buffer);
+      for (const [index, value] of actual.entries()) {
         const row = Math.floor(index / n);
         assert.ok(Object.is(value, row === 3 ? Number.NaN : row === 7 ? Infinity : k / 2), `row ${row}`);
       }
     });
   });
 
-  test("is what gemm launches where it fills enough of the device, and needs no scratch memory", () => {
+  test("gemm launches it if it fills enough of the device; it needs no scratch memory", () => {
     const side = 16 * runtime.device.parallelism;
     runtime.step(() => {
       const [a, b] = [1, 2].map((value) => put(runtime, new Float32Array(64 * side).fill(value), "operand"));
@@ -212,10 +213,17 @@ describe("a wide product", { skip: cudaMissing }, () => {
   });
 });
 
-describe("the form of wide products", () => {
-  const lying = (rowStride: number) => ({ storage: { span: span(256, 2 ** 30) }, rowStride });
-  const outline = (shape: { m: number; n: number; k: number; batch?: number }, more = {}): GemmDesc => {
-    return { dtype: "f32", ...shape, a: lying(shape.k), b: lying(shape.n), c: lying(shape.n), ...more };
+describe("the config of DMMA GEMMs", () => {
+  const matrixOf = (rowStride: number) => ({ storage: { span: span(256, 2 ** 30) }, rowStride });
+  const gemmDesc = (shape: { m: number; n: number; k: number; batch?: number }, more = {}): GemmDesc => {
+    return {
+      dtype: "f32",
+      ...shape,
+      a: matrixOf(shape.k),
+      b: matrixOf(shape.n),
+      c: matrixOf(shape.n),
+      ...more,
+    };
   };
   const hopper = { ...small, parallelism: 132 };
   const tileOf = (...problems: GemmDesc[]) => {
@@ -223,51 +231,51 @@ describe("the form of wide products", () => {
     return tile && `${tile.tileM}×${tile.tileN}`;
   };
 
-  test("is there for f32 on Hopper, and for nothing else", () => {
-    const one = outline({ m: 3072, n: 1024, k: 256 });
-    assert.ok(selectDmmaConfig(hopper, "f32", [one]));
-    assert.equal(selectDmmaConfig(hopper, "tf32", [one]), undefined);
-    assert.equal(selectDmmaConfig({ ...hopper, computeCapability: "8.0" }, "f32", [one]), undefined);
-    assert.equal(selectDmmaConfig({ parallelism: hopper.parallelism }, "f32", [one]), undefined);
+  test("exists only for f32 on Hopper", () => {
+    const gemm = gemmDesc({ m: 3072, n: 1024, k: 256 });
+    assert.ok(selectDmmaConfig(hopper, "f32", [gemm]));
+    assert.equal(selectDmmaConfig(hopper, "tf32", [gemm]), undefined);
+    assert.equal(selectDmmaConfig({ ...hopper, computeCapability: "8.0" }, "f32", [gemm]), undefined);
+    assert.equal(selectDmmaConfig({ parallelism: hopper.parallelism }, "f32", [gemm]), undefined);
     for (const dtype of ["f64", "f16", "bf16"] as const)
-      assert.equal(selectDmmaConfig(hopper, "f32", [{ ...one, dtype }]), undefined);
-    assert.equal(selectDmmaConfig(hopper, "f32", [outline({ m: 3072, n: 1024, k: 31 })]), undefined);
+      assert.equal(selectDmmaConfig(hopper, "f32", [{ ...gemm, dtype }]), undefined);
+    assert.equal(selectDmmaConfig(hopper, "f32", [gemmDesc({ m: 3072, n: 1024, k: 31 })]), undefined);
     assert.equal(selectDmmaConfig(hopper, "f32", []), undefined);
   });
 
-  test("has the tile that keeps the busiest multiprocessor the shortest", () => {
-    assert.equal(tileOf(outline({ m: 3072, n: 1024, k: 256 })), "64×64");
-    assert.equal(tileOf(outline({ m: 3072, n: 768, k: 256 })), "48×64");
-    assert.equal(tileOf(outline({ m: 3072, n: 256, k: 1024 })), "48×64");
-    assert.equal(tileOf(outline({ m: 1024, n: 256, k: 3072 })), "32×64");
-    assert.equal(tileOf(outline({ m: 64, n: 64, k: 3072 })), undefined, "too few blocks");
+  test("has the tile with the shortest time of the busiest SM", () => {
+    assert.equal(tileOf(gemmDesc({ m: 3072, n: 1024, k: 256 })), "64×64");
+    assert.equal(tileOf(gemmDesc({ m: 3072, n: 768, k: 256 })), "48×64");
+    assert.equal(tileOf(gemmDesc({ m: 3072, n: 256, k: 1024 })), "48×64");
+    assert.equal(tileOf(gemmDesc({ m: 1024, n: 256, k: 3072 })), "32×64");
+    assert.equal(tileOf(gemmDesc({ m: 64, n: 64, k: 3072 })), undefined, "too few blocks");
   });
 
-  test("copies as many floats at once as strides and addresses allow, and single ones not at all", () => {
+  test("copies as many floats at once as strides and addresses allow, at least two", () => {
     const at = (address: number, rowStride: number) => ({
       storage: { span: span(address, 2 ** 30) },
       rowStride,
     });
     const shape = { m: 3072, n: 1024, k: 256 };
     const chunkOf = (a: GemmDesc["a"]) =>
-      selectDmmaConfig(hopper, "f32", [outline(shape, { a })])?.a.copyFloats;
+      selectDmmaConfig(hopper, "f32", [gemmDesc(shape, { a })])?.a.copyFloats;
     assert.deepEqual([at(256, 256), at(264, 256), at(256, 258), at(260, 256), at(256, 257)].map(chunkOf), [
       ...[4, 2, 2],
       ...[undefined, undefined],
     ]);
   });
 
-  test("is shared by products that have as many terms, the same layouts, and a bias or none", () => {
-    const one = outline({ m: 1024, n: 256, k: 3072 });
-    assert.equal(tileOf(one, outline({ m: 256, n: 1024, k: 3072 })), "64×64");
-    assert.equal(tileOf(one, outline({ m: 256, n: 1024, k: 3000 })), undefined);
-    assert.equal(tileOf(one, { ...one, a: { ...one.a, isTransposed: true, rowStride: 1024 } }), undefined);
-    assert.equal(tileOf(one, { ...one, bias: { span: span(256, 1024) } }), undefined);
-    assert.equal(tileOf(one, { ...one, beta: 1 }), undefined);
+  test("is shared by GEMMs with the same K and layouts, all with or all without a bias", () => {
+    const gemm = gemmDesc({ m: 1024, n: 256, k: 3072 });
+    assert.equal(tileOf(gemm, gemmDesc({ m: 256, n: 1024, k: 3072 })), "64×64");
+    assert.equal(tileOf(gemm, gemmDesc({ m: 256, n: 1024, k: 3000 })), undefined);
+    assert.equal(tileOf(gemm, { ...gemm, a: { ...gemm.a, isTransposed: true, rowStride: 1024 } }), undefined);
+    assert.equal(tileOf(gemm, { ...gemm, bias: { span: span(256, 1024) } }), undefined);
+    assert.equal(tileOf(gemm, { ...gemm, beta: 1 }), undefined);
   });
 });
 
-test("the code of wide products compiles under nvcc without a warning and needs no local memory", {
+test("the code of DMMA GEMMs compiles under nvcc without a warning and needs no local memory", {
   skip: noCompiler(),
 }, () => {
   const operand = { copyFloats: 4 } as const;

@@ -1,41 +1,25 @@
 /** The CUDA source of a DMMA GEMM: a multistage cp.async pipeline, fragments widened to f64, and m16n8k8 mma.sync. */
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
-import {
-  indented,
-  type MemberLocal,
-  numberedLocal,
-  selectMember,
-} from "../../codegen/cuda/combo/select-member.js";
+import { indented, type MemberLocal } from "../../codegen/cuda/combo/select-member.js";
 import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
 import { cpAsyncIntrinsics } from "../../codegen/cuda/intrinsics/cp-async.js";
 import { onlyOnDevice } from "../../codegen/cuda/intrinsics/intrinsic.js";
 import { ldmatrixX4, mmaSyncF64 } from "../../codegen/cuda/intrinsics/mma.js";
 import type { AccessToC } from "../desc.js";
+import { gemmLocals, groupParameters, selectGemm } from "../group-launch.js";
 import { type DmmaConfig, type DmmaOperand, dmmaCapability } from "./configs.js";
 
 /** The sizes that a kernel reads of each GEMM. */
 const sizes = ["m", "n", "k", "aStride", "bStride", "cStride", "aBatch", "bBatch", "cBatch"] as const;
 
-/**
- * The kernel's parameters in order: everything of the first GEMM, then of the second, each name with the GEMM's number after it. `first`
- * is the first CTA of a GEMM.
- */
+/** The parameters of a kernel for GEMMs with these accesses to C, in order. */
 export function dmmaParameters(
   { hasBias, readsC }: DmmaConfig,
   accesses: readonly AccessToC[],
 ): Readonly<Record<string, Parameter>> {
-  const parameters: Record<string, Parameter> = {};
-  for (const [index, access] of accesses.entries()) {
-    Object.assign(parameters, { [`a${index}`]: "in", [`b${index}`]: "in", [`c${index}`]: access });
-    if (hasBias) parameters[`bias${index}`] = "in";
-    for (const size of sizes) parameters[`${size}${index}`] = "i32";
-    if (hasBias) parameters[`biasBatch${index}`] = "i32";
-    parameters[`alpha${index}`] = "f32";
-    if (readsC) parameters[`beta${index}`] = "f32";
-    if (index > 0) parameters[`first${index}`] = "u32";
-  }
-  return parameters;
+  const scalars = readsC ? (["alpha", "beta"] as const) : (["alpha"] as const);
+  return groupParameters({ storesC: true, hasBias, sizes, scalars }, accesses);
 }
 
 const intrinsics = onlyOnDevice([mmaSyncF64, ldmatrixX4, cpAsyncIntrinsics].join("\n"));
@@ -85,7 +69,7 @@ struct SmemTile {
     }
   }
 
-  // The row (A) or column (B) of a group's fragment element within the 16: whichever order loads fastest.
+  // The row (A) or column (B), among the 16 of the fragment, of a lane group's element. The order differs for faster loads.
   static __device__ __forceinline__ unsigned offsetOf(unsigned group, unsigned element) {
     return isKMajor ? group + 8 * element : 2 * group + element;
   }
@@ -187,13 +171,7 @@ ${intrinsics}
 ${smemTile}
 typedef ${tileOf("tileM", a)} TileA;
 typedef ${tileOf("tileN", b)} TileB;`;
-  const prologue = selectMember({
-    end: accesses.length,
-    locals: gemmLocals(config),
-    index: "cta",
-    bySelects: true,
-    endOf: (gemm) => `first${gemm + 1}`,
-  });
+  const prologue = selectGemm(accesses.length, localsOf(config));
   return cudaKernel({
     ...{ name: "gemm_f32_dmma", elements: "float", threads, requiredCapability: dmmaCapability },
     parameters: dmmaParameters(config, accesses),
@@ -203,14 +181,12 @@ typedef ${tileOf("tileN", b)} TileB;`;
 }
 
 /** The locals that differ between the GEMMs of a group. */
-function gemmLocals({ hasBias, readsC }: DmmaConfig): readonly MemberLocal[] {
-  const locals = (type: string, ...names: readonly string[]): readonly MemberLocal[] =>
-    names.map((name) => numberedLocal(type, name));
+function localsOf({ hasBias, readsC }: DmmaConfig): readonly MemberLocal[] {
   return [
-    ...locals("const float*", "a", "b", ...(hasBias ? ["bias"] : [])),
-    ...locals("float*", "c"),
-    ...locals("int", ...sizes, ...(hasBias ? ["biasBatch"] : [])),
-    ...locals("float", "alpha", ...(readsC ? ["beta"] : [])),
+    ...gemmLocals("const float*", "a", "b", ...(hasBias ? ["bias"] : [])),
+    ...gemmLocals("float*", "c"),
+    ...gemmLocals("int", ...sizes, ...(hasBias ? ["biasBatch"] : [])),
+    ...gemmLocals("float", "alpha", ...(readsC ? ["beta"] : [])),
   ];
 }
 

@@ -1,12 +1,13 @@
 /** Launches DMMA GEMMs. */
 
 import type { KernelSource } from "../../../driver/index.js";
-import type { LaunchCommand, Storage } from "../../../runtime/index.js";
+import type { LaunchCommand } from "../../../runtime/index.js";
 import { literalKey } from "../../../units/index.js";
-import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
+import { argumentsInOrder } from "../../launch-arguments.js";
 import { cachedSource } from "../../source-cache.js";
 import type { Target } from "../../target.js";
 import { type AccessToC, accessToC, type GemmDesc, type GemmInputDtype, type GemmProblem } from "../desc.js";
+import { groupArguments } from "../group-launch.js";
 import { countCtas, type DmmaConfig, selectDmmaConfig } from "./configs.js";
 import { dmmaParameters, dmmaSource } from "./kernel.js";
 
@@ -25,21 +26,9 @@ export function lowerDmmaGemms(
   op: string,
 ): LaunchCommand {
   const accesses = problems.map(accessToC);
-  let blocks = 0;
-  const values: Record<string, Storage | number> = {};
-  for (const [index, problem] of problems.entries()) {
-    const { m, n, k, a, b, c, alpha = 1, beta = 0, bias, biasBatchStride = 0 } = problem;
-    const parameters = {
-      ...{ a: a.storage, b: b.storage, c: c.storage, bias: bias ?? c.storage },
-      ...{ m, n, k, aStride: a.rowStride, bStride: b.rowStride, cStride: c.rowStride },
-      ...{ aBatch: a.batchStride ?? 0, bBatch: b.batchStride ?? 0, cBatch: c.batchStride ?? 0 },
-      ...{ biasBatch: biasBatchStride, alpha, beta, first: blocks },
-    };
-    for (const [name, value] of Object.entries(parameters)) values[`${name}${index}`] = value;
-    blocks += countCtas(problem, config.tile);
-  }
+  const { values, ctas } = groupArguments(problems, (problem) => countCtas(problem, config.tile));
   return {
-    ...{ kind: "launch", op, source: sourceOf(config, accesses), blocks },
+    ...{ kind: "launch", op, source: sourceOf(config, accesses), blocks: ctas },
     arguments: argumentsInOrder(dmmaParameters(config, accesses), values),
   };
 }

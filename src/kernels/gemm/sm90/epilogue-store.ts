@@ -1,15 +1,18 @@
-/** The epilogue store: moves accumulators to C or through the epilogue, mostly staged in shared memory so that threads store whole rows. */
+/** The epilogue store: moves accumulators to C, or through a fused epilogue. Most tiles are staged in shared memory, so that a warp stores whole rows. */
 
 import { elementTypes } from "../../codegen/cuda/element-types.js";
-import type { Epilogue, Sm90Config, Sm90Tile } from "./configs.js";
+import type { Epilogue, Sm90Config } from "./configs.js";
 import type { PrintedEpilogue } from "./epilogue.js";
+import type { Sm90Tile } from "./tiles.js";
 
+/** True if the kernel stores C. */
 export const storesResult = (epilogue: Pick<Epilogue, "storesC"> | undefined): boolean =>
   !epilogue || epilogue.storesC;
 
-/** The row stride of a staged swapAB tile, padded so that lanes which store to four rows at a time use different banks. */
+/** The row stride of a staged swapAB tile: padded, because lanes store to four rows at a time and need different banks. */
 export const swappedStride = ({ tileN }: Pick<Sm90Tile, "tileN">): number => tileN + 4;
 
+/** C++: the store of a consumer warpgroup's accumulators `acc`. */
 export function epilogueStoreFor(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
   if (!config.tile.swapsAB) return storeByWarp(config, epilogue);
   return epilogue || config.resultDtype ? storeSwapped(config, epilogue) : storeDirectly(config);
@@ -34,7 +37,7 @@ function storeDirectly({ hasBias }: Sm90Config): string {
   }`;
 }
 
-/** Each warp stages its own 16 rows at a time. */
+/** Each warp stages 16 of its rows at a time. */
 function storeByWarp(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -82,8 +85,8 @@ const loadBias = ({ hasBias }: Sm90Config): string => {
 };
 
 /**
- * A thread stores the same columns of each of its staged rows. The epilogue's operands of `rowsInFlight` rows are loaded before the first
- * of these rows is stored, since the compiler cannot prove that they do not alias.
+ * A thread stores the same columns of each of its staged rows. It loads the epilogue's operands of `rowsInFlight` rows before it stores the
+ * first of them. The compiler cannot reorder this, because operands and results might alias.
  */
 function storeRows({ resultDtype = "f32" }: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
   const { type, narrow } = elementTypes[resultDtype];
@@ -120,7 +123,7 @@ ${epilogue ? `${epilogue.storesC ? storeC : ""}\n${epilogue.lines}` : storeC}
     }${epilogue?.colsumStores ? storeColsums(epilogue.colsumStores) : ""}`;
 }
 
-/** How many rows each partial column sum covers: those that a warp stages. */
+/** Rows of each partial column sum: those that a warp stages at a time. */
 export const colsumRows = 16;
 
 /** When a warp stores one row at a time, a lane has the same columns of all the warp's rows. */

@@ -1,4 +1,4 @@
-/** Prints an epilogue as part of a GEMM kernel: each thread applies it to the elements of C that it is about to store. */
+/** Prints a fused epilogue for a GEMM kernel: each thread applies it to the elements of C that it stores. */
 
 import type { Parameter } from "../../../driver/index.js";
 import { loadsOf } from "../../../ir/index.js";
@@ -27,9 +27,9 @@ export interface PrintedEpilogue {
   readonly colsumStores: string;
 }
 
-/** The operands have the layout of C, contiguous. `others`: more prelude functions to declare. */
+/** The operands are contiguous and have the shape of C. `others`: more prelude functions to declare. */
 export function printEpilogue(
-  { kernel, product, storesC, forwarded = [] }: Epilogue,
+  { kernel, gemmInput, storesC, forwarded = [] }: Epilogue,
   others: readonly PreludeName[] = [],
 ): PrintedEpilogue {
   const { inputs, outputs, scalars, stages } = kernel;
@@ -41,7 +41,7 @@ export function printEpilogue(
   const [colsums, colsumStoring] = [new KernelText(), new KernelText()];
   const read = new Set(stages.flatMap(({ value }) => loadsOf(value).map(({ input }) => input)));
   for (const [index, dtype] of inputs.entries()) {
-    if (index === product || forwarded[index] !== undefined) continue;
+    if (index === gemmInput || forwarded[index] !== undefined) continue;
     parameters[`in${index}`] = "in";
     const { type } = elementTypes[dtype];
     pointers[`in${index}`] = type;
@@ -71,9 +71,9 @@ export function printEpilogue(
       stages.map(({ value }) => value),
       {
         load({ input }) {
-          if (input === product) return "values[e]";
-          const stored = forwarded[input];
-          const vec = stored === undefined ? `vec${input}[next]` : `result${stored}`;
+          if (input === gemmInput) return "values[e]";
+          const output = forwarded[input];
+          const vec = output === undefined ? `vec${input}[next]` : `result${output}`;
           return widened(text, inputs[input] ?? "f32", `${vec}.lane[e]`);
         },
         scalar: (index) => `scalar${index}`,

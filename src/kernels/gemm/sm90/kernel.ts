@@ -1,12 +1,7 @@
-/** The CUDA source of a native Hopper GEMM: parameters, tensor maps, shared memory, and the parts of the kernel in their order. */
+/** The CUDA source of a native Hopper GEMM: parameters, tensor maps, shared memory, and the sections of the kernel in order. */
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
-import {
-  indented,
-  type MemberLocal,
-  numberedLocal,
-  selectMember,
-} from "../../codegen/cuda/combo/select-member.js";
+import { indented, type MemberLocal } from "../../codegen/cuda/combo/select-member.js";
 import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../codegen/cuda/element-types.js";
 import { clusterIntrinsics } from "../../codegen/cuda/intrinsics/cluster.js";
@@ -26,11 +21,11 @@ import {
 } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { preludeOf } from "../../codegen/cuda/prelude.js";
 import type { AccessToC } from "../desc.js";
+import { gemmLocals, groupParameters, selectGemm } from "../group-launch.js";
 import {
   type Epilogue,
   isMmaSyncMainloop,
   isRsMainloop,
-  mmaNOf,
   type Sm90Config,
   sm90Capability,
   transposesB,
@@ -48,34 +43,27 @@ import {
   tileScheduler,
   transposedStages,
 } from "./smem-tiles.js";
+import { kTileBytes, mmaNOf } from "./tiles.js";
 
 /** The sizes that a kernel reads of each GEMM. C's strides are missing if C is not stored. */
-function sizesFor(epilogue: Epilogue | undefined): readonly string[] {
-  return ["m", "n", "k", "aBatch", "bBatch", ...(storesResult(epilogue) ? ["cStride", "cBatch"] : [])];
+function sizesFor(epilogue: Epilogue | undefined) {
+  const sizes = ["m", "n", "k", "aBatch", "bBatch"] as const;
+  return storesResult(epilogue) ? ([...sizes, "cStride", "cBatch"] as const) : sizes;
 }
 
-/** Sizes that only the tensor maps need. */
-const tensorMapSizes = ["aStride", "bStride", "batch"] as const;
-
-/**
- * The kernel's parameters in order: everything of the first GEMM, then of the second, each name with the GEMM's number after it; then the
- * epilogue's. `first` is the first CTA of a GEMM.
- */
+/** The parameters of a kernel for GEMMs with these accesses to C, in order; then those of the epilogue. */
 export function sm90Parameters(
   { hasBias }: Sm90Config,
   accesses: readonly AccessToC[],
   epilogue?: Epilogue,
 ): Readonly<Record<string, Parameter>> {
-  const parameters: Record<string, Parameter> = {};
-  for (const [index, access] of accesses.entries()) {
-    Object.assign(parameters, { [`a${index}`]: "in", [`b${index}`]: "in" });
-    if (storesResult(epilogue)) parameters[`c${index}`] = access;
-    if (hasBias) parameters[`bias${index}`] = "in";
-    for (const size of [...sizesFor(epilogue), ...tensorMapSizes]) parameters[`${size}${index}`] = "i32";
-    if (hasBias) parameters[`biasBatch${index}`] = "i32";
-    if (index > 0) parameters[`first${index}`] = "u32";
-  }
-  return { ...parameters, ...(epilogue && printEpilogue(epilogue).parameters) };
+  const signature = {
+    storesC: storesResult(epilogue),
+    hasBias,
+    sizes: sizesFor(epilogue),
+    tensorMapSizes: ["aStride", "bStride", "batch"] as const,
+  };
+  return { ...groupParameters(signature, accesses), ...(epilogue && printEpilogue(epilogue).parameters) };
 }
 
 /** One kernel for a group of GEMMs of one config, with the access of each to its C; or for one GEMM and its epilogue. */
@@ -107,29 +95,21 @@ typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
     ...{ name: `gemm_${element}_sm90`, elements: "float", requiredCapability: sm90Capability },
     ...{ threads: usesRs ? rsThreads : consumers + 32, sharedBytes, declarations },
     ...(clusterSize !== undefined && { cluster: clusterSize }),
-    ...(usesRs && { isAlone: true }),
+    ...(usesRs && { blocksPerSm: 1 }),
     parameters: sm90Parameters(config, accesses, epilogue),
     pointers: { ...printed?.pointers, ...resultPointers(config, accesses.length) },
     maps: tensorMapsOf(config, accesses.length),
     body: [
-      indented(
-        selectMember({
-          end: accesses.length,
-          locals: gemmLocals(config, epilogue),
-          index: "cta",
-          bySelects: true,
-          endOf: (gemm) => `first${gemm + 1}`,
-        }),
-      ),
+      indented(selectGemm(accesses.length, localsOf(config, epilogue))),
       ...(config.constantN === undefined ? [] : [`  constexpr int n = ${config.constantN};\n`]),
       `  dynamicSharedMemory(smem, ${sharedBytes});`,
-      ...partsOf(config, printed),
+      ...sectionsOf(config, printed),
     ].join(""),
   });
 }
 
-/** The parts of the kernel after the group's prologue. */
-function partsOf(config: Sm90Config, epilogue: PrintedEpilogue | undefined): readonly string[] {
+/** The sections of the kernel after the selection of its GEMM. */
+function sectionsOf(config: Sm90Config, epilogue: PrintedEpilogue | undefined): readonly string[] {
   if (isRsMainloop(config)) return [splitKRank, tileScheduler(config), rsMainloop];
   const prologue = [tileScheduler(config), prologueFor(config)];
   if (isMmaSyncMainloop(config)) return [...prologue, mmaSyncMainloop, mmaSyncEpilogueStore];
@@ -158,8 +138,8 @@ function planSharedMemory(config: Sm90Config): { stages: number; sharedBytes: nu
   if (isRsMainloop(config)) return { stages: tile.stages, sharedBytes: rsBytes(tile) };
   const { tileM, tileN, warpgroupsM, warpgroupsN } = tile;
   const transposedBytes =
-    transposesB(config) && !isMmaSyncMainloop(config) ? transposedStages * tileN * 128 : 0;
-  const stageBytes = (tileM + tileN) * 128;
+    transposesB(config) && !isMmaSyncMainloop(config) ? transposedStages * tileN * kTileBytes : 0;
+  const stageBytes = (tileM + tileN) * kTileBytes;
   const stages = Math.min(tile.stages, Math.floor((maxStageBytes - transposedBytes) / stageBytes));
   const mbarrierBytes = 2 * stages * 8;
   const mainloopBytes = stages * stageBytes + transposedBytes + mbarrierBytes;
@@ -177,7 +157,7 @@ function resultPointers({ resultDtype = "f32" }: Sm90Config, gemms: number): Rec
 
 /** The tensor maps of A and B, with boxes 128 bytes wide. */
 function tensorMapsOf({ element, tile, isKMajor }: Sm90Config, gemms: number) {
-  const boxColumns = 128 / (element === "tf32" ? 4 : 2);
+  const boxColumns = kTileBytes / (element === "tf32" ? 4 : 2);
   const mapOf = (operand: "a" | "b", size: string, tileRows: number, index: number) => {
     const [columns, rows] = isKMajor[operand] ? ["k", size] : [size, "k"];
     return {
@@ -196,7 +176,7 @@ function tensorMapsOf({ element, tile, isKMajor }: Sm90Config, gemms: number) {
 }
 
 /** The locals that differ between the GEMMs of a group. */
-function gemmLocals(
+function localsOf(
   { hasBias, resultDtype = "f32", constantN }: Sm90Config,
   epilogue?: Epilogue,
 ): readonly MemberLocal[] {
@@ -207,8 +187,8 @@ function gemmLocals(
       name,
       valueOf: (gemm: number) => `&${name}${gemm}`,
     })),
-    ...(hasBias ? [numberedLocal("const float*", "bias")] : []),
-    ...(storesResult(epilogue) ? [numberedLocal(`${elementTypes[resultDtype].type}*`, "c")] : []),
-    ...[...sizes, ...(hasBias ? ["biasBatch"] : [])].map((name) => numberedLocal("int", name)),
+    ...gemmLocals("const float*", ...(hasBias ? ["bias"] : [])),
+    ...gemmLocals(`${elementTypes[resultDtype].type}*`, ...(storesResult(epilogue) ? ["c"] : [])),
+    ...gemmLocals("int", ...sizes, ...(hasBias ? ["biasBatch"] : [])),
   ];
 }

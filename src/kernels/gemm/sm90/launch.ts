@@ -3,23 +3,23 @@
 import type { KernelSource } from "../../../driver/index.js";
 import type { LaunchCommand, Storage } from "../../../runtime/index.js";
 import { literalKey } from "../../../units/index.js";
-import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
+import { argumentsInOrder } from "../../launch-arguments.js";
 import { cachedSource } from "../../source-cache.js";
 import type { Target } from "../../target.js";
 import { type AccessToC, accessToC, type EpilogueTarget, type GemmDesc } from "../desc.js";
+import { groupArguments } from "../group-launch.js";
+import type { Epilogue, Sm90Config } from "./configs.js";
+import { sm90Parameters, sm90Source } from "./kernel.js";
 import {
-  countCtas,
-  type Epilogue,
   listCandidates,
   prefersTransposed,
-  type Sm90Config,
   selectBatchedConfig,
   selectEpilogueConfig,
   selectGroupedConfig,
-} from "./configs.js";
-import { sm90Parameters, sm90Source } from "./kernel.js";
+} from "./select-config.js";
+import { countCtas } from "./tiles.js";
 
-/** An epilogue with its operands: the inputs, then the outputs. The entry of the GEMM's result is ignored. */
+/** An epilogue with its operands: the inputs, then the outputs. The operand of `gemmInput` is ignored. */
 export interface EpilogueOn extends Epilogue {
   readonly operands: readonly (Storage | undefined)[];
   readonly scalars: readonly number[];
@@ -57,7 +57,7 @@ export function sm90PrefersTransposedB(
   return prefersTransposed(device, settings.precision, problem);
 }
 
-/** The config of a GEMM with a fused epilogue; undefined if the two are faster apart. */
+/** The config of a GEMM with a fused epilogue; undefined if two launches are faster. */
 export function sm90EpilogueConfig(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
@@ -74,19 +74,7 @@ export function lowerSm90Gemms(
   epilogue?: EpilogueOn,
 ): LaunchCommand {
   const accesses = problems.map(({ c, ...rest }) => (c ? accessToC({ ...rest, c }) : "out"));
-  let blocks = 0;
-  const values: Record<string, Storage | number> = {};
-  for (const [index, problem] of problems.entries()) {
-    const { m, n, k, batch = 1, a, b, c, bias, biasBatchStride = 0 } = problem;
-    const parameters = {
-      ...{ a: a.storage, b: b.storage, c: c?.storage ?? a.storage, bias: bias ?? a.storage },
-      ...{ m, n, k, batch, aStride: a.rowStride, bStride: b.rowStride, cStride: c?.rowStride ?? n },
-      ...{ aBatch: a.batchStride ?? 0, bBatch: b.batchStride ?? 0, cBatch: c?.batchStride ?? 0 },
-      ...{ biasBatch: biasBatchStride, first: blocks },
-    };
-    for (const [name, value] of Object.entries(parameters)) values[`${name}${index}`] = value;
-    blocks += countCtas(problem, config.tile);
-  }
+  const { values, ctas } = groupArguments(problems, (problem) => countCtas(problem, config.tile));
   if (epilogue) {
     const { inputs } = epilogue.kernel;
     for (const [index, storage] of epilogue.operands.entries()) {
@@ -95,13 +83,13 @@ export function lowerSm90Gemms(
     for (const [index, value] of epilogue.scalars.entries()) values[`scalar${index}`] = value;
   }
   return {
-    ...{ kind: "launch", op, source: sourceOf(config, accesses, epilogue), blocks },
+    ...{ kind: "launch", op, source: sourceOf(config, accesses, epilogue), blocks: ctas },
     arguments: argumentsInOrder(sm90Parameters(config, accesses, epilogue), values),
   };
 }
 
 function sourceOf(config: Sm90Config, accesses: readonly AccessToC[], epilogue?: Epilogue): KernelSource {
-  const traits = epilogue && [epilogue.kernel, epilogue.product, epilogue.storesC, epilogue.forwarded];
+  const traits = epilogue && [epilogue.kernel, epilogue.gemmInput, epilogue.storesC, epilogue.forwarded];
   const key = `sm90 gemm ${literalKey([accesses, config, traits])}`;
   return cachedSource(key, () => sm90Source(config, accesses, epilogue));
 }

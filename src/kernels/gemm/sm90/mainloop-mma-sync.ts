@@ -1,10 +1,10 @@
 /**
- * The mma.sync mainloop: small TF32 GEMMs with MN-major operands, from the same TMA tiles as wgmma. Each warp multiplies by itself. The
- * assignment of fragment rows, columns and k to lanes is free as long as A and B agree on k. It is chosen so that a lane loads four
- * neighbours at once, eight lanes from different banks, and stores four neighbours.
+ * The mma.sync mainloop: small TF32 GEMMs with MN-major operands, from the same TMA tiles as wgmma. Fragment rows, columns and k can be
+ * assigned to lanes in any way in which A and B agree on k. Here a lane loads and stores four neighbours at once, and eight lanes use
+ * different banks.
  */
 
-/** The warps of a CTA: each computes a quarter of the tile. */
+/** The consumer warps of a CTA: each computes a quarter of the tile. */
 const [warpsM, warpsN] = [2, 2];
 
 /** A warp accumulates blocks of 32 × 32; a lane has four rows from 4 · group on, and eight columns from 8 · member on. */

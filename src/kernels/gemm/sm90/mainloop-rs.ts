@@ -1,13 +1,13 @@
 /**
- * The TF32 wgmma RS mainloop for MN-major A and B. A is loaded from shared memory into registers, whose fragment layout allows it to be
- * MN-major. A producer warpgroup loads by TMA and transposes B into K-major shared memory. Split-K over a 2-CTA cluster; each CTA reduces
- * half of the accumulators through distributed shared memory: these GEMMs have few tiles and a large K.
+ * The TF32 wgmma RS mainloop for MN-major A and B. Consumers load A from shared memory into registers: register fragments can be loaded
+ * from any layout. A producer warpgroup loads by TMA and transposes B into K-major shared memory. These GEMMs have few tiles and a large K,
+ * so the two CTAs of a cluster split K. Each CTA reduces half of the accumulators through distributed shared memory.
  *
  * B is rounded to TF32 while it is transposed. A is truncated by the tensor cores: rounding it in the mainloop was slower.
  */
 
-import type { Sm90Tile } from "./configs.js";
 import { smemAlignment } from "./smem-tiles.js";
+import type { Sm90Tile } from "./tiles.js";
 
 /** Two consumer warpgroups, and one producer warpgroup with a warp for each 32 columns of B. */
 const [consumers, producers] = [256, 128];
@@ -18,7 +18,7 @@ export const rsThreads = consumers + producers;
 /** Stages of transposed (K-major) B. */
 const kMajorStages = 2;
 
-/** Stages, mbarriers and the alignment of the swizzle. */
+/** Shared memory of a CTA: stages, mbarriers and the alignment of the swizzle. */
 export function rsBytes({ tileM, tileN, stages }: Sm90Tile): number {
   const mbarriers = stages + 2 * kMajorStages + producerWarps * stages;
   return smemAlignment + stages * (tileM + tileN) * 128 + kMajorStages * tileN * 128 + 8 * mbarriers;
@@ -184,8 +184,8 @@ const consumer = `
   for (unsigned i = 0; i < tileN; i++) fenceOperand(acc[i / (tileN / 2)][i % (tileN / 2)]);`;
 
 /**
- * The split-K reduction: each CTA reduces 64 of a warpgroup's 128 rows and receives the peer's accumulators of them in its stages, which
- * both CTAs have finished reading by then. The sum of two floats is the same in either order.
+ * The split-K reduction: each CTA reduces 64 of a warpgroup's 128 rows. It receives the peer's accumulators of these rows in its stages,
+ * which neither CTA reads any more. The sum of two floats is the same in either order.
  */
 const splitKReduction = `
   auto kept = [&](unsigned e) { return rank == 0 ? acc[0][e] : acc[1][e]; };

@@ -1,7 +1,7 @@
 /** The wgmma SS mainloop: consumer warpgroups multiply k-tiles that both operands have in shared memory. */
 
-import { mmaNOf, type Sm90Tile } from "./configs.js";
 import { transposedStages } from "./smem-tiles.js";
+import { mmaNOf, type Sm90Tile } from "./tiles.js";
 
 /** A warpgroup accumulates `mmaM` blocks of 64 × `mmaN`. With swapAB, `TileA` holds columns of C. */
 export const ssMainloop = (tile: Sm90Tile): string => `

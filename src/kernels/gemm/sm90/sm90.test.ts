@@ -1,4 +1,4 @@
-/** Products by warpgroups: right for every layout and edge, in groups and finished, and written nowhere beside what is theirs. */
+/** Native Hopper GEMMs: correct for every layout and edge, in groups and with epilogues, without writes outside of C. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -26,33 +26,22 @@ import { submit } from "../../submit.js";
 import { hasNativeGemm } from "../cuda.js";
 import { firstNativeAlgorithm, type GemmDesc, type GemmInputDtype, type GemmProblem } from "../desc.js";
 import { canFuseEpilogue, canGroupGemms, gemmCalls, gemmCandidates, gemmScratchBytes } from "../gemm.js";
-import {
-  countCtas,
-  type Epilogue,
-  isMmaSyncMainloop,
-  isRsMainloop,
-  listCandidates,
-  prefersTransposed,
-  type Sm90Config,
-  type Sm90Tile,
-  selectBatchedConfig,
-  selectEpilogueConfig,
-  selectGroupedConfig,
-  singleWaveTile,
-  sm90Tiles,
-  splitKTile,
-} from "./configs.js";
+import { type Epilogue, isMmaSyncMainloop, isRsMainloop, type Sm90Config } from "./configs.js";
 import { colsumRows } from "./epilogue-store.js";
 import { sm90Source } from "./kernel.js";
 import { lowerSm90Gemms } from "./launch.js";
+import {
+  listCandidates,
+  prefersTransposed,
+  selectBatchedConfig,
+  selectEpilogueConfig,
+  selectGroupedConfig,
+} from "./select-config.js";
+import { countCtas, type Sm90Tile, singleWaveTile, splitKTile, tiles } from "./tiles.js";
 
-const [large, square] = [192, 128].map((size) => sm90Tiles.find(({ tileM }) => tileM === size)!) as [
-  Sm90Tile,
-  Sm90Tile,
-];
-const small = sm90Tiles.find(({ tileM, tileN }) => tileM === 64 && tileN === 128)!;
-const mmaSyncTile = sm90Tiles.find(({ tileN }) => tileN === 64)!;
-/** Tiles in which a warpgroup has 64 columns: rows in eights, and one warpgroup or several. */
+const { large, square, small, mmaSync: mmaSyncTile } = tiles;
+const allTiles = Object.values(tiles);
+/** swapAB tiles: a multiple of eight rows, with one warpgroup and with several. */
 const swappedTiles = [
   { m: 24, n: 64 },
   { m: 104, n: 192 },
@@ -61,18 +50,18 @@ const hopper = { kind: "cuda", computeCapability: "9.0", parallelism: 132 } as c
 const elements: readonly MmaElement[] = ["bf16", "f16", "tf32"];
 const dtypeOf = (element: MmaElement) => (element === "tf32" ? "f32" : element);
 
-/** The sample of every run is the same, so that its kernels are compiled once on a machine. */
+/** Every run uses the same sample, so that its kernels are compiled once on a machine. */
 const drawing = (quick: number, thorough: number) =>
   isThorough ? { numRuns: thorough } : { numRuns: quick, seed: 20_251_117 };
 
-/** Rows begin on 16 bytes of either dtype: see `aligned`. */
+/** Rows begin on 16 bytes in every dtype: see `aligned`. */
 const matrix: fc.Arbitrary<RandomMatrix> = fc.record({
   ...{ isTransposed: fc.constant(false), form: fc.constant("apart" as const) },
   ...{ gap: fc.constantFrom(0, 0, 8), offset: fc.constantFrom(0, 8) },
 });
 
 const size = fc.constantFrom(8, 72, 136, 200);
-/** Rows of operands may end anywhere, if those of C don't. */
+/** Rows of operands may have any length; rows of C have a multiple of eight elements. */
 const oddSize = fc.constantFrom(8, 61, 72, 193);
 
 const drawGemm: fc.Arbitrary<RandomGemm> = fc.record({
@@ -84,21 +73,21 @@ const drawGemm: fc.Arbitrary<RandomGemm> = fc.record({
   activation: fc.constant("none" as const),
 });
 
-/** A weight gradient: the terms of both operands lie apart. A batch may lie in any way, and an operand may be one for all. */
+/** A weight gradient: both operands are MN-major. A batch has any strides, and may share an operand. */
 const drawGradient: fc.Arbitrary<RandomGemm> = fc
   .record({
-    ...{ one: drawGemm, m: fc.constantFrom(8, 61, 193, 264), k: fc.constantFrom(20, 64, 72, 193, 577) },
+    ...{ gemm: drawGemm, m: fc.constantFrom(8, 61, 193, 264), k: fc.constantFrom(20, 64, 72, 193, 577) },
     ...{
       left: fc.constantFrom("apart", "in turn", "shared"),
       right: fc.constantFrom("apart", "in turn", "shared"),
     },
   } as const)
-  .map(({ one, m, k, left, right }) => ({
-    ...{ ...one, m, k, bias: "none" },
-    ...{ a: { ...one.a, isTransposed: true, form: left }, b: { ...one.b, form: right } },
+  .map(({ gemm, m, k, left, right }) => ({
+    ...{ ...gemm, m, k, bias: "none" },
+    ...{ a: { ...gemm.a, isTransposed: true, form: left }, b: { ...gemm.b, form: right } },
   }));
 
-/** What becomes of a result x beside another y: 3x − y as it is, and their sum as a half float. */
+/** An epilogue of the GEMM's result x and another input y: 3x − y in f32, and x + y in bf16. */
 const threefold: RowKernel = {
   name: "threefold",
   inputs: ["f32", "f32"],
@@ -117,7 +106,7 @@ const threefold: RowKernel = {
   ],
 };
 
-/** The same, with sums of the columns of both that are stored, as they are stored. */
+/** The same, with column sums of both outputs after rounding. */
 const summing: RowKernel = {
   ...threefold,
   inputs: ["f32", "f32", "f32", "bf16"],
@@ -129,46 +118,47 @@ const summing: RowKernel = {
   ],
 };
 
-/** The same with as much room between rows as lets each begin on 16 bytes. */
-function aligned(drawn: RandomGemm): RandomGemm {
-  const { m, n, k } = drawn;
-  const roomy = (one: RandomMatrix, length: number): RandomMatrix => ({
-    ...one,
-    gap: one.gap + ((8 - (length % 8)) % 8),
+/** The same with padded rows, so that each begins on 16 bytes. */
+function aligned(randomGemm: RandomGemm): RandomGemm {
+  const { m, n, k } = randomGemm;
+  const padded = (matrix: RandomMatrix, length: number): RandomMatrix => ({
+    ...matrix,
+    gap: matrix.gap + ((8 - (length % 8)) % 8),
   });
-  const a = roomy(drawn.a, drawn.a.isTransposed ? m : k);
-  const b = roomy(drawn.b, drawn.b.isTransposed ? k : n);
-  return { ...drawn, a, b };
+  const a = padded(randomGemm.a, randomGemm.a.isTransposed ? m : k);
+  const b = padded(randomGemm.b, randomGemm.b.isTransposed ? k : n);
+  return { ...randomGemm, a, b };
 }
 
-describe("a product by warpgroups", { skip: cudaMissing }, () => {
+describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
   const floatsIn = (storage: Parameters<typeof runtime.read>[0]): Float64Array =>
     Float64Array.from(new Float32Array(runtime.read(storage).slice().buffer));
 
-  /** A product in step memory, its config in a tile, and the proof of what its C should hold. */
-  function place(drawn: RandomGemm, element: MmaElement, tile = sm90Tiles[0]!) {
-    const layouts = layOutGemm(drawn);
-    const values = drawValues(drawn);
-    const { m, n, k } = drawn;
+  /** A GEMM in step memory, its config with a tile, the expected C, and a check of C's memory. */
+  function prepare(randomGemm: RandomGemm, element: MmaElement, tile = large) {
+    const layouts = layOutGemm(randomGemm);
+    const values = drawValues(randomGemm);
+    const { m, n, k } = randomGemm;
     const whole = put(runtime, Float32Array.from(values.c), "c");
-    const lying = (name: "a" | "b" | "c") => {
+    const matrixOf = (name: "a" | "b" | "c") => {
       const { offset, extent, rowStride, batchStride } = layouts[name];
       const storage = name === "c" ? whole : put(runtime, encodeFloats(values[name], dtypeOf(element)), name);
       const each = storage.span.size / layouts[name].length;
       const view = runtime.view(storage, each * offset, each * extent);
-      return { storage: view, rowStride, batchStride, isTransposed: drawn[name].isTransposed };
+      return { storage: view, rowStride, batchStride, isTransposed: randomGemm[name].isTransposed };
     };
-    const bias = drawn.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
+    const bias =
+      randomGemm.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
     const problem: GemmProblem<GemmInputDtype> = {
-      ...{ dtype: dtypeOf(element), resultDtype: "f32", m, n, k, batch: drawn.batch },
-      ...{ a: lying("a"), b: lying("b"), c: lying("c") },
-      ...(bias && { bias, biasBatchStride: biasStepOf(drawn) }),
+      ...{ dtype: dtypeOf(element), resultDtype: "f32", m, n, k, batch: randomGemm.batch },
+      ...{ a: matrixOf("a"), b: matrixOf("b"), c: matrixOf("c") },
+      ...(bias && { bias, biasBatchStride: biasStepOf(randomGemm) }),
     };
-    const isKMajor = { a: !drawn.a.isTransposed, b: drawn.b.isTransposed };
+    const isKMajor = { a: !randomGemm.a.isTransposed, b: randomGemm.b.isTransposed };
     const config: Sm90Config = { element, tile, isKMajor, hasBias: bias !== undefined };
-    const expected = expectedOf(drawn, values);
-    return { problem, config, expected, prove: () => proveValues(drawn, floatsIn(whole), expected) };
+    const expected = expectedOf(randomGemm, values);
+    return { problem, config, expected, prove: () => proveValues(randomGemm, floatsIn(whole), expected) };
   }
 
   /** Is A transposed, and B? */
@@ -184,24 +174,24 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       return !isATransposed && (!swapsAB || isBTransposed);
     });
 
-  test("is right for any shape, layout and bias, in each of the tiles, and writes nothing beside C", () => {
+  test("is correct for every shape, layout and bias, with every tile, and writes nothing but C", () => {
     let count = 0;
     for (const element of elements) {
-      for (const tile of [...sm90Tiles, ...swappedTiles]) {
+      for (const tile of [...allTiles, ...swappedTiles]) {
         for (const [isATransposed, isBTransposed] of layoutsOf(element, tile)) {
-          // f16 differs from bf16 in how an element is widened, whatever the layout.
+          // f16 differs from bf16 only in the instruction's element type, in every layout.
           if (element === "f16" && !isThorough && (isATransposed || isBTransposed)) continue;
           const isKnown = count++ % 2 === 0;
           fc.assert(
-            fc.property(drawGemm, fc.boolean(), (drawn, isOther) =>
+            fc.property(drawGemm, fc.boolean(), (randomGemm, isOther) =>
               runtime.step(() => {
-                const a = { ...drawn.a, isTransposed: isATransposed };
-                const b = { ...drawn.b, isTransposed: isBTransposed };
-                const { problem, config, prove } = place(aligned({ ...drawn, a, b }), element, tile);
-                const known = { constantN: drawn.n, isUnbatched: drawn.batch === 1 };
-                const hasKnown = isThorough ? isOther : isKnown;
+                const a = { ...randomGemm.a, isTransposed: isATransposed };
+                const b = { ...randomGemm.b, isTransposed: isBTransposed };
+                const { problem, config, prove } = prepare(aligned({ ...randomGemm, a, b }), element, tile);
+                const specialisation = { constantN: randomGemm.n, isUnbatched: randomGemm.batch === 1 };
+                const isSpecialised = isThorough ? isOther : isKnown;
                 submit(runtime, [
-                  lowerSm90Gemms([problem], { ...config, ...(hasKnown && known) }, "product"),
+                  lowerSm90Gemms([problem], { ...config, ...(isSpecialised && specialisation) }, "gemm"),
                 ]);
                 prove();
               }),
@@ -213,14 +203,18 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("of floats whose terms lie apart is right for any shape, each warp by itself", () => {
+  test("the mma.sync mainloop is correct for every shape of MN-major floats", () => {
     fc.assert(
-      fc.property(drawGemm, (drawn) =>
+      fc.property(drawGemm, (randomGemm) =>
         runtime.step(() => {
-          const turned = aligned({ ...drawn, a: { ...drawn.a, isTransposed: true }, bias: "none" });
-          const { problem, config, prove } = place(turned, "tf32", mmaSyncTile);
+          const transposedA = aligned({
+            ...randomGemm,
+            a: { ...randomGemm.a, isTransposed: true },
+            bias: "none",
+          });
+          const { problem, config, prove } = prepare(transposedA, "tf32", mmaSyncTile);
           assert.ok(isMmaSyncMainloop(config));
-          submit(runtime, [lowerSm90Gemms([problem], config, "product")]);
+          submit(runtime, [lowerSm90Gemms([problem], config, "gemm")]);
           prove();
         }),
       ),
@@ -228,50 +222,50 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     );
   });
 
-  test("of floats whose terms lie apart is right for any shape, batch and group, A through registers", () => {
+  test("the RS mainloop is correct for every shape, batch and group of MN-major floats", () => {
     fc.assert(
       fc.property(fc.array(drawGradient, { minLength: 1, maxLength: 3 }), (group) =>
         runtime.step(() => {
-          const placed = group.map((drawn) => place(aligned(drawn), "tf32", splitKTile));
-          const { config } = placed[0]!;
+          const prepared = group.map((randomGemm) => prepare(aligned(randomGemm), "tf32", splitKTile));
+          const { config } = prepared[0]!;
           assert.ok(isRsMainloop(config) && !isMmaSyncMainloop(config));
           submit(runtime, [
             lowerSm90Gemms(
-              placed.map(({ problem }) => problem),
+              prepared.map(({ problem }) => problem),
               config,
-              "products",
+              "gemms",
             ),
           ]);
-          for (const { prove } of placed) prove();
+          for (const { prove } of prepared) prove();
         }),
       ),
       drawing(3, 8),
     );
   });
 
-  test("stores C as half floats for any shape, layout and bias, rounded once, and nothing beside it", () => {
+  test("stores C as 16-bit floats for every shape, layout and bias, rounded once, and nothing else", () => {
     for (const element of ["bf16", "f16"] as const) {
-      for (const tile of [...sm90Tiles, ...swappedTiles]) {
+      for (const tile of [...allTiles, ...swappedTiles]) {
         fc.assert(
-          fc.property(drawGemm, fc.boolean(), (drawn, isTransposed) =>
+          fc.property(drawGemm, fc.boolean(), (randomGemm, isTransposed) =>
             runtime.step(() => {
-              const { problem, config, expected } = place(
-                aligned({ ...drawn, b: { ...drawn.b, isTransposed } }),
+              const { problem, config, expected } = prepare(
+                aligned({ ...randomGemm, b: { ...randomGemm.b, isTransposed } }),
                 element,
                 tile,
               );
-              const { length, ...layout } = layOutGemm(drawn).c;
+              const { length, ...layout } = layOutGemm(randomGemm).c;
               const whole = put(runtime, new Uint16Array(length).fill(7), "c");
               const storage = runtime.view(whole, 2 * layout.offset, 2 * layout.extent);
               const narrow = { ...problem, resultDtype: element, biasDtype: "f32" } as const;
               const c = { ...problem.c, storage };
               submit(runtime, [
-                lowerSm90Gemms([{ ...narrow, c }], { ...config, resultDtype: element }, "product"),
+                lowerSm90Gemms([{ ...narrow, c }], { ...config, resultDtype: element }, "gemm"),
               ]);
-              const found = new Uint16Array(runtime.read(whole).slice().buffer);
+              const actual = new Uint16Array(runtime.read(whole).slice().buffer);
               const rounded = new Uint16Array(encodeFloats(expected, element).buffer);
               for (const [index, value] of expected.entries())
-                assert.equal(found[index], Number.isNaN(value) ? 7 : rounded[index], `element ${index}`);
+                assert.equal(actual[index], Number.isNaN(value) ? 7 : rounded[index], `element ${index}`);
             }),
           ),
           drawing(1, 2),
@@ -280,19 +274,19 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("of a batch takes an operand that all share, from either side", () => {
+  test("a batch can share A or B", () => {
     const [m, n, k, batch] = [72, 64, 64, 3];
     const put16 = (values: readonly number[], name: string) =>
       put(runtime, encodeFloats(values, "bf16"), name);
-    const [one, many] = [
+    const [single, batched] = [
       (count: number) => Array<number>(count).fill(1),
       (count: number) => Array.from({ length: batch * count }, (_, index) => 1 + Math.floor(index / count)),
     ];
     for (const isLeftShared of [true, false]) {
       runtime.step(() => {
         const c = runtime.arena.allocate(4 * batch * m * n, "c");
-        const left = put16(isLeftShared ? one(m * k) : many(m * k), "a");
-        const right = put16(isLeftShared ? many(k * n) : one(k * n), "b");
+        const left = put16(isLeftShared ? single(m * k) : batched(m * k), "a");
+        const right = put16(isLeftShared ? batched(k * n) : single(k * n), "b");
         const problem: GemmProblem<GemmInputDtype> = {
           ...{ dtype: "bf16", resultDtype: "f32", m, n, k, batch },
           a: { storage: left, rowStride: k, batchStride: isLeftShared ? 0 : m * k },
@@ -309,7 +303,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  /** The sums of 128 products of two floats, all of them alike, whose terms lie apart in both operands. */
+  /** The result of a GEMM with K = 128 and MN-major operands, whose elements are all a and all b. */
   function sumsOf(left: number, right: number, tile: Sm90Tile): Float32Array {
     const [m, n, k] = [72, 64, 128];
     return runtime.step(() => {
@@ -323,7 +317,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       };
       const isKMajor = { a: false, b: false };
       submit(runtime, [
-        lowerSm90Gemms([problem], { element: "tf32", tile, isKMajor, hasBias: false }, "product"),
+        lowerSm90Gemms([problem], { element: "tf32", tile, isKMajor, hasBias: false }, "gemm"),
       ]);
       return Float32Array.from(floatsIn(c));
     });
@@ -331,13 +325,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   // One bit more than TF32 has.
   const longer = 1 + 2 ** -10 + 2 ** -11;
 
-  test("of floats has the bits of them that TF32 has, and no others", () => {
-    // What is left of it where the terms lie apart: 1 + 2^-10.
+  test("of floats uses only the bits that TF32 has", () => {
+    // Truncated to TF32: 1 + 2^-10.
     for (const [index, sum] of sumsOf(longer, 1, mmaSyncTile).entries())
       assert.equal(sum, 128 * (1 + 2 ** -10), `element ${index}`);
   });
 
-  test("of floats through registers has what TF32 has of A's bits, and B rounded to them", () => {
+  test("the RS mainloop truncates A to TF32 and rounds B to TF32", () => {
     for (const isLeft of [true, false]) {
       const sums = isLeft ? sumsOf(longer, 1, splitKTile) : sumsOf(1, longer, splitKTile);
       for (const [index, sum] of sums.entries())
@@ -353,9 +347,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     c: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
   };
 
-  test("red proof: the check sees a layout, a stride, a term and a bias that are not the product's", () => {
-    type Placed = Pick<ReturnType<typeof place>, "problem" | "config">;
-    const faults: Record<string, (placed: Placed) => Placed> = {
+  test("red proof: the check detects a wrong layout, stride, K and bias", () => {
+    type Prepared = Pick<ReturnType<typeof prepare>, "problem" | "config">;
+    const faults: Record<string, (prepared: Prepared) => Prepared> = {
       "B's layout": ({ problem, config }) => ({
         problem,
         config: { ...config, isKMajor: { ...config.isKMajor, b: true } },
@@ -364,29 +358,29 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         problem: { ...problem, a: { ...problem.a, rowStride: 72 } },
         config,
       }),
-      "the terms": ({ problem, config }) => ({ problem: { ...problem, k: 64 }, config }),
+      K: ({ problem, config }) => ({ problem: { ...problem, k: 64 }, config }),
       "the bias": ({ problem: { bias: _, ...problem }, config }) => ({
         problem,
         config: { ...config, hasBias: false },
       }),
     };
-    // As many columns as terms, so that B the other way round lies in its memory, too: what goes beyond that is rejected.
+    // N equals K, so that a transposed B also fits into its memory; anything beyond it would be rejected.
     const even = { ...plain, n: plain.k };
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
-        const placed = place(even, "bf16");
-        const { problem, config } = inject(placed);
-        submit(runtime, [lowerSm90Gemms([problem], config, "product")]);
-        assert.throws(placed.prove, /element \d+ of C's memory/, what);
+        const prepared = prepare(even, "bf16");
+        const { problem, config } = inject(prepared);
+        submit(runtime, [lowerSm90Gemms([problem], config, "gemm")]);
+        assert.throws(prepared.prove, /element \d+ of C's memory/, what);
       });
     }
   });
 
-  test("is rejected with a layout in which an operand would go beyond its memory", () => {
+  test("a layout in which an operand exceeds its memory is rejected", () => {
     runtime.step(() => {
-      const { problem, config } = place(plain, "bf16");
-      const turned = { ...config, isKMajor: { ...config.isKMajor, b: true } };
-      const launch = (): void => submit(runtime, [lowerSm90Gemms([problem], turned, "product")]);
+      const { problem, config } = prepare(plain, "bf16");
+      const wrongConfig = { ...config, isKMajor: { ...config.isKMajor, b: true } };
+      const launch = (): void => submit(runtime, [lowerSm90Gemms([problem], wrongConfig, "gemm")]);
       assert.throws(launch, {
         code: "BAD_ARGUMENT",
         message: /takes it as a tensor map of 1 × 136 × 72 elements of bf16/,
@@ -394,15 +388,15 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
-  test("red proof: the check sees a stride, a term and a matrix that are not a gradient's", () => {
+  test("red proof: the check detects a wrong stride, K and matrix of a weight gradient", () => {
     const gradient = { ...plain, k: 193, batch: 3, bias: "none" } as const;
-    const drawn = aligned({ ...gradient, a: { ...plain.a, isTransposed: true } });
-    type Placed = ReturnType<typeof place>["problem"];
-    const faults: Record<string, (problem: Placed) => Placed> = {
+    const randomGemm = aligned({ ...gradient, a: { ...plain.a, isTransposed: true } });
+    type Prepared = ReturnType<typeof prepare>["problem"];
+    const faults: Record<string, (problem: Prepared) => Prepared> = {
       "A's stride": (problem) => ({ ...problem, a: { ...problem.a, rowStride: problem.a.rowStride - 4 } }),
       "B's stride": (problem) => ({ ...problem, b: { ...problem.b, rowStride: problem.b.rowStride - 4 } }),
       "the last term": (problem) => ({ ...problem, k: 192 }),
-      "the second half of the terms": (problem) => ({ ...problem, k: 96 }),
+      "the second half of K": (problem) => ({ ...problem, k: 96 }),
       "which matrix of A": (problem) => ({ ...problem, a: { ...problem.a, batchStride: 0 } }),
       "which matrix of B": (problem) => ({ ...problem, b: { ...problem.b, batchStride: 0 } }),
       "a row of C": (problem) => ({ ...problem, m: 71 }),
@@ -410,56 +404,60 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     };
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
-        const { problem, config, prove } = place(drawn, "tf32", splitKTile);
-        submit(runtime, [lowerSm90Gemms([inject(problem)], config, "product")]);
+        const { problem, config, prove } = prepare(randomGemm, "tf32", splitKTile);
+        submit(runtime, [lowerSm90Gemms([inject(problem)], config, "gemm")]);
         assert.throws(prove, /element \d+ of C's memory/, what);
       });
     }
   });
 
-  test("is made beside others as it is alone", () => {
+  test("has the same bits in a group as alone", () => {
     const tilesOf = { bf16: [square], f16: [square], tf32: [mmaSyncTile, splitKTile] };
-    for (const [element, tile] of elements.flatMap((one) => tilesOf[one].map((of) => [one, of] as const))) {
+    for (const [element, tile] of elements.flatMap((element) =>
+      tilesOf[element].map((tile) => [element, tile] as const),
+    )) {
       runtime.step(() => {
-        const turned = { ...plain, a: { ...plain.a, isTransposed: true }, bias: "none" } as const;
+        const transposedA = { ...plain, a: { ...plain.a, isTransposed: true }, bias: "none" } as const;
         const group = [
-          { ...turned, m: 136, n: 64 },
-          { ...turned, m: 8, n: 200 },
-          { ...turned, m: 264, n: 136 },
-          { ...turned, n: 72, batch: 3 },
-        ].map((drawn) => place(drawn, element, tile));
+          { ...transposedA, m: 136, n: 64 },
+          { ...transposedA, m: 8, n: 200 },
+          { ...transposedA, m: 264, n: 136 },
+          { ...transposedA, n: 72, batch: 3 },
+        ].map((randomGemm) => prepare(randomGemm, element, tile));
         const problems = group.map(({ problem }) => problem);
-        submit(runtime, [lowerSm90Gemms(problems, group[0]!.config, "products")]);
+        submit(runtime, [lowerSm90Gemms(problems, group[0]!.config, "gemms")]);
         for (const { prove } of group) prove();
       });
     }
   });
 
-  test("is finished before it is stored, and stored itself only where it is kept, in tiles of every kind", () => {
+  test("applies its epilogue before the store, and stores C only if asked, with every kind of tile", () => {
     const tiles = [large, small, ...swappedTiles];
-    for (const [element, tile] of elements.flatMap((one) => tiles.map((of) => [one, of] as const))) {
+    for (const [element, tile] of elements.flatMap((element) =>
+      tiles.map((tile) => [element, tile] as const),
+    )) {
       for (const [storesC, isTransposed] of [
         [true, tile.swapsAB === true && element === "tf32"],
         [false, true],
       ] as const) {
         runtime.step(() => {
-          const drawn: RandomGemm = { ...plain, b: { ...plain.b, isTransposed } };
-          const { problem, config, expected, prove } = place(drawn, element, tile);
+          const randomGemm: RandomGemm = { ...plain, b: { ...plain.b, isTransposed } };
+          const { problem, config, expected, prove } = prepare(randomGemm, element, tile);
           const { m, n } = plain;
           const other = smallValues(m * n, 9);
           const input = put(runtime, Float32Array.from(other), "y");
           const outputs = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
-          const finish = { kernel: threefold, product: 1, storesC, scalars: [3] };
+          const fusedEpilogue = { kernel: threefold, gemmInput: 1, storesC, scalars: [3] };
           const operands = [input, problem.c.storage, ...outputs];
-          submit(runtime, [lowerSm90Gemms([problem], config, "product", { ...finish, operands })]);
+          submit(runtime, [lowerSm90Gemms([problem], config, "gemm", { ...fusedEpilogue, operands })]);
           if (storesC) prove();
           else assert.ok(floatsIn(problem.c.storage).every(Number.isNaN), "C is as it was");
-          const found = floatsIn(outputs[0]!);
+          const actual = floatsIn(outputs[0]!);
           const halves = new Uint16Array(runtime.read(outputs[1]!).slice().buffer);
           const sums = Float64Array.from(other, (value, index) => value + expected[index]!);
           const sumBits = new Uint16Array(encodeFloats(sums, "bf16").buffer);
           for (const [index, value] of other.entries()) {
-            assert.equal(found[index], 3 * expected[index]! - value, `element ${index}`);
+            assert.equal(actual[index], 3 * expected[index]! - value, `element ${index}`);
             assert.equal(halves[index], sumBits[index], `half float ${index}`);
           }
         });
@@ -467,36 +465,36 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("keeps its result as half floats beside a finish that has it before it is rounded, and loads half floats", () => {
+  test("stores C as 16-bit floats; the epilogue gets it before rounding, and can load 16-bit floats", () => {
     runtime.step(() => {
       const unbiased: RandomGemm = { ...plain, bias: "none" };
-      const { problem, config } = place(plain, "bf16");
+      const { problem, config } = prepare(plain, "bf16");
       const { m, n } = plain;
-      // Too little for bf16 beside a sum.
+      // Too small to change a sum in bf16.
       const bias = put(runtime, new Float32Array(n).fill(2 ** -10), "bias");
       const other = smallValues(m * n, 9);
       const input = put(runtime, encodeFloats(other, "bf16"), "y");
       const [c, ...outputs] = [2, 4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
       const kernel: RowKernel = { ...threefold, inputs: ["bf16", "f32"] };
-      const finish = { kernel, product: 1, storesC: true, scalars: [3] };
+      const fusedEpilogue = { kernel, gemmInput: 1, storesC: true, scalars: [3] };
       const narrow = { ...problem, bias, resultDtype: "bf16", biasDtype: "f32" } as const;
       const on = { ...narrow, c: { storage: c!, rowStride: n } };
       const operands = [input, undefined, ...outputs];
       submit(runtime, [
-        lowerSm90Gemms([on], { ...config, resultDtype: "bf16" }, "product", { ...finish, operands }),
+        lowerSm90Gemms([on], { ...config, resultDtype: "bf16" }, "gemm", { ...fusedEpilogue, operands }),
       ]);
       const sums = expectedOf(unbiased, drawValues(unbiased)).map((sum) => sum + 2 ** -10);
       const rounded = new Uint16Array(encodeFloats(sums, "bf16").buffer);
       const kept = new Uint16Array(runtime.read(c!).slice().buffer);
-      const found = floatsIn(outputs[0]!);
+      const actual = floatsIn(outputs[0]!);
       for (const [index, value] of other.entries()) {
         assert.equal(kept[index], rounded[index], `half float ${index}`);
-        assert.equal(found[index], Math.fround(3 * sums[index]! - value), `element ${index}`);
+        assert.equal(actual[index], Math.fround(3 * sums[index]! - value), `element ${index}`);
       }
     });
   });
 
-  test("reads back what its finish has stored as it was rounded", () => {
+  test("forwards an epilogue's stored values to later stages as they were rounded", () => {
     const twice: RowKernel = {
       ...{ name: "twice", inputs: ["f32", "bf16"], scalars: [] },
       outputs: [
@@ -509,61 +507,67 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       ],
     };
     runtime.step(() => {
-      const { problem, config, expected } = place(plain, "tf32");
-      const { c: _, ...unplaced } = problem;
+      const { problem, config, expected } = prepare(plain, "tf32");
+      const { c: _, ...withoutC } = problem;
       const { m, n } = plain;
       const [halves, doubled] = [2, 4].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
-      const finish = { kernel: twice, product: 0, forwarded: [undefined, 0], storesC: false, scalars: [] };
+      const fusedEpilogue = {
+        kernel: twice,
+        gemmInput: 0,
+        forwarded: [undefined, 0],
+        storesC: false,
+        scalars: [],
+      };
       const operands = [undefined, halves, halves, doubled];
-      submit(runtime, [lowerSm90Gemms([unplaced], config, "product", { ...finish, operands })]);
-      const found = floatsIn(doubled!);
+      submit(runtime, [lowerSm90Gemms([withoutC], config, "gemm", { ...fusedEpilogue, operands })]);
+      const actual = floatsIn(doubled!);
       let exact = 0;
       for (const [index, value] of expected.subarray(0, m * n).entries()) {
-        // What is small keeps the addend, what is large rounds it away.
-        assert.ok(Math.abs(found[index]! - 2 * value) <= 2 ** -11, `element ${index}`);
-        if (found[index] === 2 * value) exact++;
+        // A small value keeps the addend, a large value rounds it away.
+        assert.ok(Math.abs(actual[index]! - 2 * value) <= 2 ** -11, `element ${index}`);
+        if (actual[index] === 2 * value) exact++;
       }
       assert.ok(exact > expected.length / 2 && exact < expected.length);
     });
   });
 
-  test("adds up columns of what its finish stores, of sixteen rows each", () => {
+  test("stores partial column sums of the epilogue's outputs, over sixteen rows each", () => {
     for (const element of elements) {
       // The last rows are fewer, and some warps have none.
       for (const m of [72, 200]) {
         runtime.step(() => {
-          const { problem, config } = place({ ...plain, m }, element, large);
+          const { problem, config } = prepare({ ...plain, m }, element, large);
           const { n } = plain;
-          const { c: _, ...unplaced } = problem;
+          const { c: _, ...withoutC } = problem;
           const input = put(runtime, Float32Array.from(smallValues(m * n, 9)), "y");
           const stored = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
           const groups = Math.ceil(m / colsumRows);
-          const beside = 8;
+          const padding = 8;
           const sums = [1, 2].map(() =>
-            put(runtime, new Float32Array((groups + 1) * n + beside).fill(Number.NaN), "sums"),
+            put(runtime, new Float32Array((groups + 1) * n + padding).fill(Number.NaN), "sums"),
           );
           const forwarded = [undefined, undefined, 0, 1];
-          const finish = { kernel: summing, product: 1, forwarded, storesC: false, scalars: [3] };
+          const fusedEpilogue = { kernel: summing, gemmInput: 1, forwarded, storesC: false, scalars: [3] };
           const operands = [input, undefined, ...stored, ...stored, ...sums];
-          submit(runtime, [lowerSm90Gemms([unplaced], config, "product", { ...finish, operands })]);
+          submit(runtime, [lowerSm90Gemms([withoutC], config, "gemm", { ...fusedEpilogue, operands })]);
           const widened = [
             floatsIn(stored[0]!),
             widenBf16(new Uint16Array(runtime.read(stored[1]!).slice().buffer)),
           ];
           for (const [index, values] of widened.entries()) {
-            const found = floatsIn(sums[index]!);
+            const actual = floatsIn(sums[index]!);
             const expected = new Float64Array(groups * n);
-            for (const [place, value] of values.entries())
-              expected[Math.floor(place / n / colsumRows) * n + (place % n)]! += value;
-            assert.deepEqual(found.subarray(0, groups * n), expected, `${element}, sum ${index}`);
-            assert.ok(found.subarray(groups * n).every(Number.isNaN), "nothing beside them");
+            for (const [index, value] of values.entries())
+              expected[Math.floor(index / n / colsumRows) * n + (index % n)]! += value;
+            assert.deepEqual(actual.subarray(0, groups * n), expected, `${element}, sum ${index}`);
+            assert.ok(actual.subarray(groups * n).every(Number.isNaN), "nothing after them");
           }
         });
       }
     }
   });
 
-  test("has tanh and sigmoid in its finish that are right to 2^-21 of 1, and keep what is not finite", () => {
+  test("tanh and sigmoid in the epilogue have an error of at most 2^-21, and keep NaN and infinities", () => {
     const scaled = term.mul(term.load(0, "f32"), term.scalar(0, "f32"));
     const quick: RowKernel = {
       ...{ name: "quick", inputs: ["f32"], scalars: ["f32"] },
@@ -578,35 +582,35 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     };
     for (const scale of [2 ** -12, 0.03, 1.5, 1e30, Number.NaN]) {
       runtime.step(() => {
-        const { problem, config, expected } = place(plain, "bf16");
-        const { c: _, ...unplaced } = problem;
+        const { problem, config, expected } = prepare(plain, "bf16");
+        const { c: _, ...withoutC } = problem;
         const { m, n } = plain;
         const outputs = [1, 2].map(() => runtime.arena.allocate(4 * m * n, "out"));
-        const finish = { kernel: quick, product: 0, storesC: false, scalars: [scale] };
+        const fusedEpilogue = { kernel: quick, gemmInput: 0, storesC: false, scalars: [scale] };
         submit(runtime, [
-          lowerSm90Gemms([unplaced], config, "product", {
-            ...finish,
+          lowerSm90Gemms([withoutC], config, "gemm", {
+            ...fusedEpilogue,
             operands: [undefined, ...outputs],
           }),
         ]);
         const [tanh, sigmoid] = outputs.map(floatsIn);
         for (const [index, value] of expected.subarray(0, m * n).entries()) {
           const x = value * Math.fround(scale);
-          for (const [found, exact] of [
+          for (const [actual, exact] of [
             [tanh![index]!, Math.tanh(x)],
             [sigmoid![index]!, 1 / (1 + Math.exp(-x))],
           ] as const)
-            assert.ok(Object.is(found, exact) || Math.abs(found - exact) <= 2 ** -21, `of ${x}: ${found}`);
+            assert.ok(Object.is(actual, exact) || Math.abs(actual - exact) <= 2 ** -21, `of ${x}: ${actual}`);
         }
       });
     }
   });
 
-  test("of a batch is what gemm launches on Hopper where rows are odd, and no library's", () => {
+  test("gemm launches it on Hopper for batches with unaligned rows, instead of cuBLASLt", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
-      const drawn = aligned({ ...plain, n: 136, k: 193, batch: 3, bias: "batched" });
-      const { problem, prove } = place(drawn, "bf16");
+      const randomGemm = aligned({ ...plain, n: 136, k: 193, batch: 3, bias: "batched" });
+      const { problem, prove } = prepare(randomGemm, "bf16");
       assert.equal(hasNativeGemm(runtime, problem), isHopper);
       const bytes = gemmScratchBytes(runtime, problem);
       if (isHopper) assert.deepEqual([bytes, gemmCandidates(runtime, problem)], [0, [0]]);
@@ -618,23 +622,23 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
-  test("is what gemm launches where it is chosen in the library's place, alone and for a batch", () => {
+  test("gemm launches it if its algorithm is selected, for a single GEMM and for a batch", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     // So many blocks that a GPU of this size is worth the trial.
     const wide = { ...plain, m: runtime.device.parallelism > 32 ? 1600 : 400, n: 520, bias: "none" } as const;
-    for (const drawn of [wide, { ...wide, n: 264, batch: 3 }]) {
+    for (const randomGemm of [wide, { ...wide, n: 264, batch: 3 }]) {
       runtime.step(() => {
-        const { problem, prove } = place(drawn, "bf16");
-        const choices = gemmCandidates(runtime, problem);
-        assert.equal(choices.includes(firstNativeAlgorithm), isHopper);
-        assert.equal(choices[0], 0);
+        const { problem, prove } = prepare(randomGemm, "bf16");
+        const candidates = gemmCandidates(runtime, problem);
+        assert.equal(candidates.includes(firstNativeAlgorithm), isHopper);
+        assert.equal(candidates[0], 0);
         if (!isHopper) return;
-        for (const choice of choices.filter((one) => one <= firstNativeAlgorithm)) {
-          assert.equal(gemmScratchBytes(runtime, { ...problem, algorithm: choice }), 0);
-          const calls = gemmCalls({ ...problem, algorithm: choice });
+        for (const algorithm of candidates.filter((id) => id <= firstNativeAlgorithm)) {
+          assert.equal(gemmScratchBytes(runtime, { ...problem, algorithm }), 0);
+          const calls = gemmCalls({ ...problem, algorithm });
           const commands = lowerCalls(backendOf(runtime), calls);
           assert.deepEqual(
-            commands.map((one) => one.kind === "launch" && one.source.name),
+            commands.map((command) => command.kind === "launch" && command.source.name),
             ["gemm_bf16_sm90"],
           );
           submit(runtime, calls);
@@ -644,12 +648,12 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("is what grouped GEMMs and GEMMs with an epilogue are lowered to on Hopper, and rejected elsewhere", () => {
+  test("grouped GEMMs and GEMMs with an epilogue are lowered to it on Hopper, and rejected elsewhere", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
-      const drawn = { ...plain, m: 64, n: 64, k: 1024, bias: "none" } as const;
+      const randomGemm = { ...plain, m: 64, n: 64, k: 1024, bias: "none" } as const;
       const group = [1, 2].map(() =>
-        place({ ...drawn, a: { ...drawn.a, isTransposed: true } }, "bf16", square),
+        prepare({ ...randomGemm, a: { ...randomGemm.a, isTransposed: true } }, "bf16", square),
       );
       const problems = group.map(({ problem }) => problem);
       assert.equal(canGroupGemms(runtime, problems), isHopper);
@@ -660,14 +664,18 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         assert.throws(() => submit(runtime, backendOf(runtime).lowerGroupedGemm(problems, "gemm")), {
           code: "BAD_ARGUMENT",
         });
-      const { problem } = place(plain, "bf16");
-      const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
-      assert.equal(canFuseEpilogue(runtime, problem, finish), false, "too small to be worth it");
+      const { problem } = prepare(plain, "bf16");
+      const fusedEpilogue: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
+      assert.equal(canFuseEpilogue(runtime, problem, fusedEpilogue), false, "too small to be worth it");
       assert.throws(
         () =>
           submit(
             runtime,
-            backendOf(runtime).lowerGemmEpilogue(problem, { ...finish, operands: [], scalars: [] }, "gemm"),
+            backendOf(runtime).lowerGemmEpilogue(
+              problem,
+              { ...fusedEpilogue, operands: [], scalars: [] },
+              "gemm",
+            ),
           ),
         {
           code: "BAD_ARGUMENT",
@@ -677,37 +685,37 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   });
 });
 
-describe("the config of products by warpgroups", () => {
-  const lying = (rowStride: number, address = 256) => ({
+describe("the selected config", () => {
+  const matrixOf = (rowStride: number, address = 256) => ({
     storage: { span: span(address, 2 ** 30) },
     rowStride,
   });
-  const outline = (shape: { m: number; n: number; k: number }, more = {}): GemmDesc => ({
+  const gemmDesc = (shape: { m: number; n: number; k: number }, more = {}): GemmDesc => ({
     ...{ dtype: "bf16", resultDtype: "f32", ...shape },
-    ...{ a: lying(shape.k), b: lying(shape.n), c: lying(shape.n) },
+    ...{ a: matrixOf(shape.k), b: matrixOf(shape.n), c: matrixOf(shape.n) },
     ...more,
   });
   const gradient = (m: number, n: number, more = {}): GemmDesc =>
-    outline({ m, n, k: 3072 }, { a: { ...lying(m), isTransposed: true }, ...more });
+    gemmDesc({ m, n, k: 3072 }, { a: { ...matrixOf(m), isTransposed: true }, ...more });
 
-  test("is there for groups of weight gradients, on Hopper alone", () => {
+  test("exists for groups of weight gradients, on Hopper only", () => {
     const pair = [gradient(256, 1024), gradient(1024, 256)];
     assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.element, "bf16");
     const batch = {
       batch: 3,
-      b: { ...lying(768), batchStride: 256 },
-      c: { ...lying(256), batchStride: 65536 },
+      b: { ...matrixOf(768), batchStride: 256 },
+      c: { ...matrixOf(256), batchStride: 65536 },
     };
     assert.equal(selectGroupedConfig(hopper, "bf16", [...pair, gradient(256, 256, batch)])?.element, "bf16");
     assert.equal(selectGroupedConfig({ ...hopper, computeCapability: "8.0" }, "bf16", pair), undefined);
     assert.equal(selectGroupedConfig({}, "bf16", pair), undefined);
     for (const other of [
-      outline({ m: 3072, n: 1024, k: 1024 }),
+      gemmDesc({ m: 3072, n: 1024, k: 1024 }),
       gradient(256, 1024, { beta: 1 }),
-      gradient(256, 1024, { batch: 2, c: { ...lying(1024), batchStride: 256 * 1024 + 2 } }),
+      gradient(256, 1024, { batch: 2, c: { ...matrixOf(1024), batchStride: 256 * 1024 + 2 } }),
       gradient(256, 1028),
       gradient(256, 1024, { resultDtype: "bf16" }),
-      gradient(256, 1024, { b: lying(1024, 264) }),
+      gradient(256, 1024, { b: matrixOf(1024, 264) }),
       gradient(256, 1024, { dtype: "f16" }),
     ])
       assert.equal(selectGroupedConfig(hopper, "bf16", [...pair, other]), undefined);
@@ -716,19 +724,19 @@ describe("the config of products by warpgroups", () => {
     assert.equal(selectGroupedConfig(hopper, "tf32", floats)?.tile, splitKTile);
     assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.tile, square);
     assert.deepEqual(
-      floats.map((one) => countCtas(one, splitKTile)),
+      floats.map((gemm) => countCtas(gemm, splitKTile)),
       [16, 16],
-      "two for each of eight tiles",
+      "two CTAs for each of eight tiles",
     );
     assert.equal(selectGroupedConfig(hopper, "f32", floats), undefined);
     assert.equal(selectGroupedConfig(hopper, "bf16", []), undefined);
   });
 
-  test("has blocks with tiles of the same rows beside each other, where there is an even number of those in a row", () => {
+  test("has clusters of two CTAs if the number of N tiles is even", () => {
     const clusterOf = (config: Sm90Config | undefined): string | undefined =>
       sm90Source(config!, ["out"]).cuda?.code.match(/__cluster_dims__\((\d)/)?.[1];
     const plain = (n: number): Sm90Config | undefined =>
-      listCandidates(hopper, "bf16", outline({ m: 3072, n, k: 256 }))[0];
+      listCandidates(hopper, "bf16", gemmDesc({ m: 3072, n, k: 256 }))[0];
     assert.deepEqual(
       [256, 768, 64, 320].map((n) => clusterOf(plain(n))),
       ["2", "2", undefined, undefined],
@@ -736,189 +744,211 @@ describe("the config of products by warpgroups", () => {
     const pair = [gradient(256, 1024), gradient(1024, 256)];
     assert.equal(selectGroupedConfig(hopper, "bf16", pair)?.clusterN, 2);
     assert.equal(selectGroupedConfig(hopper, "bf16", [...pair, gradient(256, 128)])?.clusterN, undefined);
-    const floats = pair.map((one) => ({ ...one, dtype: "f32" as const }));
-    assert.equal(selectGroupedConfig(hopper, "tf32", floats)?.clusterN, undefined, "pairs share terms");
+    const floats = pair.map((gemm) => ({ ...gemm, dtype: "f32" as const }));
+    assert.equal(selectGroupedConfig(hopper, "tf32", floats)?.clusterN, undefined, "the cluster splits K");
   });
 
-  test("is there for batches of small products whose rows have an odd length", () => {
+  test("exists for batches of small GEMMs with unaligned rows", () => {
     const each = (more = {}): GemmDesc => ({
-      ...outline({ m: 256, n: 256, k: 193 }),
-      ...{ batch: 12, a: { ...lying(2400), batchStride: 200 }, b: { ...lying(256), batchStride: 49408 } },
-      ...{ c: { ...lying(3072), batchStride: 256 }, ...more },
+      ...gemmDesc({ m: 256, n: 256, k: 193 }),
+      ...{
+        batch: 12,
+        a: { ...matrixOf(2400), batchStride: 200 },
+        b: { ...matrixOf(256), batchStride: 49408 },
+      },
+      ...{ c: { ...matrixOf(3072), batchStride: 256 }, ...more },
     });
     assert.equal(selectBatchedConfig(hopper, "bf16", each())?.element, "bf16");
     for (const other of [
       each({ batch: 1 }),
       each({ k: 192 }),
       each({ m: 4096 }),
-      each({ a: { ...lying(2316), batchStride: 193 } }),
-      each({ c: { ...lying(3072), batchStride: 257 } }),
+      each({ a: { ...matrixOf(2316), batchStride: 193 } }),
+      each({ c: { ...matrixOf(3072), batchStride: 257 } }),
     ])
       assert.equal(selectBatchedConfig(hopper, "tf32", other), undefined);
     const floats = each({ dtype: "f32" });
     assert.equal(selectBatchedConfig(hopper, "tf32", floats)?.element, "tf32");
     assert.equal(selectBatchedConfig(hopper, "f32", floats), undefined);
-    const apart = { ...floats, a: { ...floats.a, isTransposed: true }, m: 193, k: 256 };
+    const mnMajor = { ...floats, a: { ...floats.a, isTransposed: true }, m: 193, k: 256 };
     const bias = { span: span(256, 2 ** 20) };
-    assert.equal(selectBatchedConfig(hopper, "tf32", apart)?.tile, mmaSyncTile);
-    assert.equal(selectBatchedConfig(hopper, "tf32", { ...apart, bias }), undefined, "warps add no bias");
-    const turned = { ...apart, b: { ...lying(256), batchStride: 65536, isTransposed: true } };
-    assert.equal(selectBatchedConfig(hopper, "tf32", turned), undefined, "one along and one apart");
-  });
-
-  test("is there by itself, to be measured, in tiles of which there are enough", () => {
-    const one = outline({ m: 3072, n: 768, k: 256 });
-    const formsOf = (problem: GemmDesc) => listCandidates(hopper, "tf32", problem);
-    const tilesOf = (problem: GemmDesc) => formsOf(problem).map(({ tile }) => [tile.tileM, tile.tileN]);
-    assert.equal(formsOf(one)[0]?.element, "bf16");
-    assert.equal(formsOf({ ...one, dtype: "f32" })[0]?.element, "tf32");
-    const [ofLarge, ofSmall] = [large, small].map(({ tileM, tileN }) => [tileM, tileN]);
-    assert.deepEqual(tilesOf(one), [[144, 128]], "one wave");
-    assert.deepEqual(tilesOf({ ...one, dtype: "f32" }), [ofLarge, ofSmall], "floats that lie apart");
-    const along = { ...one, dtype: "f32", b: { ...one.b, isTransposed: true } } as const;
-    assert.deepEqual(tilesOf(along), [[144, 128]], "floats that lie side by side");
-    assert.deepEqual(tilesOf(outline({ m: 6144, n: 1024, k: 256 })), [ofLarge, ofSmall], "several waves");
-    assert.deepEqual(tilesOf(outline({ m: 3072, n: 256, k: 256 })), [[96, 64]], "narrow");
-    assert.deepEqual(tilesOf(outline({ m: 1024, n: 256, k: 256 })), [[32, 64]], "few rows");
-    assert.deepEqual(tilesOf(outline({ m: 256, n: 64, k: 256 })), [], "less than a third of all");
-    const batch = { n: 256, batch: 3, b: { ...lying(256), batchStride: 65536 } };
-    assert.equal(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }).length, 1);
-    assert.deepEqual(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786433 } }), []);
-    const [single] = formsOf(one);
-    assert.deepEqual(
-      [single?.constantN, single?.isUnbatched],
-      [768, true],
-      "the code is for so many columns",
+    assert.equal(selectBatchedConfig(hopper, "tf32", mnMajor)?.tile, mmaSyncTile);
+    assert.equal(
+      selectBatchedConfig(hopper, "tf32", { ...mnMajor, bias }),
+      undefined,
+      "the mma.sync mainloop adds no bias",
     );
-    assert.deepEqual(formsOf({ ...one, a: { ...one.a, isTransposed: true } }), []);
-    assert.deepEqual(listCandidates(hopper, "f32", { ...one, dtype: "f32" }), []);
+    const kMajorB = { ...mnMajor, b: { ...matrixOf(256), batchStride: 65536, isTransposed: true } };
+    assert.equal(
+      selectBatchedConfig(hopper, "tf32", kMajorB),
+      undefined,
+      "one K-major and one MN-major operand",
+    );
   });
 
-  test("would have floats of the right side turned where many rows are multiplied by them", () => {
-    const one: GemmDesc = { ...outline({ m: 3072, n: 256, k: 256 }), dtype: "f32" };
-    const isWanted = (problem: GemmDesc) => prefersTransposed(hopper, "tf32", problem);
-    assert.ok(isWanted(one));
-    assert.ok(!prefersTransposed(hopper, "f32", one));
-    assert.ok(!isWanted({ ...one, dtype: "bf16" }), "half floats are read either way");
-    assert.ok(!isWanted({ ...one, m: 512 }), "few rows");
-    assert.ok(!isWanted({ ...one, b: { ...one.b, isTransposed: true } }), "along already");
-    assert.ok(!isWanted({ ...one, a: { ...one.a, isTransposed: true } }), "a gradient");
-    assert.ok(!isWanted({ ...one, k: 66, a: lying(68) }), "rows of the turned one would begin anywhere");
+  test("is a candidate for autotuning if its tiles cover enough SMs", () => {
+    const gemm = gemmDesc({ m: 3072, n: 768, k: 256 });
+    const candidatesOf = (problem: GemmDesc) => listCandidates(hopper, "tf32", problem);
+    const tilesOf = (problem: GemmDesc) => candidatesOf(problem).map(({ tile }) => [tile.tileM, tile.tileN]);
+    assert.equal(candidatesOf(gemm)[0]?.element, "bf16");
+    assert.equal(candidatesOf({ ...gemm, dtype: "f32" })[0]?.element, "tf32");
+    const [largeSize, smallSize] = [large, small].map(({ tileM, tileN }) => [tileM, tileN]);
+    assert.deepEqual(tilesOf(gemm), [[144, 128]], "one wave");
+    assert.deepEqual(tilesOf({ ...gemm, dtype: "f32" }), [largeSize, smallSize], "MN-major floats");
+    const kMajor = { ...gemm, dtype: "f32", b: { ...gemm.b, isTransposed: true } } as const;
+    assert.deepEqual(tilesOf(kMajor), [[144, 128]], "K-major floats");
+    assert.deepEqual(
+      tilesOf(gemmDesc({ m: 6144, n: 1024, k: 256 })),
+      [largeSize, smallSize],
+      "several waves",
+    );
+    assert.deepEqual(tilesOf(gemmDesc({ m: 3072, n: 256, k: 256 })), [[96, 64]], "narrow");
+    assert.deepEqual(tilesOf(gemmDesc({ m: 1024, n: 256, k: 256 })), [[32, 64]], "few rows");
+    assert.deepEqual(tilesOf(gemmDesc({ m: 256, n: 64, k: 256 })), [], "fewer than a third of the SMs");
+    const batch = { n: 256, batch: 3, b: { ...matrixOf(256), batchStride: 65536 } };
+    assert.equal(candidatesOf({ ...gemm, ...batch, c: { ...matrixOf(256), batchStride: 786432 } }).length, 1);
+    assert.deepEqual(candidatesOf({ ...gemm, ...batch, c: { ...matrixOf(256), batchStride: 786433 } }), []);
+    const [single] = candidatesOf(gemm);
+    assert.deepEqual([single?.constantN, single?.isUnbatched], [768, true], "specialised on N");
+    assert.deepEqual(candidatesOf({ ...gemm, a: { ...gemm.a, isTransposed: true } }), []);
+    assert.deepEqual(listCandidates(hopper, "f32", { ...gemm, dtype: "f32" }), []);
   });
 
-  test("stores half floats of half floats, with a bias of f32, but for weight gradients", () => {
-    const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
+  test("prefers a transposed B in TF32 if there are many rows", () => {
+    const gemm: GemmDesc = { ...gemmDesc({ m: 3072, n: 256, k: 256 }), dtype: "f32" };
+    const isPreferred = (problem: GemmDesc) => prefersTransposed(hopper, "tf32", problem);
+    assert.ok(isPreferred(gemm));
+    assert.ok(!prefersTransposed(hopper, "f32", gemm));
+    assert.ok(!isPreferred({ ...gemm, dtype: "bf16" }), "16-bit operands can be MN-major");
+    assert.ok(!isPreferred({ ...gemm, m: 512 }), "few rows");
+    assert.ok(!isPreferred({ ...gemm, b: { ...gemm.b, isTransposed: true } }), "already K-major");
+    assert.ok(!isPreferred({ ...gemm, a: { ...gemm.a, isTransposed: true } }), "a gradient");
+    assert.ok(
+      !isPreferred({ ...gemm, k: 66, a: matrixOf(68) }),
+      "rows of the transposed B would not be aligned",
+    );
+  });
+
+  test("stores 16-bit results of 16-bit operands, with an f32 bias, except for weight gradients", () => {
+    const fusedEpilogue: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
     const halves = { resultDtype: "bf16", biasDtype: "f32", bias: { span: span(256, 2 ** 20) } } as const;
-    const one = outline({ m: 3072, n: 1024, k: 256 }, halves);
+    const gemm = gemmDesc({ m: 3072, n: 1024, k: 256 }, halves);
     const plainConfigOf = (problem: GemmDesc) => listCandidates(hopper, "bf16", problem)[0];
-    assert.equal(selectEpilogueConfig(hopper, "bf16", one, finish)?.resultDtype, "bf16");
-    assert.equal(plainConfigOf(one)?.resultDtype, "bf16");
-    assert.equal(plainConfigOf({ ...one, resultDtype: "f32" })?.resultDtype, undefined);
-    assert.equal(plainConfigOf({ ...one, biasDtype: "bf16" }), undefined, "a bias of bf16");
-    assert.equal(plainConfigOf({ ...one, resultDtype: "f16" }), undefined, "another half");
-    assert.equal(listCandidates(hopper, "tf32", { ...one, dtype: "f32" })[0], undefined, "of floats");
-    assert.equal(plainConfigOf({ ...one, c: lying(1028) }), undefined, "rows on 8 bytes");
-    const { bias: _, ...unbiased } = one;
-    const turned = { ...unbiased, k: 3072, a: { ...lying(3072), isTransposed: true } };
-    assert.equal(selectGroupedConfig(hopper, "bf16", [turned]), undefined);
-    assert.ok(selectGroupedConfig(hopper, "bf16", [{ ...turned, resultDtype: "f32" }]));
+    assert.equal(selectEpilogueConfig(hopper, "bf16", gemm, fusedEpilogue)?.resultDtype, "bf16");
+    assert.equal(plainConfigOf(gemm)?.resultDtype, "bf16");
+    assert.equal(plainConfigOf({ ...gemm, resultDtype: "f32" })?.resultDtype, undefined);
+    assert.equal(plainConfigOf({ ...gemm, biasDtype: "bf16" }), undefined, "a bias of bf16");
+    assert.equal(plainConfigOf({ ...gemm, resultDtype: "f16" }), undefined, "another 16-bit dtype");
+    assert.equal(listCandidates(hopper, "tf32", { ...gemm, dtype: "f32" })[0], undefined, "of floats");
+    assert.equal(plainConfigOf({ ...gemm, c: matrixOf(1028) }), undefined, "rows on 8 bytes");
+    const { bias: _, ...unbiased } = gemm;
+    const transposedA = { ...unbiased, k: 3072, a: { ...matrixOf(3072), isTransposed: true } };
+    assert.equal(selectGroupedConfig(hopper, "bf16", [transposedA]), undefined);
+    assert.ok(selectGroupedConfig(hopper, "bf16", [{ ...transposedA, resultDtype: "f32" }]));
   });
 
-  test("is there for a finish where the result is large and the terms are few", () => {
-    const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
-    const one = outline({ m: 3072, n: 1024, k: 256 });
-    const formOf = (problem: GemmDesc, of = finish) => selectEpilogueConfig(hopper, "tf32", problem, of);
-    assert.equal(formOf(one)?.tile, large);
-    assert.equal(formOf(outline({ m: 3072, n: 1024, k: 768 })), undefined, "more than large tiles are for");
-    assert.equal(formOf(one)?.element, "bf16");
-    assert.equal(formOf({ ...one, dtype: "f32" })?.element, "tf32");
-    assert.equal(selectEpilogueConfig(hopper, "f32", { ...one, dtype: "f32" }, finish), undefined);
-    assert.equal(formOf(outline({ m: 3072, n: 256, k: 1024 })), undefined, "many terms");
-    assert.equal(formOf(outline({ m: 300, n: 256, k: 256 })), undefined, "a small result");
-    assert.equal(formOf({ ...one, c: lying(1032) }), undefined, "a result with gaps");
-    assert.equal(formOf({ ...one, a: { ...one.a, isTransposed: true } }), undefined);
+  test("exists for an epilogue if the result is large and K is small", () => {
+    const fusedEpilogue: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
+    const gemm = gemmDesc({ m: 3072, n: 1024, k: 256 });
+    const configOf = (problem: GemmDesc, of = fusedEpilogue) =>
+      selectEpilogueConfig(hopper, "tf32", problem, of);
+    assert.equal(configOf(gemm)?.tile, large);
+    assert.equal(
+      configOf(gemmDesc({ m: 3072, n: 1024, k: 768 })),
+      undefined,
+      "K above the limit of large tiles",
+    );
+    assert.equal(configOf(gemm)?.element, "bf16");
+    assert.equal(configOf({ ...gemm, dtype: "f32" })?.element, "tf32");
+    assert.equal(selectEpilogueConfig(hopper, "f32", { ...gemm, dtype: "f32" }, fusedEpilogue), undefined);
+    assert.equal(configOf(gemmDesc({ m: 3072, n: 256, k: 1024 })), undefined, "a large K");
+    assert.equal(configOf(gemmDesc({ m: 300, n: 256, k: 256 })), undefined, "a small result");
+    assert.equal(configOf({ ...gemm, c: matrixOf(1032) }), undefined, "padded rows of C");
+    assert.equal(configOf({ ...gemm, a: { ...gemm.a, isTransposed: true } }), undefined);
     const reducing: RowKernel = {
       ...threefold,
       stages: [{ kind: "reduce", op: "add", value: term.load(0, "f32") }, ...threefold.stages],
     };
-    assert.equal(formOf(one, { ...finish, kernel: reducing }), undefined, "no elementwise work");
+    assert.equal(configOf(gemm, { ...fusedEpilogue, kernel: reducing }), undefined, "not elementwise");
     const ofRows: RowKernel = {
       ...threefold,
-      outputs: threefold.outputs.map((one) => ({ ...one, per: "row" })),
+      outputs: threefold.outputs.map((output) => ({ ...output, per: "row" })),
     };
-    assert.equal(formOf(one, { ...finish, kernel: ofRows }), undefined, "values of rows");
+    assert.equal(configOf(gemm, { ...fusedEpilogue, kernel: ofRows }), undefined, "values per row");
   });
 
-  test("is there for sums of columns where a warp stores a whole row of its tile at a time", () => {
-    const finish: Epilogue = {
+  test("exists for column sums if a warp stores a whole row of its tile at a time", () => {
+    const fusedEpilogue: Epilogue = {
       kernel: summing,
-      product: 1,
+      gemmInput: 1,
       forwarded: [undefined, undefined, 0, 1],
       storesC: false,
     };
     assert.equal(
-      selectEpilogueConfig(hopper, "bf16", outline({ m: 3072, n: 1024, k: 256 }), finish)?.tile,
+      selectEpilogueConfig(hopper, "bf16", gemmDesc({ m: 3072, n: 1024, k: 256 }), fusedEpilogue)?.tile,
       large,
     );
-    const narrow = outline({ m: 3072, n: 256, k: 256 });
-    assert.ok(selectEpilogueConfig(hopper, "bf16", narrow, { ...finish, kernel: threefold })?.tile.swapsAB);
-    assert.equal(
-      selectEpilogueConfig(hopper, "bf16", narrow, finish),
-      undefined,
-      "a tile that is turned round",
+    const narrow = gemmDesc({ m: 3072, n: 256, k: 256 });
+    assert.ok(
+      selectEpilogueConfig(hopper, "bf16", narrow, { ...fusedEpilogue, kernel: threefold })?.tile.swapsAB,
     );
+    assert.equal(selectEpilogueConfig(hopper, "bf16", narrow, fusedEpilogue), undefined, "a swapAB tile");
   });
 
-  test("is there for a finish in small tiles where large ones would leave most of the GPU idle", () => {
-    const finish: Epilogue = { kernel: threefold, product: 1, storesC: false };
-    const along = (shape: { m: number; n: number; k: number }, more = {}): GemmDesc =>
-      outline(shape, { b: { ...lying(shape.k), isTransposed: true }, ...more });
+  test("has small tiles for an epilogue if large tiles would leave most of the GPU idle", () => {
+    const fusedEpilogue: Epilogue = { kernel: threefold, gemmInput: 1, storesC: false };
+    const withKMajorB = (shape: { m: number; n: number; k: number }, more = {}): GemmDesc =>
+      gemmDesc(shape, { b: { ...matrixOf(shape.k), isTransposed: true }, ...more });
     const tileOf = (problem: GemmDesc, parallelism = 132) =>
-      selectEpilogueConfig({ ...hopper, parallelism }, "tf32", problem, finish)?.tile;
+      selectEpilogueConfig({ ...hopper, parallelism }, "tf32", problem, fusedEpilogue)?.tile;
     const narrow = { m: 3072, n: 256, k: 768 };
     const wave = singleWaveTile(narrow, 132);
     assert.deepEqual([wave?.tileM, wave?.tileN], [96, 64]);
-    assert.deepEqual(tileOf(along(narrow)), wave);
-    assert.deepEqual(tileOf(outline(narrow)), wave, "half floats are read either way");
-    assert.deepEqual(tileOf(along(narrow, { dtype: "f32" })), wave);
-    assert.equal(tileOf({ ...outline(narrow), dtype: "f32" }), undefined, "floats would have to be turned");
-    assert.equal(tileOf(along({ ...narrow, k: 776 })), undefined, "many terms");
-    assert.equal(tileOf(along({ ...narrow, m: 2040 })), undefined, "a small result");
-    assert.deepEqual(tileOf(along({ ...narrow, m: 2048 })), singleWaveTile({ ...narrow, m: 2048 }, 132));
-    // Of 32 large tiles.
+    assert.deepEqual(tileOf(withKMajorB(narrow)), wave);
+    assert.deepEqual(tileOf(gemmDesc(narrow)), wave, "16-bit operands can be MN-major");
+    assert.deepEqual(tileOf(withKMajorB(narrow, { dtype: "f32" })), wave);
+    assert.equal(tileOf({ ...gemmDesc(narrow), dtype: "f32" }), undefined, "B would have to be transposed");
+    assert.equal(tileOf(withKMajorB({ ...narrow, k: 776 })), undefined, "a large K");
+    // 48 and 50 small tiles: three eighths of 132 SMs are 49.5.
+    assert.equal(tileOf(withKMajorB({ ...narrow, m: 1536 })), undefined, "a small result");
     assert.deepEqual(
-      [64, 65].map((parallelism) => tileOf(along(narrow), parallelism)),
+      tileOf(withKMajorB({ ...narrow, m: 1600 })),
+      singleWaveTile({ ...narrow, m: 1600 }, 132),
+    );
+    // 32 large tiles cover half of 64 SMs.
+    assert.deepEqual(
+      [64, 65].map((parallelism) => tileOf(withKMajorB(narrow), parallelism)),
       [undefined, singleWaveTile(narrow, 65)],
     );
     const wide = { m: 1024, n: 1024, k: 256 };
     assert.deepEqual(
-      [96, 97].map((parallelism) => tileOf(along(wide), parallelism)),
+      [96, 97].map((parallelism) => tileOf(withKMajorB(wide), parallelism)),
       [large, singleWaveTile(wide, 97)],
     );
-    assert.equal(tileOf({ ...outline(wide), dtype: "f32" }), large, "floats that have to be turned");
+    assert.equal(tileOf({ ...gemmDesc(wide), dtype: "f32" }), large, "B has to be transposed");
     const moving: RowKernel = {
       ...{ name: "f32 to bf16", inputs: ["f32"], outputs: [{ dtype: "bf16", per: "element" }], scalars: [] },
       stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
     };
-    const converting = { kernel: moving, product: 0, storesC: true };
+    const converting = { kernel: moving, gemmInput: 0, storesC: true };
     const few = { ...narrow, k: 256 };
-    assert.deepEqual(tileOf(along(few)), wave);
+    assert.deepEqual(tileOf(withKMajorB(few)), wave);
     assert.equal(
-      selectEpilogueConfig(hopper, "bf16", along(few), converting),
+      selectEpilogueConfig(hopper, "bf16", withKMajorB(few), converting),
       undefined,
-      "no work of its own",
+      "only a conversion",
     );
-    assert.equal(selectEpilogueConfig(hopper, "bf16", along(wide), converting)?.tile, large);
+    assert.equal(selectEpilogueConfig(hopper, "bf16", withKMajorB(wide), converting)?.tile, large);
   });
 });
 
-describe("a swappedTiles tile", () => {
+describe("the single-wave tile", () => {
   const sizesOf = (m: number, n: number, parallelism = 132, batch = 1) => {
     const tile = singleWaveTile({ m, n, batch }, parallelism);
     return tile && [tile.tileM, tile.tileN];
   };
 
-  test("is the one with the least to bring of those that all multiprocessors make at once", () => {
+  test("loads the least of all tiles that need one wave", () => {
     assert.deepEqual(sizesOf(3072, 256), [96, 64]);
     assert.deepEqual(sizesOf(3072, 768), [144, 128]);
     assert.deepEqual(sizesOf(3072, 1024), [192, 128]);
@@ -928,7 +958,7 @@ describe("a swappedTiles tile", () => {
     assert.equal(sizesOf(256, 256, 132, 200), undefined, "more matrices than multiprocessors");
   });
 
-  test("there are never more of than multiprocessors, and its sums fit into registers", () => {
+  test("needs at most one CTA per SM, and its accumulators fit into registers", () => {
     const size = fc.integer({ min: 1, max: 500 }).map((eights) => 8 * eights);
     fc.assert(
       fc.property(
@@ -948,65 +978,65 @@ describe("a swappedTiles tile", () => {
   });
 });
 
-describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }, () => {
-  const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
-  const formOf = (element: MmaElement, tile: Sm90Tile, a: boolean, b: boolean): Sm90Config => ({
+describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, () => {
+  const fusedEpilogue: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
+  const configOf = (element: MmaElement, tile: Sm90Tile, a: boolean, b: boolean): Sm90Config => ({
     ...{ element, tile, isKMajor: { a, b }, hasBias: a },
   });
-  const byRegisters = sm90Source(formOf("tf32", splitKTile, false, false), Array(8).fill("out"));
+  const byRegisters = sm90Source(configOf("tf32", splitKTile, false, false), Array(8).fill("out"));
   const sources = [
-    sm90Source(formOf("bf16", square, false, false), ["out", "partial-out", "out"]),
-    sm90Source(formOf("f16", square, false, false), ["out"]),
+    sm90Source(configOf("bf16", square, false, false), ["out", "partial-out", "out"]),
+    sm90Source(configOf("f16", square, false, false), ["out"]),
     ...elements.flatMap((element) =>
       [true, false].flatMap((isKMajor) =>
         [large, small].map((tile) =>
-          sm90Source(formOf(element, tile, true, isKMajor), ["out"], {
-            ...finish,
+          sm90Source(configOf(element, tile, true, isKMajor), ["out"], {
+            ...fusedEpilogue,
             storesC: isKMajor === (tile === large),
           }),
         ),
       ),
     ),
     ...[true, false].flatMap((a) =>
-      [true, false].map((b) => sm90Source(formOf("bf16", small, a, b), ["partial-out"])),
+      [true, false].map((b) => sm90Source(configOf("bf16", small, a, b), ["partial-out"])),
     ),
     ...elements.map((element) =>
-      sm90Source(formOf(element, large, true, true), ["out"], {
-        ...{ kernel: summing, product: 1, forwarded: [undefined, undefined, 0, 1], storesC: false },
+      sm90Source(configOf(element, large, true, true), ["out"], {
+        ...{ kernel: summing, gemmInput: 1, forwarded: [undefined, undefined, 0, 1], storesC: false },
       }),
     ),
-    ...[finish, undefined].map((kept) =>
-      sm90Source({ ...formOf("bf16", large, true, false), resultDtype: "bf16" }, ["out"], kept),
+    ...[fusedEpilogue, undefined].map((kept) =>
+      sm90Source({ ...configOf("bf16", large, true, false), resultDtype: "bf16" }, ["out"], kept),
     ),
-    sm90Source({ ...formOf("f16", small, true, true), resultDtype: "f16" }, ["partial-out"]),
-    sm90Source(formOf("tf32", mmaSyncTile, false, false), ["out", "partial-out"]),
+    sm90Source({ ...configOf("f16", small, true, true), resultDtype: "f16" }, ["partial-out"]),
+    sm90Source(configOf("tf32", mmaSyncTile, false, false), ["out", "partial-out"]),
     byRegisters,
-    sm90Source(formOf("tf32", small, true, false), ["partial-out"]),
+    sm90Source(configOf("tf32", small, true, false), ["partial-out"]),
     ...[
       singleWaveTile({ m: 3072, n: 256 }, 132)!,
       singleWaveTile({ m: 3072, n: 1024 }, 132)!,
       swappedTiles[1]!,
     ].flatMap((tile) => [
-      sm90Source({ ...formOf("bf16", tile, true, false), resultDtype: "bf16" }, ["out"]),
-      sm90Source(formOf("tf32", tile, true, true), ["out"], finish),
+      sm90Source({ ...configOf("bf16", tile, true, false), resultDtype: "bf16" }, ["out"]),
+      sm90Source(configOf("tf32", tile, true, true), ["out"], fusedEpilogue),
     ]),
   ];
 
-  test("compiles without a warning, needs no local memory, and lets no product wait for the last", () => {
+  test("compiles without a warning, needs no local memory, and does not serialise wgmma", () => {
     // One of five, and the one with the most registers.
     const some = isThorough
       ? sources
       : sources.filter((source, index) => index % 5 === 0 || source === byRegisters);
     for (const [index, cost] of compileWithNvcc(some, "sm_90a").entries()) {
       const { stackBytes, spillBytes, isSerialized, registers } = cost;
-      const found = { stackBytes, spillBytes, isSerialized };
-      assert.deepEqual(found, { stackBytes: 0, spillBytes: 0, isSerialized: false }, `source ${index}`);
+      const actual = { stackBytes, spillBytes, isSerialized };
+      assert.deepEqual(actual, { stackBytes: 0, spillBytes: 0, isSerialized: false }, `source ${index}`);
       assert.ok(registers * (some[index]!.cuda!.threads ?? 0) <= 65_536, `${registers} registers`);
       assert.ok((some[index]!.cuda!.sharedBytes ?? 0) <= 227 * 1024);
     }
   });
 
-  test("red proof: sums that are set between products are seen to make them wait", () => {
+  test("red proof: accumulators that are initialised between wgmmas serialise them", () => {
     const faults = [
       [sources[0]!, "for (unsigned kStep = 0; kStep < 4; kStep++) {"],
       [byRegisters, "for (unsigned i = 0; i < 4; i++) {\n      wgmmaRs"],

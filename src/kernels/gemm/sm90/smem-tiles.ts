@@ -61,10 +61,10 @@ struct SmemTile {
   }
 };`;
 
-/** The alignment that the 128-byte swizzle needs, which follows address bits. */
+/** The alignment of tiles: the 128-byte swizzle follows address bits. */
 export const smemAlignment = 1024;
 
-/** What a CTA has for stages: all shared memory of an SM, less the alignment and 1 KiB for mbarriers. */
+/** Shared memory for the stages of a CTA: all of it, except for the alignment and 1 KiB for mbarriers. */
 export const maxStageBytes =
   maxSharedBytesPerBlock({ computeCapability: sm90Capability }) - smemAlignment - 1024;
 

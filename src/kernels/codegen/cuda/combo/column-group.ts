@@ -8,7 +8,7 @@ import type { ColumnKernel } from "../../../../ir/index.js";
 import { dtypes, kernelKey } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
 import { literalKey } from "../../../../units/index.js";
-import { maxVectorBytes, registerBytesPerThread } from "../../../cost-model.js";
+import { launchBytes, maxVectorBytes, registerBytesPerThread } from "../../../cost-model.js";
 import type { Columns } from "../../../launch-config.js";
 import { columnPartials, columnSizes, maxPartials } from "../column-config.js";
 import {
@@ -35,9 +35,9 @@ const options = { threads: splitThreads, blocksPerSm };
 /** Threads along a row: a warp for split reductions; fewer for the others, whose few rows need more threads along the column. */
 const [maxLanes, maxUnsplitLanes, minLanes] = [32, 8, 8];
 const maxWidth = 8;
-/** One block reads so many elements as fast as a second launch would start (measured on an H200 by `bench/gpu/compiled.ts`). */
-const maxUnsplitElements = 12 * 1024;
-/** The shares of a thread's registers for partials (a quarter) and for loads in flight (three eighths). */
+/** The number of elements that one block reads in the time of a second launch. */
+const maxUnsplitElements = launchBytes / dtypes.f32.bytes;
+/** The bytes of a thread's registers for partials (a quarter of all) and for loads in flight (three eighths). */
 const threadBytes = registerBytesPerThread(splitThreads, blocksPerSm);
 const [partialBytes, inFlightBytes] = [threadBytes / 4, (threadBytes * 3) / 8];
 
@@ -71,7 +71,7 @@ function unitsOf(member: ColumnDesc): readonly number[] {
   return kernel.values.map(({ type }) => (columns * dtypes[type].bytes) / dtypes.f32.bytes);
 }
 
-/** How many blocks split the rows of a column. Short columns stay in one block, if its registers hold all partials. */
+/** How many blocks split the rows of a column. One block reduces a short column, if its registers suffice for all partials. */
 function splitsOf({ kernel, rows, columns }: ColumnDesc): number {
   const isShort = rows * columns <= maxUnsplitElements && bytesOfValues(kernel) <= dtypes.f32.bytes;
   return columnPartials(rows) === maxPartials && !isShort ? rowSplits : 1;
@@ -84,7 +84,7 @@ function bytesOfValues({ values }: ColumnKernel): number {
 interface PlannedMember extends ColumnGroupMember {
   readonly layout: SplitLayout;
   readonly blocks: number;
-  /** Where the partials of its values begin in the scratch memory, in units. */
+  /** The offsets of its values' partials in the scratch memory, in units. */
   readonly units: readonly number[];
   readonly codeKey: string;
   /** The bytes that a block reads. */
@@ -98,8 +98,8 @@ export interface PartialColumns {
 }
 
 /**
- * The launches, in order. `scratch`: at least `columnScratchBytes`; none if that is 0. `earlier`: members whose partials an earlier launch
- * has written, to be combined here.
+ * The launches, in order. `scratch` has at least `columnScratchBytes`; it is undefined if that is 0. `earlier`: members whose partials an
+ * earlier launch has stored; these launches combine them.
  */
 export function columnGroupConfig(
   members: readonly ColumnGroupMember[],
@@ -108,13 +108,13 @@ export function columnGroupConfig(
 ): readonly ComboLaunch[] {
   const planned = longestFirst(plan(members));
   const firstPhase = planned.map((member) => partialsOf(member, scratch));
-  const ownCombines = planned.flatMap((member) => combinesOf(member, scratch));
+  const newCombines = planned.flatMap((member) => combinesOf(member, scratch));
   const secondPhase = earlier
     ? plan(earlier.members).flatMap((member) => combinesOf(member, earlier.scratch))
     : [];
-  secondPhase.push(...ownCombines);
+  secondPhase.push(...newCombines);
   secondPhase.sort((a, b) => a.codeKey.localeCompare(b.codeKey));
-  const launches = ownCombines.length === 0 ? [[...firstPhase, ...secondPhase]] : [firstPhase, secondPhase];
+  const launches = newCombines.length === 0 ? [[...firstPhase, ...secondPhase]] : [firstPhase, secondPhase];
   return launches.map((launchMembers) => {
     const entry = launchMembers === secondPhase ? "hf_columns_combined" : "hf_columns_combo";
     return combineMembers(launchMembers, { ...options, entry });
@@ -152,14 +152,14 @@ function combinesOf(
   scratch: Storage | undefined,
 ): ComboMember[] {
   if (layout.splits === 1) return [];
-  const { op, places, inputs, outputs } = kernel;
+  const { op, outputLayout, inputs, outputs } = kernel;
   return kernel.values.flatMap(({ type }, index) => {
     const output = operands[inputs.length + index];
     if (!output) return [];
-    const combine = { op, type, dtype: outputs[index] ?? "f32", places };
+    const combine = { op, type, dtype: outputs[index] ?? "f32", outputLayout };
     return {
       name: `${kernel.name} combined`,
-      codeKey: Object.values({ ...combine, places: literalKey(places ?? {}) }).join(),
+      codeKey: Object.values({ ...combine, outputLayout: literalKey(outputLayout ?? {}) }).join(),
       blocks: Math.ceil(columns / combineColumns),
       arguments: [output, requireScratch(scratch), units[index] ?? 0, columns],
       print: (name: string) => printColumnCombine(combine, name),
@@ -240,7 +240,7 @@ function lanesOf(count: number, splits: number): number {
   return lanes;
 }
 
-/** Longest work first, so that no long block starts when the others end; members with the same code stay together. */
+/** Longest work first, so that no long block starts last. Members with the same code are neighbours. */
 function longestFirst(planned: readonly PlannedMember[]): readonly PlannedMember[] {
   const longest = new Map<string, number>();
   for (const { codeKey, work } of planned) longest.set(codeKey, Math.max(work, longest.get(codeKey) ?? 0));

@@ -10,8 +10,8 @@ import { branchByMember, indented, selectMember } from "./select-member.js";
 
 /** A device function that all threads of a block run. */
 export interface BlockFunction extends PrintedFunction {
-  /** What it takes before its own parameters: `block`, its index within the member, and `memory`, static shared memory. */
-  readonly before: readonly string[];
+  /** Leading arguments: `block`, the block's index within the member, and `memory`, static shared memory. */
+  readonly leadingArguments: readonly string[];
   /** How much of the shared memory it uses. All members share one allocation, since a block runs only one of them. */
   readonly sharedDoubles: number;
 }
@@ -23,12 +23,12 @@ export interface ComboMember {
   /** Identifies the code: members with the same key share one printed function. */
   readonly codeKey: string;
   readonly blocks: number;
-  /** In the order of the function's own parameters. */
+  /** In the order of the function's parameters, without the leading ones. */
   readonly arguments: readonly (Storage | number)[];
   print(name: string): BlockFunction;
 }
 
-/** No launch parameter is larger than eight bytes; 12 are left for what comes before the members'. */
+/** The maximum number of the members' arguments, with eight bytes each; a few are reserved. */
 export const maxArguments = maxParameterBytes / 8 - 12;
 
 /** A launch that runs independent members. */
@@ -36,7 +36,7 @@ export interface ComboLaunch {
   /** Identifies the printed code, except for its entry and thread count. */
   readonly key: string;
   readonly blocks: number;
-  /** The members' arguments in order, then where the blocks of each member but the last end. */
+  /** The members' arguments in order, then the end of each member's blocks except the last. */
   readonly arguments: readonly (Storage | number)[];
   print(): KernelSource;
 }
@@ -112,7 +112,7 @@ function runsOf(
 
 /** Selects the operands among the members from `first` to `end`, then calls the function. */
 function callFunction(
-  { before, parameters }: BlockFunction,
+  { leadingArguments, parameters }: BlockFunction,
   name: string,
   first: number,
   end: number,
@@ -122,6 +122,6 @@ function callFunction(
     name: parameter,
     valueOf: (member: number) => `${parameter}_of${member}`,
   }));
-  const values = [...before, ...parameters.map((parameter) => parameter.name)];
+  const values = [...leadingArguments, ...parameters.map((parameter) => parameter.name)];
   return [...selectMember({ first, end, locals, index: "block" }), `${name}(${values.join(", ")});`];
 }

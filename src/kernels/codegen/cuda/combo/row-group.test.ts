@@ -1,4 +1,4 @@
-/** How groups of row kernels are printed: each is vectorised as it is alone, and small members come first. */
+/** The code of grouped row kernels: each is vectorised as in a launch of its own, and small members are first. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -11,7 +11,7 @@ import { type RowGroupMember, rowGroupConfig } from "./row-group.js";
 
 const load = (input: number) => term.load(input, "f32");
 
-/** All that a form asks of memory. */
+/** A storage with an address: configs need nothing else. */
 const storageAt = (address: number): Storage => ({ span: { address, size: 4 } }) as unknown as Storage;
 
 const cast: RowKernel = {
@@ -25,7 +25,7 @@ const mean: RowKernel = {
     { kind: "store", output: 0, value: term.mul(term.reduced(0, "f32"), term.scalar(0, "f32")) },
   ],
 };
-/** As many operands as an optimizer's update has. */
+/** A kernel with as many operands as an optimizer's update. */
 const update: RowKernel = {
   ...{ name: "update", inputs: ["f32", "f32", "f32", "f32"], scalars: ["f32", "f32"] },
   outputs: [0, 1, 2].map(() => ({ dtype: "f32", per: "element" })),
@@ -54,7 +54,7 @@ function ofRows(kernel: RowKernel, rows: number, columns: number): RowGroupMembe
 const codeOf = (members: readonly RowGroupMember[]): string =>
   rowGroupConfig(members).print().cuda?.code ?? "";
 
-test("a member is vectorised if its own operands are aligned, whatever the others are", () => {
+test("a member is vectorised if its operands are aligned, independently of the others", () => {
   const [aligned, odd] = [ofElements(cast, 4096), ofElements(update, 4096, 4)];
   const functions = codeOf([aligned, odd]).split("static __device__ __forceinline__ void member").slice(1);
   assert.deepEqual(
@@ -70,32 +70,35 @@ test("a member is vectorised if its own operands are aligned, whatever the other
 test("members with few blocks come first, and members with the same code are printed once", () => {
   const large = ofElements(update, 2 ** 20);
   const casts = [2 ** 14, 2 ** 12].map((elements) => ofElements(cast, elements));
-  const form = rowGroupConfig([large, casts[0]!, ofRows(mean, 1, 3072), casts[1]!]);
-  const { name, cuda } = form.print();
+  const config = rowGroupConfig([large, casts[0]!, ofRows(mean, 1, 3072), casts[1]!]);
+  const { name, cuda } = config.print();
   assert.equal(name, "mean + cast + update");
   assert.equal(cuda?.code.match(/static __device__ __forceinline__ void member/g)?.length, 3);
-  assert.deepEqual(form.arguments.slice(-3), [1, 1 + 4, 1 + 4 + 16], "where blocks end");
-  assert.equal(form.blocks, 1 + 4 + 16 + 1024);
+  assert.deepEqual(config.arguments.slice(-3), [1, 1 + 4, 1 + 4 + 16], "where blocks end");
+  assert.equal(config.blocks, 1 + 4 + 16 + 1024);
   assert.equal(cuda?.threads, 256);
 });
 
-test("launches of the same configs have the same key, and others have others", () => {
+test("launches have the same key if their configs are the same", () => {
   const keyOf = (...members: readonly RowGroupMember[]): string => rowGroupConfig(members).key;
-  const [one, two] = [ofElements(cast, 4096), ofElements(update, 8192)];
-  assert.equal(keyOf(one, two), keyOf(ofElements(cast, 512, 64), ofElements(update, 2048, 64)));
-  const keys = [keyOf(one, two), keyOf(one), keyOf(one, one), keyOf(ofElements(cast, 4096, 4), two)];
+  const [first, two] = [ofElements(cast, 4096), ofElements(update, 8192)];
+  assert.equal(keyOf(first, two), keyOf(ofElements(cast, 512, 64), ofElements(update, 2048, 64)));
+  const keys = [keyOf(first, two), keyOf(first), keyOf(first, first), keyOf(ofElements(cast, 4096, 4), two)];
   assert.equal(new Set(keys).size, keys.length);
 });
 
 describe("under nvcc", { skip: noCompiler() }, () => {
   test("a combo kernel needs hardly more registers than its largest member, and no local memory", () => {
     const members = [ofElements(update, 2 ** 21), ofElements(cast, 2 ** 19), ofRows(mean, 1, 3072)];
-    const alone = members.map(({ kernel, iteration, operands }) =>
+    const separate = members.map(({ kernel, iteration, operands }) =>
       cudaRowConfig(kernel, iteration, operands).print(),
     );
-    const [beside, ...others] = compileWithNvcc([rowGroupConfig(members).print(), ...alone], "sm_90");
-    const most = Math.max(...others.map(({ registers }) => registers));
-    assert.ok(beside!.registers <= most + 8, `${beside!.registers} registers, and ${most} alone`);
-    assert.deepEqual([beside!.stackBytes, beside!.spillBytes], [0, 0]);
+    const [combo, ...others] = compileWithNvcc([rowGroupConfig(members).print(), ...separate], "sm_90");
+    const maxRegisters = Math.max(...others.map(({ registers }) => registers));
+    assert.ok(
+      combo!.registers <= maxRegisters + 8,
+      `${combo!.registers} registers, and ${maxRegisters} alone`,
+    );
+    assert.deepEqual([combo!.stackBytes, combo!.spillBytes], [0, 0]);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Groups of row kernels in one combo launch. A small kernel costs little more than its launch, so as a member of a group it costs almost
- * nothing. Results have the same bits as with separate launches.
+ * Groups of row kernels in one combo launch. A small kernel takes little longer than its launch, so that it is almost free as a member of a
+ * group. Results have the same bits as with separate launches.
  */
 
 import type { Iteration, RowKernel } from "../../../../ir/index.js";
@@ -15,11 +15,11 @@ export interface RowGroupMember {
   /** The inputs, then the outputs. */
   readonly operands: readonly Storage[];
   readonly scalars?: readonly number[];
-  /** See `RowLaunch`: given for all members or for none. */
+  /** See `RowLaunch`. All members have it, or none. */
   readonly prefetchable?: readonly boolean[] | undefined;
 }
 
-/** True if one launch can run these: rows fit into the blocks of a combo kernel, and the arguments into a launch. */
+/** True if one launch can run these members: their rows fit into the blocks of a combo kernel, and the arguments into a launch. */
 export function canGroupRows(members: readonly Omit<RowGroupMember, "operands">[]): boolean {
   const argumentCount = members.reduce((sum, member) => sum + argumentsOf(member), 0);
   return (
@@ -27,7 +27,7 @@ export function canGroupRows(members: readonly Omit<RowGroupMember, "operands">[
   );
 }
 
-/** An upper bound: the operands with a stride along each axis, the sizes, the scalars, and where the member's blocks end. */
+/** An upper bound: the operands with a stride along each axis, the sizes, the scalars, and the end of the member's blocks. */
 function argumentsOf({ kernel, iteration: { outer } }: Omit<RowGroupMember, "operands">): number {
   const operands = kernel.inputs.length + kernel.outputs.length;
   return operands * (2 + outer.length) + 2 + outer.length + kernel.scalars.length + 1;
@@ -59,7 +59,7 @@ function memberOf({
   ];
 }
 
-/** Small members first: after a large member they would start when all others end. Members with the same code stay together. */
+/** Small members first: after a large member they would start last. Members with the same code are neighbours. */
 function smallestGridFirst(members: readonly ComboMember[]): readonly ComboMember[] {
   const blocks = new Map<string, number>();
   for (const member of members) blocks.set(member.codeKey, member.blocks + (blocks.get(member.codeKey) ?? 0));

@@ -1,6 +1,6 @@
 /**
- * The prologue of every grouped launch: the members of a group (kernels, GEMMs, copies) share one grid, each with a range of consecutive
- * blocks. A block finds the member it works for by comparing its index with the ends of those ranges, which are launch parameters.
+ * The prologue of every grouped launch. The members of a group (kernels, GEMMs, copies) share one grid; each has a range of consecutive
+ * blocks. A block compares its index with the ends of these ranges, which are launch parameters, to find its member.
  */
 
 /** A local of the generated code that has another value for each member. */
@@ -11,7 +11,7 @@ export interface MemberLocal {
   valueOf(member: number): string;
 }
 
-/** A local whose parameters have its own name with the member's number after it. */
+/** A local whose parameters are named like it, with the member's number after the name. */
 export function numberedLocal(type: string, name: string): MemberLocal {
   return { type, name, valueOf: (member) => `${name}${member}` };
 }
@@ -24,11 +24,11 @@ export interface MemberSelection {
   /** The local that becomes the block's index within its member. */
   readonly index: string;
   /**
-   * Sets the locals to the first member's values and overrides them, one member after the other: selects instead of branches. It
-   * looks at all members' parameters, but leaves more registers to the code that follows. Default: branches.
+   * Sets the locals to the first member's values and overrides them, member by member: selects instead of branches. This reads the
+   * parameters of all members, but leaves more registers for the code that follows. Default: branches.
    */
   readonly bySelects?: boolean;
-  /** The parameter that holds where the blocks of a member end. Default: `end` with the member's number. */
+  /** The parameter that is the end of a member's blocks. Default: `end` with the member's number. */
   endOf?(member: number): string;
 }
 

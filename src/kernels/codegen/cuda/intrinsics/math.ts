@@ -1,5 +1,5 @@
 /**
- * Arithmetic of the loop IR that CUDA C++ has not under one name, with the semantics of WebAssembly: min and max return NaN if either
+ * Arithmetic of the loop IR for which CUDA C++ has no single function, with the semantics of WebAssembly: min and max return NaN if either
  * operand is NaN and order −0 before 0, integers wrap, and float-to-int conversion truncates and saturates.
  */
 
@@ -108,7 +108,7 @@ export const mathIntrinsics = {
 #endif
 }`,
   },
-  /** Shifts the bits into place and scales by 2^112, which is exact for subnormals too; infinity and NaN get their exponent. */
+  /** Shifts the bits to their positions and scales by 2^112, which is exact for subnormals too; infinity and NaN get their exponent. */
   widen_f16: {
     code: `${device} float widen_f16(unsigned short bits) {
   const unsigned magnitude = bits & 0x7fffu;

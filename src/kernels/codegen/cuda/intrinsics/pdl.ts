@@ -1,4 +1,4 @@
-/** Programmatic dependent launch (griddepcontrol) and dynamic shared memory: what a kernel says about its own launch. */
+/** Programmatic dependent launch (griddepcontrol), and the declaration of dynamic shared memory. */
 
 import { device, type Intrinsic, onlyOnDevice } from "./intrinsic.js";
 

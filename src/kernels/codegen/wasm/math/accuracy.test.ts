@@ -1,4 +1,4 @@
-/** The functions of four floats against float64 over the whole range of float: how many ulp they are off at most. */
+/** The maximum error in ulp of the functions of four floats, against float64 over the whole range of float. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ import type { VectorMathName } from "./table.js";
 interface Bound {
   readonly exact: (x: number) => number;
   readonly ulps: number;
-  /** Where the function does what it is for, sampled as densely as the whole range. */
+  /** The range in which the function is mostly used, sampled as densely as the whole range. */
   readonly dense: readonly [number, number];
 }
 
@@ -37,7 +37,7 @@ function sigmoid(x: number): number {
 
 const samples = 200_000;
 
-/** Spread evenly over the bit patterns of float, NaNs and infinities among them: steps of the golden ratio of 2³². */
+/** Floats that are spread evenly over all bit patterns, including NaNs and infinities: steps of the golden ratio of 2³². */
 function overAllFloats(count: number, start = 0): Float32Array {
   const bits = Uint32Array.from({ length: count }, (_, index) => Math.imul(index + start, 0x9e3779b1));
   return new Float32Array(bits.buffer);
@@ -47,10 +47,10 @@ function overInterval(count: number, [low, high]: readonly [number, number]): Fl
   return Float32Array.from({ length: count }, (_, index) => low + ((high - low) * index) / (count - 1));
 }
 
-/** The largest error and where it is; a NaN for a number, or a number for a NaN, is an infinite one. */
-function worstOf(found: Float32Array, exact: (index: number) => number): { ulps: number; index: number } {
+/** The maximum error and its argument. A NaN instead of a number, or a number instead of a NaN, is an infinite error. */
+function worstOf(actual: Float32Array, exact: (index: number) => number): { ulps: number; index: number } {
   let worst = { ulps: 0, index: 0 };
-  for (const [index, value] of found.entries()) {
+  for (const [index, value] of actual.entries()) {
     const ulps = ulpError(value, exact(index));
     if (ulps > worst.ulps) worst = { ulps, index };
   }
@@ -61,16 +61,16 @@ for (const [name, { exact, ulps, dense }] of Object.entries(bounds)) {
   test(`${name} is within ${ulps} ulp of float64 over the whole range of float`, (t) => {
     const apply = overArrays(name as VectorMathName);
     const worst = [overAllFloats(samples), overInterval(samples, dense)].map((xs) => {
-      const found = apply(xs);
-      const { ulps: error, index } = worstOf(found, (at) => exact(xs[at]!));
-      assert.ok(error <= ulps, `${name}(${xs[index]}) = ${found[index]}, ${error} ulp off`);
+      const actual = apply(xs);
+      const { ulps: error, index } = worstOf(actual, (at) => exact(xs[at]!));
+      assert.ok(error <= ulps, `${name}(${xs[index]}) = ${actual[index]}, ${error} ulp off`);
       return error;
     });
     t.diagnostic(`${name}: ${Math.max(...worst).toFixed(2)} ulp`);
   });
 }
 
-test("pow is within 0.6 ulp of float64, whatever the base and the power", (t) => {
+test("pow is within 0.6 ulp of float64, for every base and exponent", (t) => {
   const apply = overArrays("pow");
   const exact = mathFunctions.pow;
   const grids = [
@@ -84,15 +84,15 @@ test("pow is within 0.6 ulp of float64, whatever the base and the power", (t) =>
     { bases: overInterval(samples, [0.999, 1.001]), powers: overInterval(samples, [-1e5, 1e5]).toReversed() },
   ];
   const worst = grids.map(({ bases, powers }) => {
-    const found = apply(bases, powers);
-    const { ulps, index } = worstOf(found, (at) => exact(bases[at]!, powers[at]!));
-    assert.ok(ulps <= 0.6, `${bases[index]} ** ${powers[index]} = ${found[index]}, ${ulps} ulp off`);
+    const actual = apply(bases, powers);
+    const { ulps, index } = worstOf(actual, (at) => exact(bases[at]!, powers[at]!));
+    assert.ok(ulps <= 0.6, `${bases[index]} ** ${powers[index]} = ${actual[index]}, ${ulps} ulp off`);
     return ulps;
   });
   t.diagnostic(`pow: ${Math.max(...worst).toFixed(2)} ulp`);
 });
 
-test("sin and cos hold where a huge float comes nearest to a multiple of a quarter turn", () => {
+test("sin and cos are accurate for the huge float that is nearest to a multiple of a quarter turn", () => {
   // Found by trying every float from 2⁹⁰ on; at the first of them cos is 1.6e-9.
   const xs = new Float32Array([
     7.729178919452902e28, 1.5458357838905804e29, 4.3865578967101227e33, 8.773115793420245e33,
@@ -108,9 +108,9 @@ test("a subnormal result is a subnormal number, not zero", () => {
   const smallest = 2 ** -149;
   const xs = new Float32Array([-103, -100, -95, -88]);
   for (const name of ["exp", "sigmoid", "softplus"] as const) {
-    const found = overArrays(name)(xs);
+    const actual = overArrays(name)(xs);
     for (const [index, x] of xs.entries()) {
-      assert.ok(Math.abs(found[index]! - Math.exp(x)) <= smallest, `${name}(${x}) = ${found[index]}`);
+      assert.ok(Math.abs(actual[index]! - Math.exp(x)) <= smallest, `${name}(${x}) = ${actual[index]}`);
     }
   }
   const tiny = new Float32Array([smallest, -smallest, 3 * smallest, 2 ** -127]);

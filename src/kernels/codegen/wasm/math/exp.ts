@@ -1,4 +1,4 @@
-/** exp of four floats, in float: softmax and attention live on it, and doubles would take twice its time. */
+/** exp of four floats, computed in float: softmax and attention need it to be fast, and doubles would take twice the time. */
 
 import type { Code } from "../../../../driver/index.js";
 import {
@@ -20,20 +20,20 @@ import {
 import { vectorFunction } from "./vector-function.js";
 import { expTail } from "./wide-exp-log.js";
 
-/** Above it e^x is Infinity, and below it 0, both with some room. */
+/** Above `highest` e^x is Infinity, and below `lowest` 0, both with a margin. */
 const [lowest, highest] = [-104, 89];
 
-/** Added to a float below 2²², it rounds it to an integer, which then stands in the low bits. */
+/** Adding this to a float below 2²² rounds the float to an integer, which is then in the low bits. */
 const roundingShift32 = 1.5 * 2 ** 23;
 
-/** ln 2 in two parts: the first has 15 bits, so that its product with n, which has 8, is exact. */
+/** ln 2 as a sum of two floats: the first has 15 bits, so that its product with n, which has 8 bits, is exact. */
 const ln2Coarse = 22713 / 2 ** 15;
 const ln2Fine = Math.LN2 - ln2Coarse;
 
 /**
- * e^x = 2ⁿ e^r with n = round(x / ln2). What rounding takes off 1 + r is added back with the smaller terms, so e^x is
- * off by 0.8 ulp at most. 2ⁿ comes as two factors, as from −150 to 128 it is not always a float; the product with
- * the first is exact, so a subnormal result is rounded once.
+ * e^x = 2ⁿ e^r with n = round(x / ln2). The rounding error of 1 + r is added to the smaller terms, so that the error of e^x is at most
+ * 0.8 ulp. 2ⁿ is a product of two factors, because for n from −150 to 128 it is not always a float. The multiplication by the first factor
+ * is exact, so that a subnormal result is rounded once.
  */
 export function exp32(code: Code, x: Expression): Expression {
   const clamped = keep(code, atLeast32(atMost32(x, f32(highest)), f32(lowest)));
@@ -41,9 +41,9 @@ export function exp32(code: Code, x: Expression): Expression {
   const n = keep(code, sub32(shifted, f32(roundingShift32)));
   const r = keep(code, sub32(sub32(clamped, mul32(n, f32(ln2Coarse))), mul32(n, f32(ln2Fine))));
   const onePlusR = keep(code, add32(r, f32(1)));
-  const lost = sub32(r, sub32(onePlusR, f32(1)));
-  const power = add32(onePlusR, add32(mul32(mul32(r, r), polynomial32(r, expTail)), lost));
-  // Only the low nine bits, n's, survive the shift to the exponent's place; there they add to the exponent of 1.
+  const roundingError = sub32(r, sub32(onePlusR, f32(1)));
+  const power = add32(onePlusR, add32(mul32(mul32(r, r), polynomial32(r, expTail)), roundingError));
+  // After the shift to the exponent, only the low nine bits remain, which are n. They are added to the exponent of 1.
   const half = keep(code, shiftRight32(shifted, 1));
   const otherHalf = subBits32(shifted, half);
   const scaled = mul32(power, addBits32(shiftLeft32(half, 23), f32(1)));

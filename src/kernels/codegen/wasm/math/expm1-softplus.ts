@@ -1,4 +1,4 @@
-/** expm1 and softplus of four floats: e^x in doubles, and one step more. */
+/** expm1 and softplus of four floats, from e^x in doubles. */
 
 import {
   abs,
@@ -19,7 +19,7 @@ import { inDoubles } from "./halves.js";
 import { vectorFunction } from "./vector-function.js";
 import { doubleAtanh, wideExp } from "./wide-exp-log.js";
 
-/** Below it e^x − 1 is x + x²/2 to 2^−38 of itself, and above it the subtraction leaves a float's bits and more. */
+/** Below this, e^x − 1 is x + x²/2 with a relative error of 2^−38. Above it, the subtraction leaves more bits than a float has. */
 const expm1SmallBelow = 2 ** -18;
 
 export const expm1 = vectorFunction("expm1", 1, (code, x) => {
@@ -31,12 +31,12 @@ export const expm1 = vectorFunction("expm1", 1, (code, x) => {
   return withSignOf32(read(x), wide);
 });
 
-/** As `logTail`, for s² up to 1/9, where ln(1 + e) needs no exponent taken out: minimax, off by 2^−33 of itself. */
+/** Like `logTail`, for s² up to 1/9, so that ln(1 + e) needs no exponent: minimax, relative error 2^−33. */
 const logOfOneToTwoTail = [
   0.6666667562191915, 0.3999887774649819, 0.2861688473551133, 0.2142765829168654, 0.24300933608943212,
 ];
 
-/** max(x, 0) + ln(1 + e^−|x|), the logarithm as 2 atanh(e / (2 + e)): right relative to itself down to e = 0. */
+/** max(x, 0) + ln(1 + e^−|x|), with the logarithm as 2 atanh(e / (2 + e)), whose relative error is small down to e = 0. */
 export const softplus = vectorFunction("softplus", 1, (code, x) =>
   inDoubles(code, [x], (inner, value) => {
     const e = keep(inner, wideExp(inner, neg(abs(value))));

@@ -1,12 +1,12 @@
 /**
- * Formulas over vectors, written as formulas: an expression writes the instructions that leave its value on the
- * stack, so `add(mul(a, b), c)` is the code that computes it. Without a suffix an operation is over two doubles
- * (f64x2), which most functions of this folder compute in; with 32, over four floats (f32x4).
+ * Vector formulas as functions: an expression prints the instructions that push its value, so that `add(mul(a, b), c)` is the code that
+ * computes it. Operations without a suffix are on two doubles (f64x2), which most functions of this folder use; those with the suffix 32
+ * are on four floats (f32x4).
  */
 
 import type { Code, Local, StackOpcode } from "../../../../driver/index.js";
 
-/** Writes a vector's value: called once for each place where the value is wanted. */
+/** Prints code that pushes a vector. It is called once for each use of the value. */
 export type Expression = (code: Code) => void;
 
 function unary(opcode: StackOpcode) {
@@ -41,7 +41,7 @@ export const div = binary("f64x2.div");
 export const abs = unary("f64x2.abs");
 export const neg = unary("f64x2.neg");
 export const nearest = unary("f64x2.nearest");
-/** The smaller and the larger; a NaN in `a` stays, and the second operand is meant to be a number. */
+/** Minimum and maximum. A NaN in `a` is kept; `b` must be a number. */
 export const atMost = binary("f64x2.pmin");
 export const atLeast = binary("f64x2.pmax");
 export const isEqual = binary("f64x2.eq");
@@ -53,7 +53,7 @@ export const shiftRight = shift("i64x2.shr_u");
 export const and = binary("v128.and");
 export const or = binary("v128.or");
 export const xor = binary("v128.xor");
-/** The bits of the first that the second has not. */
+/** The bits of the first operand that are clear in the second. */
 export const andNot = binary("v128.andnot");
 
 export const add32 = binary("f32x4.add");
@@ -84,12 +84,12 @@ export function f32(value: number): Expression {
   return (code) => code.f32(value).op("f32x4.splat");
 }
 
-/** The 64 bits in both lanes. They travel as a double's constant, so they must not be those of a NaN. */
+/** The 64 bits in both lanes. They are printed as a double constant, so they must not be a NaN. */
 export function bits64(bits: bigint): Expression {
   return f64(new Float64Array(new BigUint64Array([bits]).buffer)[0] ?? 0);
 }
 
-/** Lane by lane `then` where the mask is set, `otherwise` where it is clear. */
+/** For each lane, `then` if the mask is set, else `otherwise`. */
 export function select(mask: Expression, then: Expression, otherwise: Expression): Expression {
   return (code) => {
     then(code);
@@ -99,17 +99,17 @@ export function select(mask: Expression, then: Expression, otherwise: Expression
   };
 }
 
-/** NaN where the mask is set: a lane of ones is one, and so is whatever is joined with it. */
+/** NaN in lanes whose mask is set: a lane of ones is a NaN, and so is its bitwise OR with anything. */
 export function nanWhere32(mask: Expression, value: Expression): Expression {
   return or(mask, value);
 }
 
-/** The four floats of `magnitude` under the signs of `sign`; also keeps the sign of a zero. */
+/** The four floats of `magnitude` with the signs of `sign`; keeps the sign of a zero. */
 export function withSignOf32(sign: Expression, magnitude: Expression): Expression {
   return select(f32(-0), sign, magnitude);
 }
 
-/** c₀ + c₁x + c₂x² + …, from the inside out. */
+/** c₀ + c₁x + c₂x² + …, by Horner's rule. */
 export function polynomial(x: Expression, coefficients: readonly number[]): Expression {
   return horner(coefficients, f64, (sum, c) => add(mul(sum, x), c));
 }
@@ -131,7 +131,7 @@ export function read(local: Local): Expression {
   return (code) => code.get(local);
 }
 
-/** Computes the value here, once; the expression that comes back reads it. */
+/** Prints the computation of a value now, and returns an expression that reads it from a local. */
 export function keep(code: Code, value: Expression): Expression {
   const local = code.local("v128");
   value(code);

@@ -1,4 +1,4 @@
-/** What each function says at the ends: zeros with their signs, subnormals, infinities, NaN. C99's Annex F. */
+/** Special values of each function by Annex F of C99: zeros with their signs, subnormals, infinities, NaN. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,14 +15,14 @@ const inf = Number.POSITIVE_INFINITY;
 const nan = Number.NaN;
 
 for (const [name, row] of Object.entries(extremeValues)) {
-  test(`${name} of zeros, subnormals, huge numbers, infinities and NaN is what C99 says`, () => {
+  test(`${name} of zeros, subnormals, huge numbers, infinities and NaN follows C99`, () => {
     const apply = once(name as VectorMathName);
     assert.equal(row.length, extremeInputs.length);
     for (const [index, x] of extremeInputs.entries()) checkExtreme(`${name}(${x})`, apply(x), row[index]!);
   });
 }
 
-test("exp overflows to Infinity and underflows to zero where it should, and not before", () => {
+test("exp overflows to Infinity and underflows to zero at the exact limits", () => {
   const exp = once("exp");
   assert.equal(exp(89), inf);
   assert.equal(exp(88.73), inf);
@@ -32,7 +32,7 @@ test("exp overflows to Infinity and underflows to zero where it should, and not 
   assert.equal(exp(-103.5), tiny);
 });
 
-test("a logarithm just left of its end is NaN, and a function that saturates has saturated", () => {
+test("a logarithm just below its domain is NaN, and saturating functions saturate", () => {
   assert.ok(Number.isNaN(once("log1p")(-1.0000001)));
   assert.ok(Number.isNaN(once("log")(-tiny)));
   assert.equal(once("tanh")(10), 1);
@@ -40,7 +40,7 @@ test("a logarithm just left of its end is NaN, and a function that saturates has
   assert.equal(once("sigmoid")(20), 1);
 });
 
-test("pow of zeros, ones, negative bases, infinities and NaN is what C99 says", () => {
+test("pow of zeros, ones, negative bases, infinities and NaN follows C99", () => {
   const pow = once("pow");
   const rows: readonly (readonly [base: number, power: number, result: number])[] = [
     ...extremeInputs.flatMap((x) => [[x, 0, 1] as const, [x, -0, 1] as const, [1, x, 1] as const]),

@@ -1,15 +1,15 @@
 /**
- * Computing on four floats as twice two doubles. A formula in doubles needs no error compensation to come out right
- * in float, a subnormal float is a normal double, and the one rounding at the end is IEEE's, subnormals included.
+ * Computes on four floats as two vectors of two doubles. A formula in doubles needs no error compensation for a float result, and a
+ * subnormal float is a normal double. The single rounding at the end follows IEEE 754, also for subnormals.
  */
 
 import type { Code, Local } from "../../../../driver/index.js";
 import { type Expression, keep, read } from "./expression.js";
 
-/** A function in doubles; it may write statements of its own to `code` before it gives its result. */
+/** A function in doubles. It may print statements to `code` before it returns its result. */
 export type WideFormula = (code: Code, ...inputs: Expression[]) => Expression;
 
-/** The other two floats of a vector, moved to the front. */
+/** The upper two floats of a vector, moved to the lower lanes. */
 function upperPair(vector: Local): Expression {
   return (code) => code.get(vector).lane("f64x2.extract_lane", 1).op("f64x2.splat");
 }

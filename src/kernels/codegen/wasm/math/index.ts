@@ -1,4 +1,4 @@
-/** wasm-math: the elementary functions of kernels on the CPU, over four floats at once. */
+/** wasm/math: the elementary functions of CPU kernels, on four floats at once. */
 
 export { type VectorMathName, vectorMath, withNeeds } from "./table.js";
 export type { VectorFunction } from "./vector-function.js";

@@ -1,4 +1,4 @@
-/** Four lanes that know nothing of each other, and two ways to use a function that give the same bits. */
+/** Lanes are independent of each other, and a function gives the same bits called and inlined. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ import { type VectorMathName, vectorMath, withNeeds } from "./table.js";
 
 const names = Object.keys(vectorMath) as VectorMathName[];
 
-/** Any float, with the ones that make trouble more often than chance has them. */
+/** Any float, with special values more often than by chance. */
 const anyFloat = fc.oneof(
   fc.float(),
   fc.float({ min: -20, max: 20 }),
@@ -18,18 +18,21 @@ const anyFloat = fc.oneof(
 );
 const fourFloats = fc.tuple(anyFloat, anyFloat, anyFloat, anyFloat);
 
-test("a value's result is the same in every lane, whatever the neighbours are", () => {
+test("a value's result is the same in every lane and with all neighbours", () => {
   for (const name of names) {
     const apply = overArrays(name);
     fc.assert(
       fc.property(anyFloat, anyFloat, fourFloats, fourFloats, (x, y, otherX, otherY) => {
-        const alone = apply(new Float32Array(4).fill(x), new Float32Array(4).fill(y))[0]!;
+        const expected = apply(new Float32Array(4).fill(x), new Float32Array(4).fill(y))[0]!;
         for (const lane of [0, 1, 2, 3]) {
           const xs = new Float32Array(otherX.with(lane, x));
           const ys = new Float32Array(otherY.with(lane, y));
-          const found = apply(xs, ys)[lane]!;
+          const actual = apply(xs, ys)[lane]!;
           // Object.is takes any NaN for any other, and a zero for one of its own sign only.
-          assert.ok(Object.is(found, alone), `${name}(${x}) in lane ${lane} is ${found}, alone ${alone}`);
+          assert.ok(
+            Object.is(actual, expected),
+            `${name}(${x}) in lane ${lane} is ${actual}, alone ${expected}`,
+          );
         }
       }),
       { numRuns: 300 },
@@ -37,7 +40,7 @@ test("a value's result is the same in every lane, whatever the neighbours are", 
   }
 });
 
-test("a function written in place gives the bits of the function called", () => {
+test("an inlined function gives the bits of a called function", () => {
   const xs = Float32Array.from({ length: 4096 }, (_, index) => (index - 2048) / 100);
   const ys = xs.toReversed();
   const absolute = xs.map(Math.abs);
@@ -47,7 +50,7 @@ test("a function written in place gives the bits of the function called", () => 
   }
 });
 
-test("a module holds each function that it needs once, and behind what it calls", () => {
+test("a module contains each function that it needs once, after its callees", () => {
   assert.deepEqual(
     withNeeds(["cos", "exp", "sin", "exp"]).map((fn) => fn.name),
     ["reduceHuge", "cos", "exp", "sin"],
@@ -56,6 +59,6 @@ test("a module holds each function that it needs once, and behind what it calls"
   assert.ok(WebAssembly.validate(encodeModule(withNeeds(names))));
 });
 
-test("each function stands in the table under the name by which it is called", () => {
+test("the table has each function under its name", () => {
   for (const name of names) assert.equal(vectorMath[name].name, name);
 });

@@ -1,4 +1,4 @@
-/** log and log1p of four floats, in doubles: NaN left of their ends. */
+/** log and log1p of four floats, computed in doubles; NaN below their domains. */
 
 import { abs32, add, f32, f64, isLess32, keep, nanWhere32, read, select } from "./expression.js";
 import { inDoubles } from "./halves.js";
@@ -9,7 +9,7 @@ export const log = vectorFunction("log", 1, (code, x) =>
   nanWhere32(isLess32(read(x), f32(0)), inDoubles(code, [x], wideLog)),
 );
 
-/** Down to it 1 + x is exact in double; below it ln(1 + x) is x to a thirtieth of an ulp. */
+/** From here on 1 + x is exact in double. Below it, ln(1 + x) is x within a thirtieth of an ulp. */
 const log1pIsXBelow = 2 ** -28;
 
 export const log1p = vectorFunction("log1p", 1, (code, x) => {

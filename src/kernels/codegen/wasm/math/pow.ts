@@ -25,8 +25,8 @@ import { vectorFunction } from "./vector-function.js";
 import { wideExp, wideLog } from "./wide-exp-log.js";
 
 /**
- * |x|^y as e^(y ln|x|), then C99's rules: a power 0 and a base 1 give 1 whatever the other is; −1 to ±Infinity is 1;
- * a negative base has a power only at integers, with its own sign at odd ones.
+ * |x|^y as e^(y ln|x|), then the rules of C99: x⁰ and 1^y are 1 for every x and y; (−1)^±Infinity is 1; a negative base has a result only
+ * for integer exponents, with a negative sign for odd ones.
  */
 export const pow = vectorFunction("pow", 2, (code, baseInput, powerInput) => {
   const [base, power] = [read(baseInput), read(powerInput)];
@@ -50,5 +50,5 @@ export const pow = vectorFunction("pow", 2, (code, baseInput, powerInput) => {
   return select(isOne, f32(1), nanWhere32(isUndefined, signed));
 });
 
-/** 1 / √x in two steps, each rounded as IEEE says: at most 1.5 ulp off. */
+/** 1 / √x in two operations, each correctly rounded: an error of at most 1.5 ulp. */
 export const rsqrt = vectorFunction("rsqrt", 1, (_code, x) => div32(f32(1), sqrt32(read(x))));

@@ -1,4 +1,4 @@
-/** sigmoid and tanh of four floats, in float, as activations live on them: the functions that go flat at both ends. */
+/** sigmoid and tanh of four floats, computed in float, because activations need them to be fast. */
 
 import { exp32 } from "./exp.js";
 import {
@@ -19,9 +19,9 @@ import {
 import { vectorFunction } from "./vector-function.js";
 
 /**
- * With e = e^−|x| and t = e / (1 + e) = σ(−|x|): σ(x) = 1 − t on the right and e (1 − t) on the left. The exponential is
- * at most 1, so nothing overflows, and on the far left the result is e to its last subnormal bit. As b − bt the errors
- * of t weigh little where t is small: 1.7 ulp at most, where e / (1 + e) itself comes to 2.3.
+ * With e = e^−|x| and t = e / (1 + e) = σ(−|x|): σ(x) is 1 − t for x ≥ 0 and e (1 − t) for x < 0. The exponential is at most 1, so nothing
+ * overflows, and for large negative x the result is e down to its last subnormal bit. In the form b − bt the error of t matters little where
+ * t is small: the error is at most 1.7 ulp; e / (1 + e) itself has 2.3 ulp.
  */
 export const sigmoid = vectorFunction("sigmoid", 1, (code, x) => {
   const e = keep(code, exp32(code, neg32(abs32(read(x)))));
@@ -30,13 +30,13 @@ export const sigmoid = vectorFunction("sigmoid", 1, (code, x) => {
   return sub32(b, mul32(b, t));
 });
 
-/** (tanh a / a − 1) / a² as a polynomial of a² on a ≤ 0.625: minimax, tanh off by at most 2^−27.7 of itself. */
+/** (tanh a / a − 1) / a² as a polynomial of a² on a ≤ 0.625: minimax, relative error of tanh at most 2^−27.7. */
 const tanhTail = [
   -0.33333281941979487, 0.1333144219754616, -0.053739715047786525, 0.020639087155749768, -0.00570498692423499,
 ];
 const polynomialBelow = 0.625;
 
-/** With a = |x|, 1 − 2 / (e^2a + 1), which is 1 where e^2a is Infinity; near zero, where that cancels, a polynomial. */
+/** With a = |x|: 1 − 2 / (e^2a + 1), which is 1 if e^2a is Infinity. Near zero this cancels, so a polynomial is used. */
 export const tanh = vectorFunction("tanh", 1, (code, x) => {
   const a = keep(code, abs32(read(x)));
   const e = exp32(code, add32(a, a));

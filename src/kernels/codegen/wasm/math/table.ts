@@ -1,4 +1,4 @@
-/** The elementary functions of WebAssembly kernels by name, and what a module must hold to call them. */
+/** The elementary functions of WebAssembly kernels by name, and the functions that a module needs to call them. */
 
 import type { WasmFunction } from "../../../../driver/index.js";
 import { erf } from "./error-function.js";
@@ -25,9 +25,9 @@ export type VectorMathName =
   | "rsqrt";
 
 /**
- * Functions of four floats (v128 in, v128 out; `pow` takes base and power), to call by name from a kernel in the same
- * module or to write in place. There is no fast-math and no relaxed instruction in them, so a result has the same bits
- * on every machine and in every lane, but for those of a NaN, which WebAssembly leaves open.
+ * Functions of four floats (v128 in, v128 out; `pow` takes base and power), to be called by name from a kernel of the same module, or
+ * inlined. They use neither fast-math nor relaxed instructions, so that a result has the same bits on every machine and in every lane.
+ * Only the bits of a NaN may differ, which WebAssembly leaves open.
  */
 export const vectorMath: Readonly<Record<VectorMathName, VectorFunction>> = {
   exp,
@@ -45,17 +45,17 @@ export const vectorMath: Readonly<Record<VectorMathName, VectorFunction>> = {
 };
 
 /**
- * The named functions and what they call, each once, callees first: what a module holds besides its kernels.
+ * The named functions and their callees, each once, callees first. A module contains them besides its kernels.
  *
  * ```js
  * withNeeds(["cos", "sin"]).map((fn) => fn.name); // → ["reduceHuge", "cos", "sin"]
  * ```
  */
 export function withNeeds(names: Iterable<VectorMathName>): WasmFunction[] {
-  const found = new Set<WasmFunction>();
+  const functions = new Set<WasmFunction>();
   for (const name of names) {
-    for (const need of vectorMath[name].needs) found.add(need);
-    found.add(vectorMath[name]);
+    for (const need of vectorMath[name].needs) functions.add(need);
+    functions.add(vectorMath[name]);
   }
-  return [...found];
+  return [...functions];
 }

@@ -1,6 +1,6 @@
 /**
- * sin and cos of four floats, right over the whole range of float: up to 2²⁰ the quarter turns are taken off with
- * π/2 in two parts, above it with as many bits of 2/π as the largest float needs.
+ * sin and cos of four floats, accurate over the whole range of float. Up to 2²⁰ the argument is reduced with π/2 as a sum of two doubles
+ * (Cody–Waite). Above it, the reduction uses as many bits of 2/π as the largest float needs (Payne–Hanek).
  */
 
 import type { Code, Local, WasmFunction } from "../../../../driver/index.js";
@@ -26,27 +26,27 @@ import { inDoubles } from "./halves.js";
 import { type VectorFunction, vectorFunction } from "./vector-function.js";
 import { roundingShift } from "./wide-exp-log.js";
 
-/** (sin r / r − 1) / r² as a polynomial of r² on |r| ≤ π/4: minimax, sin off by at most 2^−37.5 of itself. */
+/** (sin r / r − 1) / r² as a polynomial of r² on |r| ≤ π/4: minimax, relative error of sin at most 2^−37.5. */
 const sinTail = [-0.16666666640797054, 0.008333329304842553, -0.00019839312269363837, 2.71812162616472e-6];
 
-/** (cos r − 1) / r² as a polynomial of r² on |r| ≤ π/4: minimax, cos off by at most 2^−33.8 of itself. */
+/** (cos r − 1) / r² as a polynomial of r² on |r| ≤ π/4: minimax, relative error of cos at most 2^−33.8. */
 const cosTail = [-0.49999999694475883, 0.04166662035713292, -0.0013886681648198288, 2.4383567339725682e-5];
 
-/** π/2 in two parts: the first has 33 bits, so that its product with up to 2²⁰ quarter turns is exact. */
-const quarterTurnParts = [1.5707963267341256, 6.077100506506192e-11] as const;
+/** π/2 as a sum of two doubles: the first has 33 bits, so that its product with up to 2²⁰ quarter turns is exact. */
+const quarterTurnSummands = [1.5707963267341256, 6.077100506506192e-11] as const;
 const hugeAbove = 2 ** 20;
 
 /**
- * 2/π in pieces of 28 bits: a float times a piece is exact in double. 196 bits are what 2¹²⁸ needs to be known to
- * 2^−68 of a quarter turn; the float nearest to a whole number of them, 7.729…·10²⁸, is 2^−30 of one away.
+ * 2/π as a sum of doubles with 28 bits each: the product of a float and one of them is exact in double. 196 bits give the reduction of 2¹²⁸
+ * to 2^−68 of a quarter turn. The float that is nearest to a whole number of quarter turns, 7.729…·10²⁸, differs from it by 2^−30.
  */
-const twoOverPiPieces = [170891318, 240010261, 44024437, 131200308, 232525238, 43358524, 70845471].map(
+const twoOverPiSummands = [170891318, 240010261, 44024437, 131200308, 232525238, 43358524, 70845471].map(
   (digits, index) => digits * 2 ** (-28 * (index + 1)),
 );
 
 /**
- * Takes the quarter turns off two doubles of any size: gives what is left, |r| ≤ π/4, and their number modulo 4 plus
- * `roundingShift`. Each piece's product loses its multiples of four turns first, which are exact, however large.
+ * Reduces two doubles of any size by quarter turns: returns the remainder, |r| ≤ π/4, and the number of quarter turns modulo 4 plus
+ * `roundingShift`. Multiples of four quarter turns are subtracted from each product first, which is exact for every size.
  */
 export const reduceHuge: WasmFunction = {
   name: "reduceHuge",
@@ -54,22 +54,22 @@ export const reduceHuge: WasmFunction = {
   results: ["v128", "v128"],
   body: (code) => {
     const x = read(code.parameter(0));
-    let left = keep(code, f64(0));
+    let remainder = keep(code, f64(0));
     let turns = keep(code, f64(roundingShift));
-    for (const piece of twoOverPiPieces) {
-      const product = keep(code, mul(x, f64(piece)));
+    for (const summand of twoOverPiSummands) {
+      const product = keep(code, mul(x, f64(summand)));
       const inCircle = sub(product, mul(nearest(mul(product, f64(0.25))), f64(4)));
-      const sum = keep(code, add(left, inCircle));
+      const sum = keep(code, add(remainder, inCircle));
       const whole = keep(code, nearest(sum));
-      left = keep(code, sub(sum, whole));
+      remainder = keep(code, sub(sum, whole));
       turns = keep(code, add(turns, whole));
     }
-    mul(left, f64(Math.PI / 2))(code);
+    mul(remainder, f64(Math.PI / 2))(code);
     turns(code);
   },
 };
 
-/** The rest r of x after its quarter turns, and their number in the low bits of a double. */
+/** The remainder r of x after subtraction of quarter turns, and their number in the low bits of a double. */
 function reduce(code: Code, x: Expression): { r: Expression; turns: Expression } {
   const [r, turns, hugeR, hugeTurns] = [
     code.local("v128"),
@@ -80,12 +80,12 @@ function reduce(code: Code, x: Expression): { r: Expression; turns: Expression }
   add(mul(x, f64(2 / Math.PI)), f64(roundingShift))(code);
   code.set(turns);
   const count = keep(code, sub(read(turns), f64(roundingShift)));
-  const [coarse, fine] = quarterTurnParts;
+  const [coarse, fine] = quarterTurnSummands;
   sub(sub(x, mul(count, f64(coarse))), mul(count, f64(fine)))(code);
   code.set(r);
   const isHuge = keep(code, isLess(f64(hugeAbove), abs(x)));
   isHuge(code);
-  // The branch saves time and changes no result: a lane takes the one reduction or the other by its own size.
+  // The branch saves time and changes no result: the size of a lane selects its reduction.
   code.op("v128.any_true").if(() => {
     x(code);
     code.call(reduceHuge.name).set(hugeTurns).set(hugeR);
@@ -107,7 +107,7 @@ function sineAfterTurns(code: Code, r: Expression, turns: Expression): Expressio
   return xor(select(isOdd, cosine, sine), sign);
 }
 
-function sineAhead(name: string, quarterTurns: number): VectorFunction {
+function shiftedSine(name: string, quarterTurns: number): VectorFunction {
   const formula = (code: Code, input: Local) =>
     inDoubles(code, [input], (inner, x) => {
       const { r, turns } = reduce(inner, x);
@@ -116,5 +116,5 @@ function sineAhead(name: string, quarterTurns: number): VectorFunction {
   return vectorFunction(name, 1, formula, [reduceHuge]);
 }
 
-export const sin = sineAhead("sin", 0);
-export const cos = sineAhead("cos", 1);
+export const sin = shiftedSine("sin", 0);
+export const cos = shiftedSine("cos", 1);

@@ -1,19 +1,19 @@
-/** What a function of vectors is: a function of the module to call, or instructions to write in place. */
+/** A vector function: a function of the module that can be called, or inlined. */
 
 import type { Code, Local, WasmFunction } from "../../../../driver/index.js";
 import type { Expression } from "./expression.js";
 
 export interface VectorFunction extends WasmFunction {
-  /** What it calls, called or in place: the module must hold these too. */
+  /** Its callees: the module must contain them, also if the function is inlined. */
   readonly needs: readonly WasmFunction[];
   /**
-   * Writes the function's instructions here, with its result left on the stack. In a loop this is faster than a call,
-   * as the engine then keeps the constants outside.
+   * Prints the function's instructions, which push the result. In a loop this is faster than a call, because the engine hoists the
+   * constants.
    */
   readonly inline: (code: Code, ...inputs: Local[]) => void;
 }
 
-/** Makes a function of `arity` vectors from its formula. */
+/** A function of `arity` vectors from its formula. */
 export function vectorFunction(
   name: string,
   arity: 1 | 2,

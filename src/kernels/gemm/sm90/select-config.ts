@@ -1,0 +1,272 @@
+/**
+ * Selects which GEMMs run on native Hopper kernels, and with which config. cuBLASLt is as fast or faster on a single plain GEMM. The native
+ * kernels add grouped GEMMs in one launch, fused epilogues, and batches with unaligned rows.
+ *
+ * The thresholds are shares of the SMs, or follow from a tile. Their values were measured with `bench/gpu/compiled.ts` on an H200 (132
+ * SMs), with the TF32 and bf16 steps of CrossAsset at batch 256.
+ */
+
+import type { DeviceInfo, GemmPrecision } from "../../../driver/index.js";
+import type { RowKernel } from "../../../ir/index.js";
+import { dtypes, factsOf } from "../../../ir/index.js";
+import { storesColsums } from "../../codegen/cuda/column-partials.js";
+import type { MmaElement } from "../../codegen/cuda/intrinsics/wgmma.js";
+import { fillsSms } from "../../cost-model.js";
+import type { GemmDesc } from "../desc.js";
+import { type Epilogue, isMmaSyncMainloop, type Sm90Config, sm90Capability, transposesB } from "./configs.js";
+import {
+  countCtas,
+  kTileBytes,
+  mmaNOf,
+  pipelineK,
+  type Sm90Tile,
+  singleWaveTile,
+  sizeInTiles,
+  splitKTile,
+  tiles,
+} from "./tiles.js";
+
+type Architecture = Pick<DeviceInfo, "computeCapability">;
+type Device = Architecture & Pick<DeviceInfo, "parallelism">;
+
+/**
+ * A grouped GEMM pays off if K fills the pipeline more often than this. Otherwise filling and draining it costs as much as the saved
+ * launches. Measured: K = 512 does not gain, K = 1024 does.
+ */
+const minPipelineFills = 2;
+
+/** The config of a grouped GEMM of weight gradients; undefined if one launch cannot compute these. */
+export function selectGroupedConfig(
+  device: Architecture,
+  precision: GemmPrecision,
+  problems: readonly GemmDesc[],
+): Sm90Config | undefined {
+  const [first] = problems;
+  const element = first && elementOf(device, precision, first);
+  if (!first || !element) return undefined;
+  const tile = element === "tf32" ? splitKTile : tiles.square;
+  const minGroupedK = minPipelineFills * pipelineK(tile, dtypes[first.dtype].bytes);
+  const areGroupable = problems.every(
+    (problem) =>
+      isWeightGradient(problem) &&
+      problem.k > minGroupedK &&
+      canImplement(problem) &&
+      problem.dtype === first.dtype &&
+      !problem.bias &&
+      !halfResultOf(problem).resultDtype,
+  );
+  const config = {
+    element,
+    tile,
+    isKMajor: { a: false, b: false },
+    hasBias: false,
+    ...clusterOf(problems, tile),
+  };
+  return areGroupable ? config : undefined;
+}
+
+/** True for the layout of weight gradients: both operands are MN-major. */
+function isWeightGradient({ a, b }: GemmDesc): boolean {
+  return a.isTransposed === true && !b.isTransposed;
+}
+
+/**
+ * When an epilogue is fused:
+ * - Above `maxK`, cuBLASLt's faster mainloop saves more than a separate elementwise pass costs. Both grow with M · N, so that M and N do
+ *   not matter.
+ * - If C has fewer elements than tiles for `minSmShare` of the SMs, the separate pass costs little more than its launch.
+ * With small tiles the pass is mostly launch overhead, which allows a larger K.
+ */
+const epilogueLimits = {
+  large: { maxK: 512, minSmShare: 5 / 16 },
+  small: { maxK: 768, minSmShare: 3 / 8 },
+} as const;
+
+/** Large tiles need to cover half of the SMs, or too many of them idle. */
+const minSmShareOfLargeTiles = 1 / 2;
+
+/** The config of a GEMM with a fused epilogue; undefined if two launches are faster. */
+export function selectEpilogueConfig(
+  device: Device,
+  precision: GemmPrecision,
+  problem: GemmDesc,
+  { kernel, gemmInput }: Epilogue,
+): Sm90Config | undefined {
+  const { n, k, batch = 1, c, a, b, bias } = problem;
+  const element = elementOf(device, precision, problem);
+  if (!element || !canImplement(problem) || a.isTransposed || batch !== 1) return undefined;
+  const isKMajor = { a: true, b: b.isTransposed === true };
+  const largeCtas = countCtas(problem, tiles.large);
+  const usesLarge =
+    fillsSms(largeCtas, device.parallelism, minSmShareOfLargeTiles) ||
+    // Small tiles would transpose B more often.
+    transposesB({ element, isKMajor }) ||
+    onlyConverts(kernel);
+  const size = usesLarge ? "large" : "small";
+  const { maxK, minSmShare } = epilogueLimits[size];
+  const isWorthFusing = fillsSms(sizeInTiles(problem, tiles[size]), device.parallelism, minSmShare);
+  if (k > maxK || !isWorthFusing || c.rowStride !== n) return undefined;
+  const tile = usesLarge ? tiles.large : (singleWaveTile(problem, device.parallelism) ?? tiles.small);
+  const { usesPosition, readsAtIndex } = factsOf(kernel);
+  if (!storesElementsOnly(kernel) || usesPosition || readsAtIndex || kernel.inputs[gemmInput] !== "f32")
+    return undefined;
+  if (storesColsums(kernel) && (tile.swapsAB || mmaNOf(tile) !== colsumMmaN)) return undefined;
+  const config = {
+    element,
+    tile,
+    isKMajor,
+    hasBias: bias !== undefined,
+    constantN: n,
+    isUnbatched: true,
+  } as const;
+  return { ...config, ...halfResultOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) };
+}
+
+/** Column sums need the epilogue store in which a warp stores one row at a time, four columns per lane. */
+const colsumMmaN = 128;
+
+/** True if a kernel only stores elements, and column sums of them. */
+function storesElementsOnly({ stages, outputs }: RowKernel): boolean {
+  return stages.every((stage) => stage.kind === "store" && outputs[stage.output]?.per !== "row");
+}
+
+/** True if a kernel only converts elements: cuBLASLt stores 16-bit results itself. */
+function onlyConverts({ stages }: RowKernel): boolean {
+  return stages.every(({ value }) => (value.kind === "convert" ? value.a : value).kind === "load");
+}
+
+/** Rows of 16-bit elements whose length is no multiple of this do not begin on 16 bytes. */
+const alignedElements = 8;
+
+/**
+ * True for a batch of GEMMs with rows of unaligned length and less than one 128 × 128 tile per SM. An example are separate layers for groups
+ * of 193 features. cuBLASLt has only slow kernels for these, even if the row strides are aligned. With more tiles it is as fast.
+ */
+function isUnalignedBatch(problem: GemmDesc, sms: number): boolean {
+  const { m, n, k, batch = 1, a, b } = problem;
+  const lengths = [a.isTransposed ? m : k, b.isTransposed ? k : n];
+  const isUnaligned = lengths.some((length) => length % alignedElements !== 0);
+  return batch > 1 && isUnaligned && !fillsSms(sizeInTiles(problem, tiles.square), sms, 1);
+}
+
+/** The config of a batch of small GEMMs with unaligned rows; undefined if cuBLASLt computes it. */
+export function selectBatchedConfig(
+  device: Device,
+  precision: GemmPrecision,
+  problem: GemmDesc,
+): Sm90Config | undefined {
+  const { a, b, bias } = problem;
+  const element = elementOf(device, precision, problem);
+  if (!element || !isUnalignedBatch(problem, device.parallelism) || !canImplement(problem)) return undefined;
+  const isKMajor = { a: !a.isTransposed, b: b.isTransposed === true };
+  const config = {
+    ...{ element, tile: tiles.small, isKMajor, hasBias: bias !== undefined },
+    ...halfResultOf(problem),
+  };
+  if (!isMmaSyncMainloop(config)) return config;
+  return isKMajor.b || bias ? undefined : { ...config, tile: tiles.mmaSync };
+}
+
+/** The tiles to try for a plain GEMM that has no single-wave tile. */
+const candidateTiles = [tiles.large, tiles.small] as const;
+
+/** With fewer CTAs than this share of the SMs, cuBLASLt's split-K wins. */
+const minSmShareOfCandidates = 1 / 3;
+
+/** The configs of a plain or batched GEMM that autotuning compares with cuBLASLt's algorithms. Their order gives the algorithm ids. */
+export function listCandidates(
+  device: Device,
+  precision: GemmPrecision,
+  problem: GemmDesc,
+): readonly Sm90Config[] {
+  const { m, n, batch = 1, a, b, bias } = problem;
+  const element = elementOf(device, precision, problem);
+  if (!element || a.isTransposed || !canImplement(problem)) return [];
+  const isKMajor = { a: true, b: b.isTransposed === true };
+  // With swapAB, B is the wgmma operand that cannot be transposed in shared memory.
+  const wave = transposesB({ element, isKMajor }) ? undefined : singleWaveTile(problem, device.parallelism);
+  return (wave ? [wave] : candidateTiles)
+    .filter(
+      (tile) =>
+        m >= tile.tileM &&
+        n >= tile.tileN &&
+        fillsSms(countCtas(problem, tile), device.parallelism, minSmShareOfCandidates),
+    )
+    .map((tile) => ({
+      ...{ element, tile, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: batch === 1 },
+      ...{ ...halfResultOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) },
+    }));
+}
+
+/** Each row of CTAs transposes all of B in shared memory. From so many rows on, one pass that transposes B in advance costs less. */
+const minTileRowsToTranspose = 6;
+
+/** True if the GEMM runs faster with a K-major B, because wgmma reads TF32 K-major only. */
+export function prefersTransposed(device: Device, precision: GemmPrecision, problem: GemmDesc): boolean {
+  const { m, k, a, b } = problem;
+  if (elementOf(device, precision, problem) !== "tf32" || a.isTransposed || b.isTransposed) return false;
+  const tileRows = Math.ceil(m / tiles.large.tileM);
+  // K becomes the row length of the transposed B, which TMA needs in multiples of 16 bytes.
+  return (
+    tileRows >= minTileRowsToTranspose &&
+    (k * dtypes.f32.bytes) % tmaAlignment === 0 &&
+    canImplement(problem) &&
+    !isUnalignedBatch(problem, device.parallelism)
+  );
+}
+
+/** Two CTAs of a row of tiles form a cluster if every GEMM has an even number of N tiles. Split-K uses the cluster for K. */
+function clusterOf(
+  problems: readonly Pick<GemmDesc, "n">[],
+  { tileN, splitsK }: Sm90Tile,
+): Pick<Sm90Config, "clusterN"> {
+  const isEven = !splitsK && problems.every(({ n }) => Math.ceil(n / tileN) % 2 === 0);
+  return isEven ? { clusterN: 2 } : {};
+}
+
+function prefetchOf({ prefetchesB }: GemmDesc): Pick<Sm90Config, "prefetchesB"> {
+  return prefetchesB ? { prefetchesB } : {};
+}
+
+/** The dtype of C if it has 16 bits. */
+function halfResultOf({ dtype, resultDtype = dtype }: GemmDesc): Pick<Sm90Config, "resultDtype"> {
+  return resultDtype === "bf16" || resultDtype === "f16" ? { resultDtype } : {};
+}
+
+/** The element type of the tensor core instructions; undefined if native kernels do not support the GEMM's dtype. */
+function elementOf(
+  { computeCapability }: Architecture,
+  precision: GemmPrecision,
+  { dtype }: GemmDesc,
+): MmaElement | undefined {
+  if (computeCapability !== sm90Capability) return undefined;
+  if (dtype === "bf16" || dtype === "f16") return dtype;
+  return dtype === "f32" && precision === "tf32" ? "tf32" : undefined;
+}
+
+/** TMA needs rows and matrices that begin on 16 bytes; the epilogue stores 16 bytes at a time. */
+const tmaAlignment = 16;
+
+/** One k-tile of 16-bit elements. */
+const minK = kTileBytes / dtypes.bf16.bytes;
+
+/** True if the native kernels support the GEMM. */
+function canImplement(problem: GemmDesc): boolean {
+  const { n, k, batch = 1, a, b, c, bias, biasBatchStride = 0, dtype, resultDtype = dtype } = problem;
+  const { alpha = 1, beta = 0, activation, biasDtype = resultDtype } = problem;
+  if (alpha !== 1 || beta !== 0 || activation || k < minK) return false;
+  // A 16-bit result needs operands of the same dtype.
+  if ((resultDtype !== "f32" && resultDtype !== dtype) || (bias && biasDtype !== "f32")) return false;
+  const isAligned = ({ rowStride, batchStride = 0, storage }: GemmDesc["a"], bytes: number): boolean =>
+    [rowStride, batch === 1 ? 0 : batchStride].every((stride) => (stride * bytes) % tmaAlignment === 0) &&
+    storage.span.address % tmaAlignment === 0;
+  const { bytes } = dtypes[dtype];
+  const isBiasAligned = !bias || (bias.span.address % tmaAlignment === 0 && biasBatchStride % 4 === 0);
+  return (
+    n % 8 === 0 &&
+    isBiasAligned &&
+    isAligned(a, bytes) &&
+    isAligned(b, bytes) &&
+    isAligned(c, dtypes[resultDtype].bytes)
+  );
+}

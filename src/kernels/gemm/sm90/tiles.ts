@@ -1,0 +1,89 @@
+/** The CTA tiles of the native Hopper kernels. */
+
+import { registersPerSm } from "../../cost-model.js";
+import type { GemmDesc } from "../desc.js";
+
+/** CTA tile shape, consumer warpgroups, and number of pipeline stages. */
+export interface Sm90Tile {
+  readonly tileM: number;
+  readonly tileN: number;
+  readonly stages: number;
+  readonly warpgroupsM: number;
+  readonly warpgroupsN: number;
+  /** Split-K over the two CTAs of a cluster: each accumulates half of K. */
+  readonly splitsK?: boolean;
+  /** Computes Cᵀ = Bᵀ · Aᵀ: a warpgroup's 64 rows are columns of C, so that tileM can be any multiple of 8. */
+  readonly swapsAB?: boolean;
+}
+
+/** Bytes of K in one stage of an operand: the width of the 128-byte swizzle. */
+export const kTileBytes = 128;
+
+/** `large` is for small K; `square` has more stages for large K; `small` is for results with too few tiles of the others. */
+export const tiles: Readonly<Record<"large" | "square" | "small" | "mmaSync", Sm90Tile>> = {
+  large: { tileM: 192, tileN: 128, stages: 4, warpgroupsM: 3, warpgroupsN: 1 },
+  square: { tileM: 128, tileN: 128, stages: 6, warpgroupsM: 2, warpgroupsN: 1 },
+  small: { tileM: 64, tileN: 128, stages: 4, warpgroupsM: 1, warpgroupsN: 2 },
+  /** For the mma.sync mainloop, which needs several CTAs on an SM. */
+  mmaSync: { tileM: 64, tileN: 64, stages: 4, warpgroupsM: 1, warpgroupsN: 1 },
+};
+
+/** For TF32 weight gradients: A and B are MN-major and K is large. */
+export const splitKTile: Sm90Tile = {
+  tileM: 256,
+  tileN: 128,
+  stages: 4,
+  warpgroupsM: 2,
+  warpgroupsN: 1,
+  splitsK: true,
+};
+
+/** Half of an SM's registers can hold accumulators; the rest is for addresses and the epilogue. */
+const maxAccumulators = registersPerSm / 2;
+/** The largest N of one wgmma instruction. */
+const maxMmaN = 256;
+
+/**
+ * The swapAB tile that covers C in a single wave (at most one CTA per SM) and loads the least. Undefined if every such tile would exceed
+ * the accumulator registers.
+ */
+export function singleWaveTile(
+  { m, n, batch = 1 }: Pick<GemmDesc, "m" | "n" | "batch">,
+  sms: number,
+): Sm90Tile | undefined {
+  let best: Sm90Tile | undefined;
+  for (let tileN = 64; tileN <= maxMmaN && tileN - 64 < n; tileN += 64) {
+    const tilesM = Math.floor(sms / (batch * Math.ceil(n / tileN)));
+    const tileM = 8 * Math.ceil(m / (8 * tilesM));
+    if (tileM > maxMmaN || tileM * tileN > maxAccumulators) continue;
+    if (best && tileM + tileN >= best.tileM + best.tileN) continue;
+    best = { tileM, tileN, stages: 8, warpgroupsM: 1, warpgroupsN: tileN / 64, swapsAB: true };
+  }
+  return best;
+}
+
+/** N of a warpgroup's wgmma instruction. */
+export function mmaNOf({ tileM, tileN, warpgroupsN, swapsAB }: Sm90Tile): number {
+  return swapsAB ? tileM : tileN / warpgroupsN;
+}
+
+/** K that all stages of the CTAs of one tile hold together. */
+export function pipelineK({ stages, splitsK }: Sm90Tile, elementBytes: number): number {
+  return stages * (kTileBytes / elementBytes) * (splitsK ? 2 : 1);
+}
+
+/** The elements of C in units of a tile: less than the number of CTAs if tiles cross C's edge. */
+export function sizeInTiles(
+  { m, n, batch = 1 }: Pick<GemmDesc, "m" | "n" | "batch">,
+  { tileM, tileN }: Sm90Tile,
+): number {
+  return (m * n * batch) / (tileM * tileN);
+}
+
+/** The number of CTAs that compute C. */
+export function countCtas(
+  { m, n, batch = 1 }: Pick<GemmDesc, "m" | "n" | "batch">,
+  { tileM, tileN, splitsK }: Sm90Tile,
+): number {
+  return Math.ceil(m / tileM) * Math.ceil(n / tileN) * batch * (splitsK ? 2 : 1);
+}
