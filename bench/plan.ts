@@ -1,7 +1,7 @@
 /**
- * `npm run bench:plan`: how good plans are, and how long they take. First three training steps: the plan's peak against the
- * most that is live at once, which no plan can be below. Then transformers of more and more layers, up to some 20,000
- * calls: the time of each stage, and how it grows.
+ * `npm run bench:plan`: the quality of plans, and the time that they take. First three training steps: the
+ * plan's peak compared with the maximum of live bytes, the lower bound of every plan. Then transformers with
+ * up to some 20,000 calls: the time of each stage, and how it grows.
  */
 
 import "./source-modules.js";
@@ -50,15 +50,15 @@ function trainingOf(
   loss: (x: Tensor, y: Tensor) => Tensor,
   [x, y]: readonly [Tensor, Tensor],
 ): Workload {
-  const placed = model.to(cpu);
-  const optimizer = new optim.AdamW(placed.parameters());
+  const onCpu = model.to(cpu);
+  const optimizer = new optim.AdamW(onCpu.parameters());
   const step = (): { readonly loss: Tensor } => {
-    const found = loss(x, y);
-    found.backward();
-    optim.clipGradNorm(placed.parameters(), 1);
+    const value = loss(x, y);
+    value.backward();
+    optim.clipGradNorm(onCpu.parameters(), 1);
     optimizer.step();
     optimizer.zeroGrad();
-    return { loss: found };
+    return { loss: value };
   };
   return { name, step };
 }
@@ -79,10 +79,10 @@ function crossAsset(): Workload {
   ]);
 }
 
-/** Letters and their places, layers of attention, and a guess of the next letter. */
+/** Letters and their positions, layers of attention, and a prediction of the next letter. */
 class Characters extends nn.Module {
   readonly letters = new nn.Embedding(40, 64);
-  readonly places = new nn.Embedding(64, 64);
+  readonly positions = new nn.Embedding(64, 64);
   readonly layers: nn.ModuleList<nn.TransformerEncoderLayer>;
   readonly head = new nn.Linear(64, 40);
 
@@ -101,7 +101,7 @@ class Characters extends nn.Module {
   forward(text: Tensor): Tensor {
     let h = this.letters
       .forward(text)
-      .add(this.places.forward(arange(text.shape[1] ?? 0, undefined, 1, { device: cpu })));
+      .add(this.positions.forward(arange(text.shape[1] ?? 0, undefined, 1, { device: cpu })));
     for (const layer of this.layers) h = layer.forward(h, { isCausal: true });
     return this.head.forward(h);
   }
@@ -139,7 +139,7 @@ function timed<T>(times: Record<string, number>, name: string, run: () => T): T 
   return result;
 }
 
-/** The stages of a plan one by one, each with its time. */
+/** The stages of a plan one by one, with their times. */
 function planOf({ step }: Workload) {
   const times: Record<string, number> = {};
   const guards = new Guards();

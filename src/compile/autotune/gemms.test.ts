@@ -163,10 +163,10 @@ describe("a GEMM", { skip }, () => {
       assert.deepEqual(chooseNew(), { choice: 2, measured: 1 });
       costs.reverse();
       assert.deepEqual(chooseNew(), { choice: 2, measured: 0 });
-      const spoil = (runtime: Runtime): void => {
+      const invalidate = (runtime: Runtime): void => {
         runtime.recall = () => '{"choice":"2"}';
       };
-      assert.deepEqual(chooseNew(spoil), { choice: undefined, measured: 1 });
+      assert.deepEqual(chooseNew(invalidate), { choice: undefined, measured: 1 });
     } finally {
       rmSync(folder, { recursive: true });
     }
@@ -199,7 +199,7 @@ describe("a GEMM", { skip }, () => {
   });
 
   test("loses scratch memory that its algorithm does not need", () => {
-    emulator.set("productUnsound", 0);
+    emulator.set("gemmUnsound", 0);
     withCosts([1, 0.5], ({ runtime, choose }) => {
       // As if it had been traced with an algorithm that needs this much; the selected one needs 2 KiB.
       const traced = gemmOf(placeWeights(runtime));
