@@ -25,6 +25,7 @@ import { traceStep } from "../src/compile/index.js";
 import { planMemory } from "../src/compile/memory/plan.js";
 import { propagateCopies } from "../src/compile/passes/copy-propagation.js";
 import { eliminateCommonCalls } from "../src/compile/passes/cse.js";
+import { Program } from "../src/compile/program/program.js";
 import { lifetimesOf, lowerBound } from "../src/compile/schedule/liveness.js";
 import { placeConstants } from "../src/compile/trace/constants.js";
 import { verifyPlan } from "../src/compile/verify/verify.js";
@@ -147,8 +148,16 @@ function planOf({ step }: Workload) {
   );
   guards.undo();
   const { calls } = placeConstants(cpu.runtime, trace.calls, trace.constants);
-  const simple = timed(times, "simplify", () => propagateCopies(eliminateCommonCalls(calls)));
-  const fused = timed(times, "fuse", () => fuse(simple, () => false));
+  const program = timed(times, "graph", () => new Program(calls));
+  timed(times, "simplify", () => {
+    eliminateCommonCalls(program);
+    propagateCopies(program);
+  });
+  timed(times, "fuse", () => {
+    program.renumber();
+    fuse(cpu.runtime, program);
+  });
+  const fused = program.calls;
   const schedule = { calls: fused.map((call) => ({ call, stream: 0, after: [] })) };
   const lifetimes = lifetimesOf(schedule);
   const plan = timed(times, "plan", () => planMemory(lifetimes));
@@ -167,13 +176,17 @@ for (const workload of [crossAsset(), characters(2), convnet()]) {
   );
 }
 tell();
-tell("layers  calls   trace  simplify    fuse    plan  verify   ms; last column: plan and verify, µs a call");
+tell(
+  "layers  calls   trace   graph  simplify    fuse    plan  verify   ms; last column: plan and verify, µs a call",
+);
 for (const layers of [30, 60, 120, 240]) {
   const { calls, times } = planOf(characters(layers, 1));
-  const cells = ["trace", "simplify", "fuse", "plan", "verify"].map((name) => (times[name] ?? 0).toFixed(0));
+  const cells = ["trace", "graph", "simplify", "fuse", "plan", "verify"].map((name) =>
+    (times[name] ?? 0).toFixed(0),
+  );
   const perCall = (1000 * ((times["plan"] ?? 0) + (times["verify"] ?? 0))) / calls;
   tell(
-    `${String(layers).padStart(6)} ${String(calls).padStart(6)} ${cells.map((cell, index) => cell.padStart([7, 9, 7, 7, 7][index] ?? 7)).join(" ")}   ${perCall.toFixed(1)}`,
+    `${String(layers).padStart(6)} ${String(calls).padStart(6)} ${cells.map((cell, index) => cell.padStart([7, 7, 9, 7, 7, 7][index] ?? 7)).join(" ")}   ${perCall.toFixed(1)}`,
   );
 }
 const folder = process.argv[2] ?? "bench/results";

@@ -7,6 +7,7 @@ import { eliminateCommonCalls } from "../../src/compile/passes/cse.js";
 import { literalKey } from "../../src/units/index.js";
 import { openDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
+import { rewritten } from "../support/rewritten.js";
 import { specialValues } from "../support/special-values.js";
 
 const device = openDevice();
@@ -30,7 +31,8 @@ regressionRow<(value: unknown) => string>({
         ),
       );
       assert.equal(calls.length, 2 * specialValues.length);
-      assert.equal(eliminateCommonCalls(calls, keyOfLiterals).length, specialValues.length, dtype);
+      const left = rewritten(calls, (program) => eliminateCommonCalls(program, keyOfLiterals));
+      assert.equal(left.length, specialValues.length, dtype);
     }
   },
 });

@@ -6,8 +6,7 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { type DeviceOptions, nn, optim, type Tensor } from "holdfast";
-import { DependencyGraph } from "../../src/compile/program/dependency-graph.js";
-import { accessesOf, type Call } from "../../src/compile/program/program.js";
+import { accessesOf, type Call, Program } from "../../src/compile/program/program.js";
 import { verifyPlan } from "../../src/compile/verify/verify.js";
 import { keepBatch } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
@@ -47,8 +46,8 @@ regressionRow<(call: Call) => Call>({
 });
 
 /** Fused kernels run at the position of their first member, even if that is before another member's input. */
-const atFirstMember: Partial<DependencyGraph> = {
-  fusionPosition: (a, b) => Math.min(a.position, b.position),
+const atFirstMember: Partial<Program> = {
+  fusionAnchor: (a, b) => (a.isBefore(b) ? a : b),
 };
 
 regressionRow<DeviceOptions>({
@@ -89,7 +88,7 @@ regressionRow<DeviceOptions>({
       const compiled = train((body) => {
         const step = device.compile(body, { name: "training" });
         return (x, y) => {
-          const loss = withMethods(DependencyGraph.prototype, atFirstMember, () => step(x, y).item());
+          const loss = withMethods(Program.prototype, atFirstMember, () => step(x, y).item());
           explained = step.explain({ calls: false });
           return loss;
         };
