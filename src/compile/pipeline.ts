@@ -1,6 +1,6 @@
 /**
- * The passes, as the phases they run in. A phase takes a program and returns an equivalent one. A pass is what a user switches off;
- * some passes have several phases, because a phase may need the result of another pass's phase.
+ * The passes, as the phases they run in. A phase takes a program and returns an equivalent one. A user can switch off a
+ * pass. Some passes have several phases, because a phase may need the result of another pass's phase.
  */
 
 import { capabilitiesOf } from "../kernels/index.js";
@@ -31,7 +31,7 @@ import type { BufferSlice, Call } from "./program/program.js";
 export interface StepFacts {
   /** True if GEMMs may round differently from eager code, because their algorithms are chosen by measurement. */
   readonly isTuned: boolean;
-  /** Persistent memory whose contents nobody reads after the step. */
+  /** Persistent memory whose contents are dead after the step. */
   readonly deadOnExit: readonly BufferSlice[];
 }
 
@@ -53,7 +53,7 @@ export type PassName = (typeof passNames)[number];
 
 interface Phase {
   readonly pass: PassName;
-  /** What it does, for explain(). */
+  /** The purpose of the phase, for explain(). */
   readonly purpose: string;
   run(calls: readonly Call[], runtime: Runtime, facts: StepFacts): readonly Call[];
 }
@@ -75,7 +75,7 @@ export const phases = {
   },
   dce: {
     pass: "dce",
-    purpose: "results that nobody reads are not computed",
+    purpose: "results that no call reads are not computed",
     run: (calls, _, { deadOnExit }) => eliminateDeadCalls(calls, deadOnExit),
   },
   coalesceCasts: {

@@ -34,7 +34,7 @@ const rejections: ReadonlySet<ErrorCode> = new Set([
 ]);
 const memoryErrors: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
 
-/** As each byte of an operand, a small number in every dtype. */
+/** A byte that, repeated, is a small number in every dtype. */
 const smallNumber = 0x3c;
 
 export interface TimingOptions {

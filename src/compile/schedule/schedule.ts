@@ -120,7 +120,7 @@ class Waits {
     this.#latest = new Int32Array(sideStreams + 1).fill(none);
   }
 
-  /** On the stream whose last call it depends on, or else on the stream that has been idle longest. */
+  /** Moves the call to the stream whose last call it depends on, or else to the stream that has been idle longest. */
   moveToSideStream(index: number, needed: readonly number[]): Pick<ScheduledCall, "stream" | "after"> {
     const followed = needed
       .map((earlier) => this.#streamOf[earlier] ?? 0)
