@@ -92,8 +92,8 @@ export const minRematerializedGap = 12;
 export const maxRematerializeRounds = 4;
 
 /**
- * PDL credit for native GEMMs: isolated timing misses the launch overlap that cuBLASLt kernels lack. 1.2 µs, from A/B runs of a bf16
- * training step on an H200; less than a launch, because the wait itself remains.
+ * PDL credit for native GEMMs: isolated timing misses the launch overlap that cuBLASLt kernels lack. The value is from
+ * A/B runs of a bf16 training step on an H200. It is less than a launch, because the wait itself remains.
  */
 export const pdlCreditUs = 1.2;
 

@@ -160,7 +160,7 @@ export const phases = {
   },
 } satisfies Readonly<Record<string, Phase>>;
 
-/** The last phase, which also reports what it measured; see autotune/gemms.ts. */
+/** The last phase, which also reports its measurements; see autotune/gemms.ts. */
 export const gemmAlgorithms = {
   name: "gemmAlgorithms",
   pass: "autotune",

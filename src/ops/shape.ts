@@ -52,7 +52,7 @@ export function broadcastShapes(op: string, shapes: readonly Shape[]): Shape {
 export function axisOf(op: string, axis: number, rank: number): number {
   const index = axis < 0 ? axis + rank : axis;
   if (Number.isInteger(axis) && index >= 0 && index < rank) return index;
-  const validAxes = rank === 0 ? "a tensor of 0 axes has none" : `it has ${-rank} to ${rank - 1}`;
+  const validAxes = rank === 0 ? "a tensor of 0 axes has none" : `valid axes are ${-rank} to ${rank - 1}`;
   throw badShape(op, `axis ${axis} of a tensor of ${rank} axes; ${validAxes}.`);
 }
 

@@ -146,7 +146,7 @@ regressionRow<Resume>({
   },
 });
 
-/** What comes between opening a run and its first event: a port that is taken, a folder that can't be made. */
+/** What comes between opening a run and its first event: a port that is taken, a folder that can't be created. */
 type Fail = (run: crossasset.JobRun, error: Error) => void;
 
 regressionRow<Fail>({

@@ -1,6 +1,6 @@
 /**
- * Times a GEMM with each algorithm of the library and with the native kernel. It uses separate memory, so that no value of the step
- * changes, and a short graph, because a launch from Node takes longer than many GEMMs.
+ * Times a GEMM with each algorithm of the library and with the native kernel. It uses separate memory, so that no value
+ * of the step changes. It times a short graph, because a launch from Node takes longer than many GEMMs.
  */
 
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";

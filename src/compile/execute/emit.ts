@@ -66,14 +66,14 @@ export function emitCommands(
   return emitted;
 }
 
-/** The same with or without programmatic dependent launch, if it is a launch. */
+/** The command with or without programmatic dependent launch. A command that is not a launch stays unchanged. */
 export function withPdl(step: StepCommand, isPdl: boolean): StepCommand {
   const { command } = step;
   if (command.kind !== "launch") return step;
   return { ...step, command: { ...command, request: { ...command.request, isPdl } } };
 }
 
-/** `early`: with programmatic dependent launch, the slices that it may read before the launch before it has ended. */
+/** `early`: with programmatic dependent launch, the slices that it may read before its predecessor has ended. */
 function lowerWork(
   backend: Backend,
   op: string,

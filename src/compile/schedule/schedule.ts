@@ -67,8 +67,9 @@ function linksBetween(calls: readonly Call[]): readonly Links[] {
 }
 
 /**
- * A call moves to a side stream only if (1) its slack on the critical path is at least `slack`, and (2) none of the next `slack`
- * main-stream calls needs its result. Every call counts as one: calls that gain from overlap are small.
+ * A call moves to a side stream under two conditions. Its slack on the critical path is at least `slack`, and none of
+ * the next `slack` main-stream calls needs its result. Every call counts as one: calls that gain from overlap are
+ * small.
  */
 function chooseSideStream(
   calls: readonly Call[],

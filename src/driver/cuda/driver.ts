@@ -58,7 +58,7 @@ export interface CudaDriver extends Driver {
 }
 
 /**
- * Opens a GPU. Throws NO_CUDA, with what is missing, if no GPU is usable.
+ * Opens a GPU. Throws NO_CUDA if no GPU is usable; the error names the missing component.
  *
  * @example
  * ```ts

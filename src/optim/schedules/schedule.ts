@@ -12,7 +12,7 @@ export interface ScheduleState {
 }
 
 /**
- * The base of schedules: make one after its optimizer, and call `step()` after each of the optimizer's steps, or
+ * The base of schedules: create one after its optimizer, and call `step()` after each of the optimizer's steps, or
  * epochs. A subclass computes the rate in `lrFrom`. Its rate for 0 steps applies from the start.
  *
  * @example

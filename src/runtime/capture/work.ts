@@ -98,7 +98,7 @@ export class Work {
     if (captured) captured.issued += 1;
   }
 
-  /** Lets later work of `later` wait for all work issued to `earlier` so far. */
+  /** Makes later work of `later` wait for all work issued to `earlier` so far. */
   orderStreams(earlier: Stream, later: Stream): void {
     const event = this.recordEvent(earlier);
     try {
@@ -125,7 +125,7 @@ export class Work {
     return { stream, event, issued, accesses };
   }
 
-  /** Lets later work of `later` wait for the event. */
+  /** Makes later work of `later` wait for the event. */
   waitEvent({ stream: earlier, event, issued, accesses }: StreamEvent, later: Stream): void {
     const { driver, stream: main, captureState } = this.#options;
     if (accesses !== this.accesses)
